@@ -1,0 +1,1 @@
+"""One AMQP client connection: state machines and greenlets."""

@@ -1,0 +1,1 @@
+"""The model: vhosts, exchanges, queues, definitions. No sockets, no frames."""

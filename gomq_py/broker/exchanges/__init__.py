@@ -1,0 +1,1 @@
+"""One matching rule per file."""

@@ -1,0 +1,1 @@
+"""Queues, their consumers and their schedule."""

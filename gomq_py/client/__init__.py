@@ -1,0 +1,1 @@
+"""Our own blocking clients, standard library only."""

@@ -1,0 +1,1 @@
+"""Listeners, sockets and output buffers."""

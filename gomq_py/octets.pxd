@@ -1,0 +1,90 @@
+# Compiled twin of octets.py. The bodies stand here so that the C compiler inlines them into every module that cimports them.
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__x86_64__)
+    #include <nmmintrin.h>
+    #endif
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define GOMQ_BE16(v) (v)
+    #define GOMQ_BE32(v) (v)
+    #define GOMQ_BE64(v) (v)
+    #define GOMQ_LE16(v) __builtin_bswap16(v)
+    #define GOMQ_LE32(v) __builtin_bswap32(v)
+    #define GOMQ_LE64(v) __builtin_bswap64(v)
+    #else
+    #define GOMQ_BE16(v) __builtin_bswap16(v)
+    #define GOMQ_BE32(v) __builtin_bswap32(v)
+    #define GOMQ_BE64(v) __builtin_bswap64(v)
+    #define GOMQ_LE16(v) (v)
+    #define GOMQ_LE32(v) (v)
+    #define GOMQ_LE64(v) (v)
+    #endif
+    static inline uint32_t gomq_be16(const uint8_t *p, Py_ssize_t i) { uint16_t v; memcpy(&v, p + i, 2); return GOMQ_BE16(v); }
+    static inline uint32_t gomq_be32(const uint8_t *p, Py_ssize_t i) { uint32_t v; memcpy(&v, p + i, 4); return GOMQ_BE32(v); }
+    static inline uint64_t gomq_be64(const uint8_t *p, Py_ssize_t i) { uint64_t v; memcpy(&v, p + i, 8); return GOMQ_BE64(v); }
+    static inline uint32_t gomq_le16(const uint8_t *p, Py_ssize_t i) { uint16_t v; memcpy(&v, p + i, 2); return GOMQ_LE16(v); }
+    static inline uint32_t gomq_le32(const uint8_t *p, Py_ssize_t i) { uint32_t v; memcpy(&v, p + i, 4); return GOMQ_LE32(v); }
+    static inline uint64_t gomq_le64(const uint8_t *p, Py_ssize_t i) { uint64_t v; memcpy(&v, p + i, 8); return GOMQ_LE64(v); }
+    static inline void gomq_put_be16(uint8_t *p, Py_ssize_t i, uint32_t n) { uint16_t v = GOMQ_BE16((uint16_t)n); memcpy(p + i, &v, 2); }
+    static inline void gomq_put_be32(uint8_t *p, Py_ssize_t i, uint32_t n) { uint32_t v = GOMQ_BE32(n); memcpy(p + i, &v, 4); }
+    static inline void gomq_put_be64(uint8_t *p, Py_ssize_t i, uint64_t n) { uint64_t v = GOMQ_BE64(n); memcpy(p + i, &v, 8); }
+    static inline void gomq_put_le16(uint8_t *p, Py_ssize_t i, uint32_t n) { uint16_t v = GOMQ_LE16((uint16_t)n); memcpy(p + i, &v, 2); }
+    static inline void gomq_put_le32(uint8_t *p, Py_ssize_t i, uint32_t n) { uint32_t v = GOMQ_LE32(n); memcpy(p + i, &v, 4); }
+    static inline void gomq_put_le64(uint8_t *p, Py_ssize_t i, uint64_t n) { uint64_t v = GOMQ_LE64(n); memcpy(p + i, &v, 8); }
+    static inline void gomq_copy(uint8_t *d, Py_ssize_t di, const uint8_t *s, Py_ssize_t si, Py_ssize_t n) { memcpy(d + di, s + si, n); }
+    static inline int gomq_same(const uint8_t *a, Py_ssize_t ai, const uint8_t *b, Py_ssize_t bi, Py_ssize_t n) { return memcmp(a + ai, b + bi, n) == 0; }
+
+    static uint32_t gomq_crc32c_soft(uint32_t crc, const uint8_t *p, Py_ssize_t n) {
+        while (n--) { crc ^= *p++; for (int k = 0; k < 8; k++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u))); }
+        return crc;
+    }
+    #if defined(__x86_64__)
+    __attribute__((target("sse4.2"))) static uint32_t gomq_crc32c_hard(uint32_t crc, const uint8_t *p, Py_ssize_t n) {
+        uint64_t c = crc, v;
+        while (n >= 8) { memcpy(&v, p, 8); c = _mm_crc32_u64(c, v); p += 8; n -= 8; }
+        crc = (uint32_t)c;
+        if (n & 4) { uint32_t w; memcpy(&w, p, 4); crc = _mm_crc32_u32(crc, w); p += 4; }
+        if (n & 2) { uint16_t w; memcpy(&w, p, 2); crc = _mm_crc32_u16(crc, w); p += 2; }
+        if (n & 1) { crc = _mm_crc32_u8(crc, *p); }
+        return crc;
+    }
+    static inline uint32_t gomq_crc32c(uint32_t seed, const uint8_t *p, Py_ssize_t i, Py_ssize_t n) {
+        static int hard = -1;
+        if (hard < 0) { __builtin_cpu_init(); hard = __builtin_cpu_supports("sse4.2") != 0; }
+        return ~(hard ? gomq_crc32c_hard(~seed, p + i, n) : gomq_crc32c_soft(~seed, p + i, n));
+    }
+    #else
+    static inline uint32_t gomq_crc32c(uint32_t seed, const uint8_t *p, Py_ssize_t i, Py_ssize_t n) {
+        return ~gomq_crc32c_soft(~seed, p + i, n);
+    }
+    #endif
+
+    static inline const uint8_t *gomq_bytes_pointer(PyObject *b) { return (const uint8_t *)PyBytes_AS_STRING(b); }
+    """
+    unsigned int be16 "gomq_be16"(const unsigned char*, Py_ssize_t) noexcept nogil
+    unsigned int be32 "gomq_be32"(const unsigned char*, Py_ssize_t) noexcept nogil
+    uint64_t be64 "gomq_be64"(const unsigned char*, Py_ssize_t) noexcept nogil
+    unsigned int le16 "gomq_le16"(const unsigned char*, Py_ssize_t) noexcept nogil
+    unsigned int le32 "gomq_le32"(const unsigned char*, Py_ssize_t) noexcept nogil
+    uint64_t le64 "gomq_le64"(const unsigned char*, Py_ssize_t) noexcept nogil
+    void put_be16 "gomq_put_be16"(unsigned char*, Py_ssize_t, unsigned int) noexcept nogil
+    void put_be32 "gomq_put_be32"(unsigned char*, Py_ssize_t, unsigned int) noexcept nogil
+    void put_be64 "gomq_put_be64"(unsigned char*, Py_ssize_t, uint64_t) noexcept nogil
+    void put_le16 "gomq_put_le16"(unsigned char*, Py_ssize_t, unsigned int) noexcept nogil
+    void put_le32 "gomq_put_le32"(unsigned char*, Py_ssize_t, unsigned int) noexcept nogil
+    void put_le64 "gomq_put_le64"(unsigned char*, Py_ssize_t, uint64_t) noexcept nogil
+    void copy "gomq_copy"(unsigned char*, Py_ssize_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
+    bint same "gomq_same"(const unsigned char*, Py_ssize_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
+    uint32_t crc32c "gomq_crc32c"(uint32_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+
+cdef inline unsigned char* pointer(object buffer) except NULL:
+    # The export ends with this call: the owner keeps the buffer alive and unresized for as long as the pointer is used.
+    cdef const unsigned char[::1] view = buffer
+    if view.shape[0] == 0:
+        return <unsigned char*> b""
+    return <unsigned char*> &view[0]

@@ -1,0 +1,61 @@
+"""Octets: fixed-width integers, copies, comparisons and CRC-32C over raw buffers. A leaf; the compiled twin is inline C in ``octets.pxd``.
+
+``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing is bounds-checked in the compiled twin: the
+caller has checked every length before it comes here.
+"""
+from struct import Struct
+
+from crc32c import crc32c as _crc32c
+
+_BE16, _BE32, _BE64 = Struct(">H"), Struct(">I"), Struct(">Q")
+_LE16, _LE32, _LE64 = Struct("<H"), Struct("<I"), Struct("<Q")
+
+put_be16, put_be32, put_be64 = _BE16.pack_into, _BE32.pack_into, _BE64.pack_into
+put_le16, put_le32, put_le64 = _LE16.pack_into, _LE32.pack_into, _LE64.pack_into
+
+
+def be16(p, i):
+    return _BE16.unpack_from(p, i)[0]
+
+
+def be32(p, i):
+    return _BE32.unpack_from(p, i)[0]
+
+
+def be64(p, i):
+    return _BE64.unpack_from(p, i)[0]
+
+
+def le16(p, i):
+    return _LE16.unpack_from(p, i)[0]
+
+
+def le32(p, i):
+    return _LE32.unpack_from(p, i)[0]
+
+
+def le64(p, i):
+    return _LE64.unpack_from(p, i)[0]
+
+
+def copy(target, target_at, source, source_at, count):
+    """Copy ``count`` octets; the two ranges do not overlap."""
+    target[target_at:target_at + count] = source[source_at:source_at + count]
+
+
+def same(a, a_at, b, b_at, count):
+    """Whether ``count`` octets are equal."""
+    return a[a_at:a_at + count] == b[b_at:b_at + count]
+
+
+def crc32c(seed, p, start, count):
+    """CRC-32C (Castagnoli) of ``count`` octets, continuing from ``seed`` (the CRC of what came before, or any starting value)."""
+    return _crc32c(bytes(p[start:start + count]), seed)
+
+
+def pointer(buffer):
+    """The start of a buffer: a C pointer in compiled modules, the buffer itself here.
+
+    The owner keeps the buffer alive and unresized for as long as the pointer is used, and drops it before closing an mmap.
+    """
+    return buffer

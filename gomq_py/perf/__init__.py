@@ -1,0 +1,1 @@
+"""gomq-py-perf, the load tool."""

@@ -1,0 +1,1 @@
+"""Messages and definitions on disk: segments, acks, recovery, group commit."""

@@ -1,0 +1,1 @@
+"""The bytes of segments, records and acks. A leaf: no gevent."""

@@ -1,0 +1,11 @@
+from gomq_py cimport octets
+from libc.stdint cimport uint64_t
+
+cdef class Message:
+    cdef unsigned char* buffer
+    cdef object owner
+    cdef Py_ssize_t routing_at, routing_length, properties_at, properties_length, body_at, body_length
+    cdef uint64_t timestamp_ms, expires_at_ms, location
+    cdef unsigned int delivery_count
+    cdef unsigned char kind, flags, priority
+    cdef bint persistent, redelivered

@@ -1,0 +1,80 @@
+"""Message: where the parts of one message lie in a buffer. The currency between doors, queues and stores; copied by none of them.
+
+One Message is kept per lane and filled again for every message, so that publishing and delivering make no Python object per message. ``buffer`` is the
+connection's read buffer (publishing), a segment's mapping (delivering) or a bytes object held by ``owner`` (slow lane). It is valid until the next
+switch or the next ``peek``/``read``, whichever comes first.
+"""
+from gomq_py import octets
+
+KIND_AMQP = 1
+KIND_MQTT = 2
+
+
+class Message:
+    """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (wire form), body.
+
+    ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the store's handle, see message_store;
+    ``delivery_count`` counts earlier deliveries that came back.
+    """
+
+    __slots__ = (
+        "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at", "body_length",
+        "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags", "priority", "persistent", "redelivered",
+    )
+
+    def __init__(self):
+        owner = b""
+        self.owner = owner
+        self.buffer = octets.pointer(owner)
+        self.routing_at = self.routing_length = self.properties_at = self.properties_length = self.body_at = self.body_length = 0
+        self.timestamp_ms = self.expires_at_ms = self.location = 0
+        self.delivery_count = self.flags = self.priority = 0
+        self.kind = 1
+        self.persistent = self.redelivered = False
+
+    def assign(self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0, persistent=False):
+        """Point at parts given as bytes (slow lane): one buffer is built and owned. Names are at most 255 octets, properties in wire form."""
+        if len(exchange) > 255 or len(routing_key) > 255:
+            raise ValueError("exchange and routing key are short strings: at most 255 octets")
+        owner = b"".join((bytes((len(exchange),)), exchange, bytes((len(routing_key),)), routing_key, properties, body))
+        self.owner = owner
+        self.buffer = octets.pointer(owner)
+        self.routing_at = 0
+        self.routing_length = 2 + len(exchange) + len(routing_key)
+        self.properties_at = self.routing_length
+        self.properties_length = len(properties)
+        self.body_at = self.properties_at + self.properties_length
+        self.body_length = len(body)
+        self.timestamp_ms = timestamp_ms
+        self.expires_at_ms = expires_at_ms
+        self.priority = priority
+        self.persistent = persistent
+        self.location = self.delivery_count = self.flags = 0
+        self.kind = 1
+        self.redelivered = False
+
+    def get_exchange(self):
+        """The exchange name as octets (a copy)."""
+        length = self.buffer[self.routing_at]
+        return bytes(self.buffer[self.routing_at + 1:self.routing_at + 1 + length])
+
+    def get_routing_key(self):
+        """The routing key as octets (a copy)."""
+        start = self.routing_at + 1 + self.buffer[self.routing_at]
+        return bytes(self.buffer[start + 1:start + 1 + self.buffer[start]])
+
+    def get_properties(self):
+        """The properties in wire form: flag words and fields, without the header frame's class, weight and body size (a copy)."""
+        return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
+
+    def get_body(self):
+        """The body (a copy)."""
+        return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
+
+    def describe(self):
+        """The scalar fields as a dict, for code and tests that are not compiled against this class."""
+        return {
+            "timestamp_ms": self.timestamp_ms, "expires_at_ms": self.expires_at_ms, "location": self.location,
+            "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags, "priority": self.priority,
+            "persistent": bool(self.persistent), "redelivered": bool(self.redelivered),
+        }
