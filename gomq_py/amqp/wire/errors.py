@@ -1,0 +1,181 @@
+"""Errors: what a peer is told when a channel or a connection is closed because of it (AMQP 0-9-1 §1.1 and RabbitMQ's use of it). A leaf.
+
+A SoftError closes the channel, a HardError the connection. RabbitMQ sends a few codes on the other frame than the specification's table says; such a
+raise is written ``raise NotFound("...").hard()``. Doors look at ``closes_connection``, never at the class.
+"""
+from gomq_py.amqp.wire.constants import SHORTSTR_MAX
+
+
+class AMQPError(Exception):
+    """A protocol error to be sent as channel.close or connection.close.
+
+    ``text`` names the thing, its vhost, what was asked and what is; ``reply_text`` is what goes on the wire: ``NOT_FOUND - ...``, at most 255 octets.
+    ``class_id`` and ``method_id`` name the method that failed (0: none, or filled in by the door).
+    """
+
+    reply_code = 0
+    name = ""
+    closes_connection = False
+
+    def __init__(self, text="", class_id=0, method_id=0):
+        super().__init__(text)
+        self.text = text
+        self.class_id = class_id
+        self.method_id = method_id
+
+    @property
+    def reply_text(self):
+        """The code's name and the text, cut to a short string without breaking a UTF-8 sequence."""
+        octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
+        return cut_utf8(octets, SHORTSTR_MAX).decode("utf-8", "surrogateescape")
+
+    def hard(self):
+        """This error, closing the connection whatever its class says."""
+        self.closes_connection = True
+        return self
+
+    def soft(self):
+        """This error, closing only the channel whatever its class says."""
+        self.closes_connection = False
+        return self
+
+    def __str__(self):
+        return f"{self.reply_code} {self.reply_text}"
+
+
+def cut_utf8(octets, limit):
+    """At most ``limit`` octets from the front, not ending inside a UTF-8 sequence."""
+    if len(octets) <= limit:
+        return octets
+    while limit > 0 and octets[limit] & 0xC0 == 0x80:
+        limit -= 1
+    return octets[:limit]
+
+
+class SoftError(AMQPError):
+    """Closes the channel."""
+
+    closes_connection = False
+
+
+class HardError(AMQPError):
+    """Closes the connection."""
+
+    closes_connection = True
+
+
+class ContentTooLarge(SoftError):
+    """The client sent content larger than the server accepts at present."""
+
+    reply_code, name = 311, "CONTENT_TOO_LARGE"
+
+
+class NoRoute(SoftError):
+    """A mandatory message matched no queue. Only ever a basic.return; RabbitMQ's addition to the table."""
+
+    reply_code, name = 312, "NO_ROUTE"
+
+
+class NoConsumers(SoftError):
+    """An immediate message reached no queue with a ready consumer. Only ever a basic.return."""
+
+    reply_code, name = 313, "NO_CONSUMERS"
+
+
+class AccessRefused(SoftError):
+    """The user may not do this to that entity. On the connection when login fails."""
+
+    reply_code, name = 403, "ACCESS_REFUSED"
+
+
+class NotFound(SoftError):
+    """The entity does not exist."""
+
+    reply_code, name = 404, "NOT_FOUND"
+
+
+class ResourceLocked(SoftError):
+    """The entity belongs exclusively to another connection."""
+
+    reply_code, name = 405, "RESOURCE_LOCKED"
+
+
+class PreconditionFailed(SoftError):
+    """A precondition of the method does not hold: unequal arguments, unknown delivery tag, queue in use..."""
+
+    reply_code, name = 406, "PRECONDITION_FAILED"
+
+
+class ConnectionForced(HardError):
+    """An operator or a shutdown closes the connection; the client may come back."""
+
+    reply_code, name = 320, "CONNECTION_FORCED"
+
+
+class InvalidPath(HardError):
+    """The client asked for an unknown virtual host."""
+
+    reply_code, name = 402, "INVALID_PATH"
+
+
+class FrameError(HardError):
+    """A frame that cannot be decoded: too large, wrong end octet, unknown type."""
+
+    reply_code, name = 501, "FRAME_ERROR"
+
+
+class SyntaxError_(HardError):
+    """A well-framed method or content header whose fields are malformed."""
+
+    reply_code, name = 502, "SYNTAX_ERROR"
+
+
+class CommandInvalid(HardError):
+    """A method that is not allowed in this state, or names a type or mode that does not exist."""
+
+    reply_code, name = 503, "COMMAND_INVALID"
+
+
+class ChannelError(HardError):
+    """A frame for a channel that is not open, or opened twice."""
+
+    reply_code, name = 504, "CHANNEL_ERROR"
+
+
+class UnexpectedFrame(HardError):
+    """A frame out of sequence: content without its method, a method inside content."""
+
+    reply_code, name = 505, "UNEXPECTED_FRAME"
+
+
+class ResourceError(HardError):
+    """The server lacks the resources for this."""
+
+    reply_code, name = 506, "RESOURCE_ERROR"
+
+
+class NotAllowed(HardError):
+    """Forbidden by how this server is set up: negotiated limits, vhost access, duplicate consumer tags."""
+
+    reply_code, name = 530, "NOT_ALLOWED"
+
+
+class NotImplemented_(HardError):
+    """A method, class or mode this server does not have."""
+
+    reply_code, name = 540, "NOT_IMPLEMENTED"
+
+
+class InternalError(HardError):
+    """Our fault."""
+
+    reply_code, name = 541, "INTERNAL_ERROR"
+
+
+ERRORS = {
+    error.reply_code: error
+    for error in (
+        ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed, ConnectionForced, InvalidPath, FrameError,
+        SyntaxError_, CommandInvalid, ChannelError, UnexpectedFrame, ResourceError, NotAllowed, NotImplemented_, InternalError,
+    )
+}

@@ -1,0 +1,380 @@
+"""Field tables: AMQP field values from and to octets, whole tables checked without being decoded, single keys edited in place. A leaf.
+
+A table is a long (u32) octet count and that many octets of entries; an entry is a short string key, a type octet and the value (§4.2.5.5, with
+RabbitMQ's meaning of the type octets where the specification's grammar differs from every implementation):
+
+    t boolean   b int8   B uint8   s int16   u uint16   I int32   i uint32   l L int64   f float   d double   V void
+    D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)   S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
+
+Whatever comes from a peer is checked to its end (``check_table``) before one octet of it is read, because compiled code has no bounds checks.
+Readers named ``read_*`` trust their caller; ``decode_*`` check first. Keys and text may hold any octets: keys decode with ``surrogateescape`` and
+encode back exactly, text that is not UTF-8 decodes to bytes.
+"""
+from datetime import datetime, timezone
+from decimal import Decimal
+from struct import Struct, error as StructError
+
+from gomq_py import octets
+from gomq_py.amqp.wire.errors import SyntaxError_
+
+BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32 = b"tbBsuIi"
+INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP = b"lLfdDT"
+LONGSTR, OCTETS, ARRAY, TABLE, VOID = b"SxAFV"
+
+# No client nests deeper than a handful (x-death is 3); the limit keeps a hostile 100 KiB table from exhausting the C stack.
+MAX_DEPTH = 32
+
+_INT8, _INT16, _INT32, _INT64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
+_LONG, _FLOAT, _DOUBLE = Struct(">I"), Struct(">f"), Struct(">d")
+_TYPED_INT32, _TYPED_INT64, _TYPED_DOUBLE, _TYPED_DECIMAL = Struct(">ci"), Struct(">cq"), Struct(">cd"), Struct(">cBi")
+_TYPED_TIMESTAMP, _TYPED_SIZE = Struct(">cQ"), Struct(">cI")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a datetime can hold
+
+
+def width_of(kind):
+    """Octets of a fixed-width value after its type octet; -1 for an unknown type."""
+    if kind == INT32 or kind == UINT32 or kind == FLOAT:
+        return 4
+    if kind == BOOLEAN or kind == INT8 or kind == UINT8:
+        return 1
+    if kind == INT64 or kind == INT64_ALIAS or kind == DOUBLE or kind == TIMESTAMP:
+        return 8
+    if kind == INT16 or kind == UINT16:
+        return 2
+    if kind == DECIMAL:
+        return 5
+    if kind == VOID:
+        return 0
+    return -1
+
+
+def check_value(p, at, end, depth):
+    """Where the value whose type octet is at ``at`` ends; -1 if it is malformed, nested too deep or runs past ``end``."""
+    if at >= end:
+        return -1
+    kind = p[at]
+    at += 1
+    if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
+        if end - at < 4:
+            return -1
+        size = octets.be32(p, at)
+        at += 4
+        if size > end - at:
+            return -1
+        if kind == TABLE and check_table(p, at, at + size, depth + 1) < 0:
+            return -1
+        if kind == ARRAY and check_array(p, at, at + size, depth + 1) < 0:
+            return -1
+        return at + size
+    size = width_of(kind)
+    if size < 0 or size > end - at:
+        return -1
+    return at + size
+
+
+def check_array(p, at, end, depth):
+    """0 if ``at`` to ``end`` is a run of well-formed values, else -1."""
+    if depth > MAX_DEPTH:
+        return -1
+    while at < end:
+        at = check_value(p, at, end, depth)
+        if at < 0:
+            return -1
+    return 0
+
+
+def check_table(p, at, end, depth):
+    """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1 no, 0 yes, 1 yes and a key of this level is CC or BCC."""
+    special = 0
+    if depth > MAX_DEPTH:
+        return -1
+    while at < end:
+        size = p[at]
+        if size > end - at - 1:
+            return -1
+        if size == 2 and p[at + 1] == 67 and p[at + 2] == 67:  # CC
+            special = 1
+        elif size == 3 and p[at + 1] == 66 and p[at + 2] == 67 and p[at + 3] == 67:  # BCC
+            special = 1
+        at = check_value(p, at + 1 + size, end, depth)
+        if at < 0:
+            return -1
+    return special
+
+
+def table_end(p, at, end):
+    """Where the table whose u32 size is at ``at`` ends; -1 if it is malformed or runs past ``end``."""
+    if end - at < 4:
+        return -1
+    size = octets.be32(p, at)
+    at += 4
+    if size > end - at or check_table(p, at, at + size, 0) < 0:
+        return -1
+    return at + size
+
+
+def decode_table(data, offset=0):
+    """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. The first of equal keys wins, as in RabbitMQ.
+
+    Raises SyntaxError_.
+    """
+    p = octets.pointer(data)
+    end = table_end(p, offset, len(data)) if offset >= 0 else -1
+    if end < 0:
+        raise SyntaxError_("malformed field table")
+    return read_table(p, offset), end
+
+
+def decode_array(data, offset=0):
+    """The array (u32 size first) at ``offset`` as a list, and the offset behind it. Raises SyntaxError_."""
+    p = octets.pointer(data)
+    length = len(data)
+    if offset < 0 or length - offset < 4:
+        raise SyntaxError_("malformed field array")
+    size = octets.be32(p, offset)
+    if size > length - offset - 4 or check_array(p, offset + 4, offset + 4 + size, 0) < 0:
+        raise SyntaxError_("malformed field array")
+    return read_array(p, offset), offset + 4 + size
+
+
+def decode_value(data, offset=0):
+    """The value (type octet first) at ``offset``, and the offset behind it. Raises SyntaxError_."""
+    p = octets.pointer(data)
+    end = check_value(p, offset, len(data), 0) if offset >= 0 else -1
+    if end < 0:
+        raise SyntaxError_("malformed field value")
+    return read_value(p, offset), end
+
+
+def skip_value(p, at):
+    """Where the checked value whose type octet is at ``at`` ends."""
+    kind = p[at]
+    if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
+        return at + 5 + octets.be32(p, at + 1)
+    return at + 1 + width_of(kind)
+
+
+def read_table(p, at):
+    """The checked table whose u32 size is at ``at``."""
+    table = {}
+    end = at + 4 + octets.be32(p, at)
+    at += 4
+    while at < end:
+        size = p[at]
+        key = bytes(p[at + 1:at + 1 + size]).decode("utf-8", "surrogateescape")
+        at += 1 + size
+        table.setdefault(key, read_value(p, at))
+        at = skip_value(p, at)
+    return table
+
+
+def read_array(p, at):
+    """The checked array whose u32 size is at ``at``."""
+    values = []
+    end = at + 4 + octets.be32(p, at)
+    at += 4
+    while at < end:
+        values.append(read_value(p, at))
+        at = skip_value(p, at)
+    return values
+
+
+def read_value(p, at):
+    """The checked value whose type octet is at ``at``."""
+    kind = p[at]
+    if kind == LONGSTR:
+        return text_or_octets(bytes(p[at + 5:at + 5 + octets.be32(p, at + 1)]))
+    if kind == OCTETS:
+        return bytes(p[at + 5:at + 5 + octets.be32(p, at + 1)])
+    if kind == TABLE:
+        return read_table(p, at + 1)
+    if kind == ARRAY:
+        return read_array(p, at + 1)
+    return read_scalar(p, at)
+
+
+def read_scalar(p, at):
+    """The checked fixed-width value whose type octet is at ``at``."""
+    kind = p[at]
+    at += 1
+    if kind == BOOLEAN:
+        return p[at] != 0
+    if kind == UINT8:
+        return int(p[at])
+    if kind == UINT16:
+        return octets.be16(p, at)
+    if kind == UINT32:
+        return octets.be32(p, at)
+    value = bytes(p[at:at + width_of(kind)])
+    if kind == INT8:
+        return _INT8.unpack(value)[0]
+    if kind == INT16:
+        return _INT16.unpack(value)[0]
+    if kind == INT32:
+        return _INT32.unpack(value)[0]
+    if kind == INT64 or kind == INT64_ALIAS:
+        return _INT64.unpack(value)[0]
+    if kind == FLOAT:
+        return _FLOAT.unpack(value)[0]
+    if kind == DOUBLE:
+        return _DOUBLE.unpack(value)[0]
+    if kind == DECIMAL:
+        return Decimal(_INT32.unpack(value[1:])[0]).scaleb(-value[0])
+    if kind == TIMESTAMP:
+        return datetime_or_seconds(octets.be64(p, at))
+    return None
+
+
+def datetime_or_seconds(seconds):
+    """Seconds since 1970 as a datetime in UTC; as they are where a datetime cannot hold them."""
+    return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= _LAST_DATETIME_S else seconds
+
+
+def text_or_octets(raw):
+    """Octets as str where they are UTF-8, as they are otherwise."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw
+
+
+def encode_shortstr(text):
+    """A short string (u8 size first) of str or bytes. Raises ValueError over 255 octets."""
+    raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+    if len(raw) > 255:
+        raise ValueError(f"a short string holds at most 255 octets, not {len(raw)}: {text[:40]!r}...")
+    return bytes((len(raw),)) + raw
+
+
+def encode_table(table):
+    """A dict as a field table, u32 size first. Raises ValueError or TypeError for what a table cannot hold."""
+    parts = []
+    for key, value in table.items():
+        parts.append(encode_shortstr(key))
+        parts.append(encode_value(value))
+    entries = b"".join(parts)
+    return _LONG.pack(len(entries)) + entries
+
+
+def encode_array(values):
+    """A sequence as a field array, u32 size first."""
+    entries = b"".join([encode_value(value) for value in values])
+    return _LONG.pack(len(entries)) + entries
+
+
+def encode_value(value):
+    """A value with its type octet: the type is chosen by the Python type, integers take the smallest of int32 and int64."""
+    encode = ENCODERS.get(type(value))
+    if encode is None:
+        for kind, candidate in ENCODERS.items():
+            if isinstance(value, kind):
+                encode = candidate
+                break
+        else:
+            raise TypeError(f"a field table cannot hold {type(value).__name__}: {value!r}")
+    return encode(value)
+
+
+def _encode_text(value):
+    raw = value.encode("utf-8", "surrogateescape")
+    return _TYPED_SIZE.pack(b"S", len(raw)) + raw
+
+
+def _encode_octets(value):
+    raw = bytes(value)
+    return _TYPED_SIZE.pack(b"x", len(raw)) + raw
+
+
+def _encode_int(value):
+    if -0x80000000 <= value <= 0x7FFFFFFF:
+        return _TYPED_INT32.pack(b"I", value)
+    try:
+        return _TYPED_INT64.pack(b"l", value)
+    except StructError:
+        raise ValueError(f"a field table holds integers of 64 bits, not {value}") from None
+
+
+def _encode_decimal(value):
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"a field table cannot hold {value}")
+    scale = -exponent if exponent < 0 else 0
+    unscaled = int(value.scaleb(scale))
+    if scale > 255 or not -0x80000000 <= unscaled <= 0x7FFFFFFF:
+        raise ValueError(f"a field table holds decimals of 32 bits and 255 places, not {value}")
+    return _TYPED_DECIMAL.pack(b"D", scale, unscaled)
+
+
+def seconds_of(value):
+    """Seconds since 1970 of an int or datetime; a datetime without a time zone is taken as UTC."""
+    if not isinstance(value, datetime):
+        return int(value)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=timezone.utc)
+    return (value - _EPOCH).days * 86400 + (value - _EPOCH).seconds
+
+
+def _encode_timestamp(value):
+    seconds = seconds_of(value)
+    if seconds < 0:
+        raise ValueError(f"a timestamp starts at 1970, not {value}")
+    return _TYPED_TIMESTAMP.pack(b"T", seconds)
+
+
+# In the order isinstance must try them for subclasses: bool before int.
+ENCODERS = {
+    str: _encode_text,
+    bool: lambda value: b"t\x01" if value else b"t\x00",
+    int: _encode_int,
+    float: lambda value: _TYPED_DOUBLE.pack(b"d", value),
+    dict: lambda value: b"F" + encode_table(value),
+    list: lambda value: b"A" + encode_array(value),
+    tuple: lambda value: b"A" + encode_array(value),
+    bytes: _encode_octets,
+    bytearray: _encode_octets,
+    memoryview: _encode_octets,
+    datetime: _encode_timestamp,
+    Decimal: _encode_decimal,
+    type(None): lambda value: b"V",
+}
+
+
+def find_entry(p, length, key):
+    """(entry, value, end) offsets of a key in the table ``p`` that fills ``length`` octets, or None. Raises SyntaxError_ for a malformed table."""
+    if table_end(p, 0, length) != length:
+        raise SyntaxError_("malformed field table")
+    at = 4
+    while at < length:
+        size = p[at]
+        value_at = at + 1 + size
+        end = skip_value(p, value_at)
+        if size == len(key) and bytes(p[at + 1:value_at]) == key:
+            return at, value_at, end
+        at = end
+    return None
+
+
+def get_key(raw, key, default=None):
+    """The value of one key of a raw table (u32 size first). Raises SyntaxError_ for a malformed table."""
+    entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
+    return default if entry is None else decode_value(raw, entry[1])[0]
+
+
+def remove_key(raw, key):
+    """A raw table without a key, every other octet as it was. Raises SyntaxError_ for a malformed table."""
+    entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
+    if entry is None:
+        return bytes(raw)
+    return _framed(bytes(raw[4:entry[0]]) + bytes(raw[entry[2]:]))
+
+
+def set_key(raw, key, value):
+    """A raw table with a key set, in its old place or at the end, every other octet as it was. Raises SyntaxError_ for a malformed table."""
+    entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
+    start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
+    return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
+
+
+def _framed(entries):
+    return _LONG.pack(len(entries)) + entries

@@ -1,0 +1,10 @@
+cimport cython
+from gomq_py cimport octets
+
+cdef class FrameReader:
+    cdef public Py_ssize_t frame_max
+    cdef bytearray buffer
+    cdef Py_ssize_t position
+    cpdef feed(self, object data)
+    @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t, at=cython.Py_ssize_t, kind=cython.uint, channel=cython.uint)
+    cpdef tuple next_frame(self)

@@ -1,0 +1,139 @@
+"""Method: the base of every AMQP method: a field table, and octets to objects and back by that table. A leaf; the methods themselves are in methods.
+
+A method frame's payload is class id (u16), method id (u16), then the fields in order without padding (§4.2.4); runs of bits share octets, first bit
+lowest. Short strings are str (``surrogateescape``, so that any octets come back exactly), long strings bytes, tables dicts.
+"""
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from gomq_py.amqp.wire.errors import SyntaxError_
+from gomq_py.amqp.wire.fields import decode_table, encode_shortstr, encode_table
+
+OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
+
+_STRUCTS = {OCTET: Struct(">B"), SHORT: Struct(">H"), LONG: Struct(">I"), LONGLONG: Struct(">Q")}
+_DEFAULTS = {OCTET: 0, SHORT: 0, LONG: 0, LONGLONG: 0, BIT: False, SHORTSTR: "", LONGSTR: b"", TABLE: None}
+_ID = Struct(">I")  # class id and method id together
+_SIZE = Struct(">I")
+
+
+def names(fields):
+    """The names of a FIELDS table, for ``__slots__``."""
+    return tuple(name for name, _ in fields)
+
+
+class Method:
+    """Base of all methods. Fields are keyword arguments; what is not given is zero, false or empty."""
+
+    NAME = ""
+    ID = 0
+    SYNCHRONOUS = False
+    FIELDS: tuple = ()
+    __slots__: tuple = ()
+
+    if TYPE_CHECKING:  # the fields are slots named by FIELDS, which a type checker cannot see
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, **values):
+        for name, kind in self.FIELDS:
+            if name in values:
+                setattr(self, name, values.pop(name))
+            else:
+                setattr(self, name, {} if kind is TABLE else _DEFAULTS[kind])
+        if values:
+            raise TypeError(f"{self.NAME} has no field {', '.join(sorted(values))}")
+
+    @classmethod
+    def decode(cls, payload, offset=4):
+        """From a method frame's payload, the fields beginning at ``offset``. Raises SyntaxError_ unless they fill it exactly."""
+        self = cls.__new__(cls)
+        bits = bit = 0
+        for name, kind in cls.FIELDS:
+            if kind is BIT:
+                if not bit & 0xFF:
+                    bits, offset, bit = cls._octet(payload, offset), offset + 1, 1
+                setattr(self, name, bits & bit != 0)
+                bit <<= 1
+                continue
+            bit = 0
+            value, offset = cls._field(payload, offset, kind)
+            setattr(self, name, value)
+        if offset != len(payload):
+            raise cls._malformed()
+        return self
+
+    @classmethod
+    def _octet(cls, payload, offset):
+        if offset >= len(payload):
+            raise cls._malformed()
+        return payload[offset]
+
+    @classmethod
+    def _field(cls, payload, offset, kind):
+        if kind is SHORTSTR:
+            start = offset + 1
+            end = start + cls._octet(payload, offset)
+        elif kind is TABLE:
+            return decode_table(payload, offset)
+        else:
+            start = offset
+            struct = _SIZE if kind is LONGSTR else _STRUCTS[kind]
+            end = start + struct.size
+            if end > len(payload):
+                raise cls._malformed()
+            value = struct.unpack_from(payload, offset)[0]
+            if kind is not LONGSTR:
+                return value, end
+            start, end = end, end + value
+        if end > len(payload):
+            raise cls._malformed()
+        raw = bytes(payload[start:end])
+        return (raw if kind is LONGSTR else raw.decode("utf-8", "surrogateescape")), end
+
+    @classmethod
+    def _malformed(cls):
+        return SyntaxError_(f"malformed {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
+
+    def encode(self):
+        """A method frame's payload: ids and fields. Raises ValueError or struct.error for values that do not fit."""
+        parts = [_ID.pack(self.ID)]
+        bits = bit = 0
+        for name, kind in self.FIELDS:
+            value = getattr(self, name)
+            if kind is BIT:
+                if not bit & 0xFF:
+                    if bit:
+                        parts.append(bytes((bits,)))
+                    bits, bit = 0, 1
+                if value:
+                    bits |= bit
+                bit <<= 1
+                continue
+            if bit:
+                parts.append(bytes((bits,)))
+                bits = bit = 0
+            parts.append(_encode_field(value, kind))
+        if bit:
+            parts.append(bytes((bits,)))
+        return b"".join(parts)
+
+    def __eq__(self, other):
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name, _ in self.FIELDS)
+
+    def __hash__(self):
+        return hash(self.encode())
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name, _ in self.FIELDS)})"
+
+
+def _encode_field(value, kind):
+    if kind is SHORTSTR:
+        return encode_shortstr(value)
+    if kind is TABLE:
+        return encode_table(value)
+    if kind is LONGSTR:
+        raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
+        return _SIZE.pack(len(raw)) + raw
+    return _STRUCTS[kind].pack(value)

@@ -1,0 +1,498 @@
+"""Methods: every method of AMQP 0-9-1 and of RabbitMQ's extensions, one class each. A leaf.
+
+The table is the specification's, checked against it by a test. ``METHODS[class_id << 16 | method_id]`` finds a class. ``SYNCHRONOUS``: the sender
+waits for an answer. What the broker does with a method is amqp.server's business.
+"""
+from gomq_py.amqp.wire.errors import NotImplemented_, SyntaxError_
+from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method, names
+
+
+def decode_method(payload):
+    """The method in a method frame's payload. Raises SyntaxError_ for malformed fields, NotImplemented_ for an unknown class or method id."""
+    if len(payload) < 4:
+        raise SyntaxError_("malformed method frame: no class and method id")
+    identity = int.from_bytes(payload[:4], "big")
+    method_class = METHODS.get(identity)
+    if method_class is None:
+        class_id, method_id = identity >> 16, identity & 0xFFFF
+        raise NotImplemented_(f"unknown method, class {class_id} method {method_id}", class_id, method_id)
+    return method_class.decode(payload)
+
+
+class ConnectionStart(Method):
+    """The server's first method: who it is and how one may log in."""
+    NAME, ID, SYNCHRONOUS = "connection.start", 10 << 16 | 10, True
+    FIELDS = (
+        ("version_major", OCTET), ("version_minor", OCTET), ("server_properties", TABLE), ("mechanisms", LONGSTR), ("locales", LONGSTR),
+    )
+    __slots__ = names(FIELDS)
+
+
+class ConnectionStartOk(Method):
+    """The client's properties, chosen mechanism and its response."""
+    NAME, ID, SYNCHRONOUS = "connection.start-ok", 10 << 16 | 11, False
+    FIELDS = (("client_properties", TABLE), ("mechanism", SHORTSTR), ("response", LONGSTR), ("locale", SHORTSTR))
+    __slots__ = names(FIELDS)
+
+
+class ConnectionSecure(Method):
+    """A further challenge of a mechanism that needs one."""
+    NAME, ID, SYNCHRONOUS = "connection.secure", 10 << 16 | 20, True
+    FIELDS = (("challenge", LONGSTR),)
+    __slots__ = names(FIELDS)
+
+
+class ConnectionSecureOk(Method):
+    """The answer to a challenge."""
+    NAME, ID, SYNCHRONOUS = "connection.secure-ok", 10 << 16 | 21, False
+    FIELDS = (("response", LONGSTR),)
+    __slots__ = names(FIELDS)
+
+
+class ConnectionTune(Method):
+    """The server's limits; 0 means none."""
+    NAME, ID, SYNCHRONOUS = "connection.tune", 10 << 16 | 30, True
+    FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
+    __slots__ = names(FIELDS)
+
+
+class ConnectionTuneOk(Method):
+    """What the client makes of them."""
+    NAME, ID, SYNCHRONOUS = "connection.tune-ok", 10 << 16 | 31, False
+    FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
+    __slots__ = names(FIELDS)
+
+
+class ConnectionOpen(Method):
+    """Choose the virtual host."""
+    NAME, ID, SYNCHRONOUS = "connection.open", 10 << 16 | 40, True
+    FIELDS = (("virtual_host", SHORTSTR), ("reserved_1", SHORTSTR), ("reserved_2", BIT))
+    __slots__ = names(FIELDS)
+
+
+class ConnectionOpenOk(Method):
+    """The connection is ready."""
+    NAME, ID, SYNCHRONOUS = "connection.open-ok", 10 << 16 | 41, False
+    FIELDS = (("reserved_1", SHORTSTR),)
+    __slots__ = names(FIELDS)
+
+
+class ConnectionClose(Method):
+    """End the connection, with the reason and the method that caused it (0, 0: none)."""
+    NAME, ID, SYNCHRONOUS = "connection.close", 10 << 16 | 50, True
+    FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("class_id", SHORT), ("method_id", SHORT))
+    __slots__ = names(FIELDS)
+
+
+class ConnectionCloseOk(Method):
+    """The last frame of a connection."""
+    NAME, ID, SYNCHRONOUS = "connection.close-ok", 10 << 16 | 51, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ConnectionBlocked(Method):
+    """RabbitMQ: publishers are held back, with the reason."""
+    NAME, ID, SYNCHRONOUS = "connection.blocked", 10 << 16 | 60, False
+    FIELDS = (("reason", SHORTSTR),)
+    __slots__ = names(FIELDS)
+
+
+class ConnectionUnblocked(Method):
+    """RabbitMQ: publishers may go on."""
+    NAME, ID, SYNCHRONOUS = "connection.unblocked", 10 << 16 | 61, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ConnectionUpdateSecret(Method):
+    """RabbitMQ: renew an OAuth token in place."""
+    NAME, ID, SYNCHRONOUS = "connection.update-secret", 10 << 16 | 70, True
+    FIELDS = (("new_secret", LONGSTR), ("reason", SHORTSTR))
+    __slots__ = names(FIELDS)
+
+
+class ConnectionUpdateSecretOk(Method):
+    """The token was accepted."""
+    NAME, ID, SYNCHRONOUS = "connection.update-secret-ok", 10 << 16 | 71, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ChannelOpen(Method):
+    """Open the channel the frame is on."""
+    NAME, ID, SYNCHRONOUS = "channel.open", 20 << 16 | 10, True
+    FIELDS = (("reserved_1", SHORTSTR),)
+    __slots__ = names(FIELDS)
+
+
+class ChannelOpenOk(Method):
+    """The channel is open."""
+    NAME, ID, SYNCHRONOUS = "channel.open-ok", 20 << 16 | 11, False
+    FIELDS = (("reserved_1", LONGSTR),)
+    __slots__ = names(FIELDS)
+
+
+class ChannelFlow(Method):
+    """Stop or restart the flow of content."""
+    NAME, ID, SYNCHRONOUS = "channel.flow", 20 << 16 | 20, True
+    FIELDS = (("active", BIT),)
+    __slots__ = names(FIELDS)
+
+
+class ChannelFlowOk(Method):
+    """The flow is what was asked."""
+    NAME, ID, SYNCHRONOUS = "channel.flow-ok", 20 << 16 | 21, False
+    FIELDS = (("active", BIT),)
+    __slots__ = names(FIELDS)
+
+
+class ChannelClose(Method):
+    """End the channel, with the reason and the method that caused it (0, 0: none)."""
+    NAME, ID, SYNCHRONOUS = "channel.close", 20 << 16 | 40, True
+    FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("class_id", SHORT), ("method_id", SHORT))
+    __slots__ = names(FIELDS)
+
+
+class ChannelCloseOk(Method):
+    """The channel's number is free again."""
+    NAME, ID, SYNCHRONOUS = "channel.close-ok", 20 << 16 | 41, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ExchangeDeclare(Method):
+    """Create an exchange, or check that it is as described (``passive``: only that it is there)."""
+    NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT), ("auto_delete", BIT),
+        ("internal", BIT), ("no_wait", BIT), ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class ExchangeDeclareOk(Method):
+    """The exchange is there."""
+    NAME, ID, SYNCHRONOUS = "exchange.declare-ok", 40 << 16 | 11, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ExchangeDelete(Method):
+    """Delete an exchange."""
+    NAME, ID, SYNCHRONOUS = "exchange.delete", 40 << 16 | 20, True
+    FIELDS = (("reserved_1", SHORT), ("exchange", SHORTSTR), ("if_unused", BIT), ("no_wait", BIT))
+    __slots__ = names(FIELDS)
+
+
+class ExchangeDeleteOk(Method):
+    """The exchange is gone."""
+    NAME, ID, SYNCHRONOUS = "exchange.delete-ok", 40 << 16 | 21, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ExchangeBind(Method):
+    """RabbitMQ: bind one exchange to another."""
+    NAME, ID, SYNCHRONOUS = "exchange.bind", 40 << 16 | 30, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR), ("no_wait", BIT),
+        ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class ExchangeBindOk(Method):
+    """The binding is there."""
+    NAME, ID, SYNCHRONOUS = "exchange.bind-ok", 40 << 16 | 31, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class ExchangeUnbind(Method):
+    """RabbitMQ: undo exchange.bind."""
+    NAME, ID, SYNCHRONOUS = "exchange.unbind", 40 << 16 | 40, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR), ("no_wait", BIT),
+        ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class ExchangeUnbindOk(Method):
+    """The binding is gone. Method id 51, not 41: RabbitMQ's numbering."""
+    NAME, ID, SYNCHRONOUS = "exchange.unbind-ok", 40 << 16 | 51, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class QueueDeclare(Method):
+    """Create a queue, or check that it is as described; an empty name asks the server for one."""
+    NAME, ID, SYNCHRONOUS = "queue.declare", 50 << 16 | 10, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("passive", BIT), ("durable", BIT), ("exclusive", BIT), ("auto_delete", BIT),
+        ("no_wait", BIT), ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class QueueDeclareOk(Method):
+    """The queue's name, ready messages and consumers."""
+    NAME, ID, SYNCHRONOUS = "queue.declare-ok", 50 << 16 | 11, False
+    FIELDS = (("queue", SHORTSTR), ("message_count", LONG), ("consumer_count", LONG))
+    __slots__ = names(FIELDS)
+
+
+class QueueBind(Method):
+    """Bind a queue to an exchange."""
+    NAME, ID, SYNCHRONOUS = "queue.bind", 50 << 16 | 20, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("no_wait", BIT),
+        ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class QueueBindOk(Method):
+    """The binding is there."""
+    NAME, ID, SYNCHRONOUS = "queue.bind-ok", 50 << 16 | 21, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class QueueUnbind(Method):
+    """Undo queue.bind. Has no ``no_wait``."""
+    NAME, ID, SYNCHRONOUS = "queue.unbind", 50 << 16 | 50, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class QueueUnbindOk(Method):
+    """The binding is gone."""
+    NAME, ID, SYNCHRONOUS = "queue.unbind-ok", 50 << 16 | 51, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class QueuePurge(Method):
+    """Drop the ready messages of a queue."""
+    NAME, ID, SYNCHRONOUS = "queue.purge", 50 << 16 | 30, True
+    FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("no_wait", BIT))
+    __slots__ = names(FIELDS)
+
+
+class QueuePurgeOk(Method):
+    """How many were dropped."""
+    NAME, ID, SYNCHRONOUS = "queue.purge-ok", 50 << 16 | 31, False
+    FIELDS = (("message_count", LONG),)
+    __slots__ = names(FIELDS)
+
+
+class QueueDelete(Method):
+    """Delete a queue."""
+    NAME, ID, SYNCHRONOUS = "queue.delete", 50 << 16 | 40, True
+    FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("if_unused", BIT), ("if_empty", BIT), ("no_wait", BIT))
+    __slots__ = names(FIELDS)
+
+
+class QueueDeleteOk(Method):
+    """How many ready messages went with it."""
+    NAME, ID, SYNCHRONOUS = "queue.delete-ok", 50 << 16 | 41, False
+    FIELDS = (("message_count", LONG),)
+    __slots__ = names(FIELDS)
+
+
+class BasicQos(Method):
+    """Limit unacknowledged deliveries: of each new consumer, or (``global_``) of the channel."""
+    NAME, ID, SYNCHRONOUS = "basic.qos", 60 << 16 | 10, True
+    FIELDS = (("prefetch_size", LONG), ("prefetch_count", SHORT), ("global_", BIT))
+    __slots__ = names(FIELDS)
+
+
+class BasicQosOk(Method):
+    """The limit holds."""
+    NAME, ID, SYNCHRONOUS = "basic.qos-ok", 60 << 16 | 11, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class BasicConsume(Method):
+    """Start a consumer; an empty tag asks the server for one."""
+    NAME, ID, SYNCHRONOUS = "basic.consume", 60 << 16 | 20, True
+    FIELDS = (
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("consumer_tag", SHORTSTR), ("no_local", BIT), ("no_ack", BIT), ("exclusive", BIT),
+        ("no_wait", BIT), ("arguments", TABLE),
+    )
+    __slots__ = names(FIELDS)
+
+
+class BasicConsumeOk(Method):
+    """The consumer's tag; deliveries follow."""
+    NAME, ID, SYNCHRONOUS = "basic.consume-ok", 60 << 16 | 21, False
+    FIELDS = (("consumer_tag", SHORTSTR),)
+    __slots__ = names(FIELDS)
+
+
+class BasicCancel(Method):
+    """End a consumer. RabbitMQ also sends it to the client when the queue goes away."""
+    NAME, ID, SYNCHRONOUS = "basic.cancel", 60 << 16 | 30, True
+    FIELDS = (("consumer_tag", SHORTSTR), ("no_wait", BIT))
+    __slots__ = names(FIELDS)
+
+
+class BasicCancelOk(Method):
+    """The consumer is gone."""
+    NAME, ID, SYNCHRONOUS = "basic.cancel-ok", 60 << 16 | 31, False
+    FIELDS = (("consumer_tag", SHORTSTR),)
+    __slots__ = names(FIELDS)
+
+
+class BasicPublish(Method):
+    """Publish the content that follows."""
+    NAME, ID, SYNCHRONOUS = "basic.publish", 60 << 16 | 40, False
+    FIELDS = (
+        ("reserved_1", SHORT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("mandatory", BIT), ("immediate", BIT),
+    )
+    __slots__ = names(FIELDS)
+
+
+class BasicReturn(Method):
+    """A published message that could not be routed; its content follows."""
+    NAME, ID, SYNCHRONOUS = "basic.return", 60 << 16 | 50, False
+    FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR))
+    __slots__ = names(FIELDS)
+
+
+class BasicDeliver(Method):
+    """A message for a consumer; its content follows."""
+    NAME, ID, SYNCHRONOUS = "basic.deliver", 60 << 16 | 60, False
+    FIELDS = (
+        ("consumer_tag", SHORTSTR), ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
+    )
+    __slots__ = names(FIELDS)
+
+
+class BasicGet(Method):
+    """Take one message."""
+    NAME, ID, SYNCHRONOUS = "basic.get", 60 << 16 | 70, True
+    FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("no_ack", BIT))
+    __slots__ = names(FIELDS)
+
+
+class BasicGetOk(Method):
+    """The message; its content follows."""
+    NAME, ID, SYNCHRONOUS = "basic.get-ok", 60 << 16 | 71, False
+    FIELDS = (
+        ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("message_count", LONG),
+    )
+    __slots__ = names(FIELDS)
+
+
+class BasicGetEmpty(Method):
+    """There is none."""
+    NAME, ID, SYNCHRONOUS = "basic.get-empty", 60 << 16 | 72, False
+    FIELDS = (("reserved_1", SHORTSTR),)
+    __slots__ = names(FIELDS)
+
+
+class BasicAck(Method):
+    """Settle one delivery or all up to it. From the server: a publisher confirm."""
+    NAME, ID, SYNCHRONOUS = "basic.ack", 60 << 16 | 80, False
+    FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT))
+    __slots__ = names(FIELDS)
+
+
+class BasicReject(Method):
+    """Refuse one delivery."""
+    NAME, ID, SYNCHRONOUS = "basic.reject", 60 << 16 | 90, False
+    FIELDS = (("delivery_tag", LONGLONG), ("requeue", BIT))
+    __slots__ = names(FIELDS)
+
+
+class BasicRecoverAsync(Method):
+    """basic.recover without an answer; deprecated."""
+    NAME, ID, SYNCHRONOUS = "basic.recover-async", 60 << 16 | 100, False
+    FIELDS = (("requeue", BIT),)
+    __slots__ = names(FIELDS)
+
+
+class BasicRecover(Method):
+    """Take all unsettled deliveries of the channel back."""
+    NAME, ID, SYNCHRONOUS = "basic.recover", 60 << 16 | 110, True
+    FIELDS = (("requeue", BIT),)
+    __slots__ = names(FIELDS)
+
+
+class BasicRecoverOk(Method):
+    """They are back."""
+    NAME, ID, SYNCHRONOUS = "basic.recover-ok", 60 << 16 | 111, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class BasicNack(Method):
+    """RabbitMQ: refuse one delivery or all up to it. From the server: a publish that was not taken."""
+    NAME, ID, SYNCHRONOUS = "basic.nack", 60 << 16 | 120, False
+    FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT), ("requeue", BIT))
+    __slots__ = names(FIELDS)
+
+
+class ConfirmSelect(Method):
+    """RabbitMQ: number the channel's publishes and confirm each."""
+    NAME, ID, SYNCHRONOUS = "confirm.select", 85 << 16 | 10, True
+    FIELDS = (("no_wait", BIT),)
+    __slots__ = names(FIELDS)
+
+
+class ConfirmSelectOk(Method):
+    """It does."""
+    NAME, ID, SYNCHRONOUS = "confirm.select-ok", 85 << 16 | 11, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class TxSelect(Method):
+    """Make the channel transactional."""
+    NAME, ID, SYNCHRONOUS = "tx.select", 90 << 16 | 10, True
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class TxSelectOk(Method):
+    """It is."""
+    NAME, ID, SYNCHRONOUS = "tx.select-ok", 90 << 16 | 11, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class TxCommit(Method):
+    """Carry out the publishes and settlements since the last commit."""
+    NAME, ID, SYNCHRONOUS = "tx.commit", 90 << 16 | 20, True
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class TxCommitOk(Method):
+    """They are done, and durable ones on disk."""
+    NAME, ID, SYNCHRONOUS = "tx.commit-ok", 90 << 16 | 21, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class TxRollback(Method):
+    """Forget them."""
+    NAME, ID, SYNCHRONOUS = "tx.rollback", 90 << 16 | 30, True
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+class TxRollbackOk(Method):
+    """They are forgotten."""
+    NAME, ID, SYNCHRONOUS = "tx.rollback-ok", 90 << 16 | 31, False
+    FIELDS = ()
+    __slots__ = names(FIELDS)
+
+
+METHODS: dict = {method.ID: method for method in Method.__subclasses__()}

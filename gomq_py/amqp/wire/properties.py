@@ -1,0 +1,210 @@
+"""Basic properties: scanned in place on the way through the broker, decoded only where something must look inside. A leaf.
+
+The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then the flagged properties in this order:
+
+    bit 15 content_type s    14 content_encoding s   13 headers F   12 delivery_mode B   11 priority B   10 correlation_id s
+    9 reply_to s   8 expiration s   7 message_id s   6 timestamp T   5 type s   4 user_id s   3 app_id s   2 cluster_id s
+    (s short string, F table, B octet, T u64)
+
+Bit 1 names no property and bit 0 announces a second flag word that the basic class does not have; both are malformed. The broker stores and
+delivers these bytes as the publisher sent them. Never decodes what nobody asked for, never reads past the end it is given.
+"""
+from struct import Struct
+
+from gomq_py import octets
+from gomq_py.amqp.wire import fields
+from gomq_py.amqp.wire.errors import SyntaxError_
+from gomq_py.amqp.wire.fields import decode_table, encode_shortstr, encode_table, seconds_of
+
+CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY = 0x8000, 0x4000, 0x2000, 0x1000, 0x0800
+CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP = 0x0400, 0x0200, 0x0100, 0x0080, 0x0040
+TYPE, USER_ID, APP_ID, CLUSTER_ID, UNKNOWN_FLAGS = 0x0020, 0x0010, 0x0008, 0x0004, 0x0003
+
+# (name, flag, kind) in wire order
+FIELDS = (
+    ("content_type", 0x8000, "shortstr"), ("content_encoding", 0x4000, "shortstr"), ("headers", 0x2000, "table"), ("delivery_mode", 0x1000, "octet"),
+    ("priority", 0x0800, "octet"), ("correlation_id", 0x0400, "shortstr"), ("reply_to", 0x0200, "shortstr"), ("expiration", 0x0100, "shortstr"),
+    ("message_id", 0x0080, "shortstr"), ("timestamp", 0x0040, "timestamp"), ("type", 0x0020, "shortstr"), ("user_id", 0x0010, "shortstr"),
+    ("app_id", 0x0008, "shortstr"), ("cluster_id", 0x0004, "shortstr"),
+)
+
+_SHORT, _OCTET, _LONGLONG = Struct(">H"), Struct(">B"), Struct(">Q")
+
+
+def skip_shortstr(p, at, end):
+    """Where the short string at ``at`` ends; -1 if it runs past ``end``."""
+    if at >= end or p[at] > end - at - 1:
+        return -1
+    return at + 1 + p[at]
+
+
+class PropertyScan:
+    """Where the properties that the broker acts on lie; made once and filled again for every message.
+
+    Offsets are into the scanned buffer, -1 when absent: ``headers_at`` is the u32 size of the table (``headers_length`` counts it too),
+    ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8 size of a short string. ``delivery_mode`` and ``priority`` are 0 when absent.
+    ``special``: the headers hold CC or BCC.
+    """
+
+    __slots__ = ("flags", "headers_at", "headers_length", "expiration_at", "user_id_at", "reply_to_at", "delivery_mode", "priority", "special")
+
+    def __init__(self):
+        self.flags = 0
+        self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
+        self.headers_length = 0
+        self.delivery_mode = self.priority = 0
+        self.special = False
+
+    def scan(self, p, start, end):
+        """Walk the properties that must fill ``start`` to ``end`` exactly. 0: well-formed, -1: not, and the fields mean nothing."""
+        self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
+        self.headers_length = 0
+        self.delivery_mode = self.priority = 0
+        self.special = False
+        if end - start < 2:
+            return -1
+        flags = octets.be16(p, start)
+        self.flags = flags
+        if flags & UNKNOWN_FLAGS:
+            return -1
+        at = start + 2
+        if flags & 0xF800:
+            at = self.scan_head(p, at, end)
+            if at < 0:
+                return -1
+        if flags & 0x07FC:
+            at = self.scan_tail(p, at, end)
+        return 0 if at == end else -1
+
+    def scan_head(self, p, at, end):
+        """content_type to priority; where they end, or -1."""
+        if self.flags & CONTENT_TYPE:
+            at = skip_shortstr(p, at, end)
+            if at < 0:
+                return -1
+        if self.flags & CONTENT_ENCODING:
+            at = skip_shortstr(p, at, end)
+            if at < 0:
+                return -1
+        if self.flags & HEADERS:
+            if end - at < 4:
+                return -1
+            self.headers_at = at
+            self.headers_length = 4 + octets.be32(p, at)
+            if self.headers_length > end - at:
+                return -1
+            special = fields.check_table(p, at + 4, at + self.headers_length, 0)
+            if special < 0:
+                return -1
+            self.special = special > 0
+            at += self.headers_length
+        if self.flags & DELIVERY_MODE:
+            if at >= end:
+                return -1
+            self.delivery_mode = p[at]
+            at += 1
+        if self.flags & PRIORITY:
+            if at >= end:
+                return -1
+            self.priority = p[at]
+            at += 1
+        return at
+
+    def scan_tail(self, p, at, end):
+        """correlation_id to cluster_id; where they end, or -1."""
+        flags = CORRELATION_ID
+        while flags >= CLUSTER_ID:
+            if self.flags & flags:
+                if flags == TIMESTAMP:
+                    at = at + 8 if end - at >= 8 else -1
+                else:
+                    if flags == EXPIRATION:
+                        self.expiration_at = at
+                    elif flags == REPLY_TO:
+                        self.reply_to_at = at
+                    elif flags == USER_ID:
+                        self.user_id_at = at
+                    at = skip_shortstr(p, at, end)
+                if at < 0:
+                    return -1
+            flags >>= 1
+        return at
+
+    def scan_octets(self, data):
+        """``scan`` over a whole bytes-like object, for code that is not compiled against this class; True when well-formed."""
+        return self.scan(octets.pointer(data), 0, len(data)) == 0
+
+
+class Properties:
+    """The properties by name; None when absent.
+
+    ``headers`` is a dict, ``timestamp`` seconds since 1970 (a datetime is accepted), the rest str or int.
+    """
+
+    __slots__ = (
+        "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration", "message_id",
+        "timestamp", "type", "user_id", "app_id", "cluster_id",
+    )
+
+    def __init__(self, **values):
+        for name, _, _ in FIELDS:
+            setattr(self, name, values.pop(name, None))
+        if values:
+            raise TypeError(f"not a basic property: {', '.join(sorted(values))}")
+
+    @classmethod
+    def decode(cls, data):
+        """From wire form (flags first). Raises SyntaxError_ unless the octets are exactly one set of properties."""
+        data = bytes(data)
+        if not PropertyScan().scan_octets(data):
+            raise SyntaxError_("malformed basic properties")
+        flags = _SHORT.unpack_from(data)[0]
+        at = 2
+        values = {}
+        for name, flag, kind in FIELDS:
+            if not flags & flag:
+                continue
+            if kind == "shortstr":
+                end = at + 1 + data[at]
+                values[name] = data[at + 1:end].decode("utf-8", "surrogateescape")
+            elif kind == "octet":
+                values[name], end = data[at], at + 1
+            elif kind == "table":
+                values[name], end = decode_table(data, at)
+            else:
+                values[name], end = _LONGLONG.unpack_from(data, at)[0], at + 8
+            at = end
+        return cls(**values)
+
+    def encode(self):
+        """Wire form, flags first. Raises ValueError or TypeError for what a property cannot hold."""
+        flags = 0
+        parts = [b""]
+        for name, flag, kind in FIELDS:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            flags |= flag
+            if kind == "shortstr":
+                parts.append(encode_shortstr(value))
+            elif kind == "octet":
+                parts.append(bytes((value,)))
+            elif kind == "table":
+                parts.append(encode_table(value))
+            else:
+                parts.append(_LONGLONG.pack(seconds_of(value)))
+        parts[0] = _SHORT.pack(flags)
+        return b"".join(parts)
+
+    def as_dict(self):
+        """The properties that are present."""
+        return {name: getattr(self, name) for name, _, _ in FIELDS if getattr(self, name) is not None}
+
+    def __eq__(self, other):
+        return isinstance(other, Properties) and self.as_dict() == other.as_dict()
+
+    def __hash__(self):
+        return hash(self.encode())
+
+    def __repr__(self):
+        return "Properties(" + ", ".join(f"{name}={value!r}" for name, value in self.as_dict().items()) + ")"
