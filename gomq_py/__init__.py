@@ -1,6 +1,7 @@
 """gomq-py: a message broker. AMQP 0-9-1 and MQTT on one durable store.
 
-Importing this package imports nothing else of it. ``GOMQ_PURE_PYTHON=1`` makes every later import take the plain ``.py`` where a compiled twin exists.
+Importing this package imports nothing else of it. ``GOMQ_PURE_PYTHON=1`` makes every later import take the plain ``.py`` where a compiled twin
+exists.
 """
 import os
 

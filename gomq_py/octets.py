@@ -1,7 +1,7 @@
 """Octets: fixed-width integers, copies, comparisons and CRC-32C over raw buffers. A leaf; the compiled twin is inline C in ``octets.pxd``.
 
-``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing is bounds-checked in the compiled twin: the
-caller has checked every length before it comes here.
+``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing is bounds-checked in the compiled twin:
+the caller has checked every length before it comes here.
 """
 from struct import Struct
 

@@ -1,8 +1,8 @@
 """Message: where the parts of one message lie in a buffer. The currency between doors, queues and stores; copied by none of them.
 
-One Message is kept per lane and filled again for every message, so that publishing and delivering make no Python object per message. ``buffer`` is the
-connection's read buffer (publishing), a segment's mapping (delivering) or a bytes object held by ``owner`` (slow lane). It is valid until the next
-switch or the next ``peek``/``read``, whichever comes first.
+One Message is kept per lane and filled again for every message, so that publishing and delivering make no Python object per message. ``buffer`` is
+the connection's read buffer (publishing), a segment's mapping (delivering) or a bytes object held by ``owner`` (slow lane). It is valid until the
+next switch or the next ``peek``/``read``, whichever comes first.
 """
 from gomq_py import octets
 

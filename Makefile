@@ -1,0 +1,52 @@
+# make run     a broker on this machine, from nothing but python3 and make
+# make test    the whole suite, in an environment of its own
+# make lint    flake8 and mypy
+# make bench   the performance table (docs/performance.md)
+# make clean   everything that the above made, but no broker's data
+
+PYTHON ?= python3
+VENV ?= .venv
+DATA ?= .gomq-data
+RUN ?=
+PYTEST ?=
+
+BIN := $(VENV)/bin
+SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: run test lint bench clean build
+
+run: $(VENV)/run.stamp
+	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
+
+test: $(VENV)/dev.stamp build
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/flake8
+	$(BIN)/mypy
+
+bench: $(VENV)/dev.stamp build
+	$(BIN)/python -m load.bench
+
+# Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
+build: $(VENV)/dev.stamp
+	@$(BIN)/python setup.py -q build_ext --inplace
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gomq-py needs Python 3.11 or newer: make PYTHON=python3.13"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "no venv module: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/run.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml $(SOURCES)
+	@echo "installing into $(VENV); the first time takes a minute or two"
+	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
+	@echo "installing into $(VENV), with everything the tests need"
+	@$(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .hypothesis
+	find gomq_py -name '*.so' -delete -o -name '*.c' -delete

@@ -1,0 +1,47 @@
+"""The command line of the broker: flags to settings to a running launcher, and exit codes.
+
+0 stopped as asked, 1 could not boot or died, 2 wrong flags, environment or configuration. What an operator can mend is one line on standard error,
+never a traceback.
+"""
+import os
+import sys
+from collections.abc import Sequence
+
+import gomq_py
+from gomq_py import build_info
+from gomq_py.config import sources
+from gomq_py.observability import log
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the broker with these flags; returns the exit code. May switch."""
+    try:
+        flags = sources.flag_parser().parse_args(arguments)
+        if flags.version:
+            print(gomq_py.__version__)
+            return EXIT_OK
+        if flags.build_info:
+            print(build_info.describe())
+            return EXIT_OK
+        settings, warnings = sources.load(flags, os.environ)
+    except sources.ConfigError as error:
+        return _complain(str(error), EXIT_USAGE)
+    try:
+        log.configure(settings.log_level, settings.log_format, settings.log_file)
+    except OSError as error:
+        return _complain(f"cannot write the log to {settings.log_file}: {error.strerror}", EXIT_FAILED)
+    boot = log.logger("boot")
+    for warning in warnings:
+        boot.warning("%s", warning)
+    from gomq_py.launcher import BootError, Launcher  # here, so that --version and a wrong flag do not wait for it
+    try:
+        return Launcher(settings).run()
+    except BootError as error:
+        return _complain(str(error), EXIT_FAILED)
+
+
+def _complain(line: str, code: int) -> int:
+    print(f"gomq-py: {log.escape(line)}", file=sys.stderr)
+    return code

@@ -1,0 +1,52 @@
+"""INI files in LavinMQ's format: sections, ``key = value`` lines, comments that begin a line with ``;`` or ``#``.
+
+The standard library's parser forgets line numbers and joins indented lines; an operator wants ``gomq.ini:12``. Reads text, knows no option.
+"""
+from dataclasses import dataclass
+
+
+class IniError(ValueError):
+    """A line that cannot be read. The text begins with FILE:LINE."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One ``key = value`` line; ``place`` is FILE:LINE."""
+
+    section: str
+    key: str
+    value: str
+    place: str
+
+
+def parse(text: str, file_name: str) -> list[Entry]:
+    """The entries of a file in order; a key given twice comes twice. A key before the first section belongs to ``main``, as in LavinMQ.
+
+    Raises IniError on a line that is neither section, entry, comment nor blank, and on a section header without its bracket.
+    """
+    section, entries = "main", []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        place = f"{file_name}:{number}"
+        if not line or line[0] in ";#":
+            continue
+        if line[0] == "[":
+            if not line.endswith("]") or not line[1:-1].strip():
+                raise IniError(f"{place}: {line!r} is not a [section]")
+            section = line[1:-1].strip()
+            continue
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise IniError(f"{place}: {line!r} is not a key = value line")
+        entries.append(Entry(section, key.strip(), value.strip(), place))
+    return entries
+
+
+def sections(text: str) -> list[tuple[str, int]]:
+    """Every section header with its line number, also of sections without entries."""
+    found = []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if line.startswith("[") and line.endswith("]"):
+            found.append((line[1:-1].strip(), number))
+    return found

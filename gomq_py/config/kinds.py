@@ -1,0 +1,124 @@
+"""Kinds of values an option can have: text in, Python value out.
+
+A kind parses what a file, a flag or an environment variable says and explains in one sentence what it wanted when that is something else. Knows no
+option by name.
+"""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+TRUE_WORDS = ("1", "true", "yes", "on", "y")
+FALSE_WORDS = ("0", "false", "no", "off", "n")
+LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of value. ``parse`` raises ValueError with the end of the sentence "'x' is not ..."."""
+
+    name: str
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True)
+class Keepalive:
+    """When a silent TCP peer is probed: after ``idle_s``, every ``interval_s``, given up after ``probes``."""
+
+    idle_s: int
+    interval_s: int
+    probes: int
+
+    def __str__(self) -> str:
+        return f"{self.idle_s}:{self.interval_s}:{self.probes}"
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word in TRUE_WORDS:
+        return True
+    if word in FALSE_WORDS:
+        return False
+    raise ValueError("a yes or no (true, false, yes, no, on, off, 1, 0)")
+
+
+def _show_boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def integer(least: int, most: int | None = None, wanted: str = "") -> Kind:
+    """A whole number between ``least`` and ``most``, both included."""
+    if not wanted:
+        wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text.strip())
+        except ValueError:
+            raise ValueError(wanted) from None
+        if number < least or (most is not None and number > most):
+            raise ValueError(wanted)
+        return number
+
+    return Kind("number", parse)
+
+
+def choice(*words: str) -> Kind:
+    """One of ``words``, in any case."""
+
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError("one of " + ", ".join(words))
+        return word
+
+    return Kind("one of " + ", ".join(words), parse)
+
+
+def _log_level(text: str) -> str:
+    word = text.strip().lower()
+    word = {"warning": "warn", "trace": "debug", "notice": "info"}.get(word, word)
+    if word not in LOG_LEVELS:
+        raise ValueError("a log level (" + ", ".join(LOG_LEVELS) + ")")
+    return word
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _keepalive(text: str) -> Keepalive | None:
+    if text.strip().lower() in FALSE_WORDS:
+        return None
+    try:
+        idle_s, interval_s, probes = (int(part) for part in text.split(":"))
+        if min(idle_s, interval_s, probes) < 1:
+            raise ValueError
+    except ValueError:
+        raise ValueError("a keepalive (idle:interval:probes in seconds, such as 60:10:3, or false)") from None
+    return Keepalive(idle_s, interval_s, probes)
+
+
+def _show_keepalive(value: Keepalive | None) -> str:
+    return str(value) if value else "false"
+
+
+def _proxy_protocol(text: str) -> int:
+    word = text.strip().lower()
+    if word in ("1", "2"):
+        return int(word)
+    try:
+        return 2 if _boolean(word) else 0
+    except ValueError:
+        raise ValueError("a PROXY protocol version (false, true, 1 or 2)") from None
+
+
+TEXT = Kind("text", str.strip)
+PATH = Kind("path", str.strip)
+BOOLEAN = Kind("yes or no", _boolean, _show_boolean)
+LOG_LEVEL = Kind("one of " + ", ".join(LOG_LEVELS), _log_level)
+NAMES = Kind("names, comma separated", _names, ", ".join)
+KEEPALIVE = Kind("idle:interval:probes, or false", _keepalive, _show_keepalive)
+PROXY_PROTOCOL = Kind("false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false")
+PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
+COUNT = integer(0)

@@ -1,0 +1,231 @@
+"""Settings: each option of the broker once, with its INI key, flags, environment, kind, default and help.
+
+The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table. Sections, keys and flags are LavinMQ's, plus
+GoMQ's flags; what has an effect only in a later version carries ``pending`` and is said aloud at boot when somebody sets it.
+"""
+from dataclasses import dataclass
+from typing import Any
+
+from gomq_py.config.kinds import (
+    BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, NAMES, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
+)
+
+# Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its container and unit files move over
+# unchanged.
+ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
+SECTION_ALIASES = {"http": "mgmt"}
+SNI_PREFIX = "sni:"
+
+_NO_MQTT = "MQTT"
+_NO_MANAGEMENT = "the management API"
+_NO_METRICS = "metrics"
+_NO_CLUSTERING = "clustering"
+_NO_OAUTH = "OAuth"
+_NO_TLS = "TLS"
+_NO_PROXY = "the PROXY protocol"
+_NO_ALARMS = "disk alarms"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. ``environment`` is without its prefix; ``aliases`` are deprecated (section, key) pairs that still work."""
+
+    section: str
+    key: str
+    kind: Kind
+    default: Any
+    help: str
+    name: str = ""
+    flags: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+    reloadable: bool = False
+    pending: str = ""
+
+    @property
+    def attribute(self) -> str:
+        """The name it has on a ``Settings``: its key, or with the section in front where the key alone would be ambiguous."""
+        return self.name or self.key
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in ``--help``."""
+        return self.key.rpartition("_")[2].upper()
+
+    def is_off(self, value: Any) -> bool:
+        """True when ``value`` asks for nothing: a disabled port, an empty text, a no."""
+        return value in (-1, "", False, None, ()) or value == self.default
+
+
+def _tls_section(key: str) -> tuple[tuple[str, str], ...]:
+    return (("amqp", key), ("mgmt", key))
+
+
+OPTIONS: tuple[Option, ...] = (
+    # -- main ----------------------------------------------------------------------------------------------------------------------------------
+    Option("main", "data_dir", PATH, "/var/lib/gomq", "Folder of everything the broker keeps; made when it is missing.",
+           flags=("-D", "--data-dir"), environment=("DATADIR",)),
+    Option("main", "log_level", LOG_LEVEL, "info", "Least severe message that is logged.", flags=("-l", "--log-level"), reloadable=True),
+    Option("main", "log_file", PATH, "", "File that the log is appended to; empty for standard error."),
+    Option("main", "log_format", choice("text", "json"), "text", "A line of text, or one JSON object per line."),
+    Option("main", "pidfile", PATH, "", "File that holds the process id while the broker runs; empty for none.", flags=("--pidfile",)),
+    Option("main", "sync", BOOLEAN, True, "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
+           flags=("--no-sync",), environment=("SYNC",)),
+    Option("main", "segment_size", integer(65536, 268435456), 8388608,
+           "Octets of a message segment file. Larger ones roll less often; a segment goes when its last message has gone."),
+    Option("main", "data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.", flags=("--no-data-dir-lock",)),
+    Option("main", "default_consumer_prefetch", integer(0, 65535), 65535,
+           "Unacknowledged messages a consumer may hold when its client has set no prefetch; 0 for no limit.",
+           flags=("--default-consumer-prefetch",), environment=("DEFAULT_CONSUMER_PREFETCH",), aliases=(("amqp", "default_consumer_prefetch"),)),
+    Option("main", "default_user", TEXT, "guest", "User made on the first boot of an empty data folder.",
+           flags=("--default-user",), environment=("DEFAULT_USER",)),
+    Option("main", "default_password_hash", TEXT, "", "Password hash of that user, in RabbitMQ's form; empty for the password guest.",
+           flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD",), aliases=(("main", "default_password"),)),
+    Option("main", "default_user_only_loopback", BOOLEAN, True, "Let the default user in from this machine only.",
+           flags=("--default-user-only-loopback",), aliases=(("main", "guest_only_loopback"),)),
+    Option("main", "tcp_nodelay", BOOLEAN, True, "Send small writes at once instead of waiting for more (TCP_NODELAY)."),
+    Option("main", "tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3), "Probe silent TCP peers: idle:interval:probes in seconds, or false."),
+    Option("main", "tcp_recv_buffer_size", COUNT, 0, "Octets of a socket's receive buffer; 0 leaves it to the system."),
+    Option("main", "tcp_send_buffer_size", COUNT, 0, "Octets of a socket's send buffer; 0 leaves it to the system."),
+    Option("main", "set_timestamp", BOOLEAN, False, "Give published messages a timestamp property where they have none.",
+           aliases=(("amqp", "set_timestamp"),), pending="stamping messages"),
+    Option("main", "max_deleted_definitions", integer(1), 8192, "Deleted entries after which the definitions log is rewritten.",
+           pending="a choice of when definitions are compacted"),
+    Option("main", "socket_buffer_size", integer(1), 16384, "Octets read from a socket at once in LavinMQ.", pending="a choice of read size"),
+    Option("main", "consumer_timeout", COUNT, 0, "Milliseconds a delivered message may stay unacknowledged; 0 for no limit.",
+           aliases=(("amqp", "consumer_timeout"),), pending="consumer timeouts"),
+    Option("main", "consumer_timeout_loop_interval", integer(1), 60, "Seconds between two looks for consumers past that time.",
+           pending="consumer timeouts"),
+    Option("main", "free_disk_min", COUNT, 0, "Free octets of disk below which publishers are held.", pending=_NO_ALARMS),
+    Option("main", "free_disk_warn", COUNT, 0, "Free octets of disk below which a warning is logged.", pending=_NO_ALARMS),
+    Option("main", "log_exchange", BOOLEAN, False, "Publish the log to an exchange.", pending="a log exchange"),
+    Option("main", "auth_backends", NAMES, (), "Where users are looked up, in this order; empty for the broker's own users.", pending=_NO_OAUTH),
+    Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot.", pending="importing definitions"),
+    Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
+           "How x-consistent-hash exchanges spread keys when they do not say.", pending="consistent hash exchanges"),
+    Option("main", "control_unix_path", PATH, "/tmp/gomqctl.sock", "Unix socket of gomq-py-ctl.",
+           flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",), pending=_NO_MANAGEMENT),
+    Option("main", "stats_interval", integer(100), 5000, "Milliseconds between two samples of rates.", pending=_NO_MANAGEMENT),
+    Option("main", "stats_log_size", integer(1), 120, "Samples of rates that are kept.", pending=_NO_MANAGEMENT),
+    Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",), pending=_NO_METRICS),
+    Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",), pending=_NO_METRICS),
+    Option("main", "tls_cert", PATH, "", "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.", flags=("--tls-cert", "--cert"),
+           environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"), reloadable=True, pending=_NO_TLS),
+    Option("main", "tls_key", PATH, "", "Private key (PEM) of that certificate; empty when the certificate file holds it.",
+           flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"), reloadable=True, pending=_NO_TLS),
+    Option("main", "tls_ciphers", TEXT, "", "Ciphers of TLS 1.2 in OpenSSL's notation; empty for the library's choice.", flags=("--ciphers",),
+           environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True, pending=_NO_TLS),
+    Option("main", "tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.", flags=("--tls-min-version",),
+           environment=("TLS_MIN_VERSION",), aliases=_tls_section("tls_min_version"), reloadable=True, pending=_NO_TLS),
+    Option("main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.", pending=_NO_TLS),
+    Option("main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",), pending=_NO_TLS),
+    # -- amqp ----------------------------------------------------------------------------------------------------------------------------------
+    Option("amqp", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
+           flags=("--amqp-bind",), environment=("AMQP_BIND",)),
+    Option("amqp", "port", PORT, 5672, "Port of AMQP.", name="amqp_port", flags=("-p", "--port", "--amqp-port"), environment=("AMQP_PORT",)),
+    Option("amqp", "tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
+           flags=("--amqps-port",), environment=("AMQPS_PORT",), pending=_NO_TLS),
+    Option("amqp", "unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path", flags=("--amqp-unix-path",)),
+    Option("amqp", "heartbeat", integer(0, 65535), 60, "Seconds between heartbeats that are proposed to clients; 0 proposes none."),
+    Option("amqp", "frame_max", integer(4096, 134217728), 131072, "Largest frame in octets. Larger ones make other channels wait."),
+    Option("amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open."),
+    Option("amqp", "max_message_size", integer(0, 2147483647), 134217728, "Largest message body in octets."),
+    Option("amqp", "max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit."),
+    Option("amqp", "login_timeout", integer(1, 3600), 10, "Seconds a new connection has until its login is done."),
+    Option("amqp", "listen_backlog", integer(1, 65535), 1024, "Connections that wait in the kernel until they are accepted."),
+    Option("amqp", "reuse_port", BOOLEAN, False, "Let other processes listen on the same port (SO_REUSEPORT)."),
+    Option("amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0, "Expect a PROXY protocol header on TCP connections.", pending=_NO_PROXY),
+    Option("amqp", "proxy_protocol_trusted_sources", NAMES, (), "Addresses whose PROXY headers are believed.", pending=_NO_PROXY),
+    Option("amqp", "amqp_systemd_socket_name", TEXT, "", "Name of the socket that systemd hands over.", pending="socket activation"),
+    # -- mqtt ----------------------------------------------------------------------------------------------------------------------------------
+    Option("mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="mqtt_bind", flags=("--mqtt-bind",), pending=_NO_MQTT),
+    Option("mqtt", "port", PORT, 1883, "Port of MQTT.", name="mqtt_port", flags=("--mqtt-port",), pending=_NO_MQTT),
+    Option("mqtt", "tls_port", PORT, 8883, "Port of MQTT over TLS.", name="mqtts_port", flags=("--mqtts-port",), pending=_NO_MQTT),
+    Option("mqtt", "unix_path", PATH, "", "Unix socket of MQTT.", name="mqtt_unix_path", flags=("--mqtt-unix-path",), pending=_NO_MQTT),
+    Option("mqtt", "max_inflight_messages", integer(1, 65535), 65535, "Messages on their way to a session at once.", pending=_NO_MQTT),
+    Option("mqtt", "max_packet_size", integer(1, 268435455), 268435455, "Largest packet in octets.", pending=_NO_MQTT),
+    Option("mqtt", "default_vhost", TEXT, "/", "Virtual host of clients that name none.", name="mqtt_default_vhost", pending=_NO_MQTT),
+    Option("mqtt", "permission_check_enabled", BOOLEAN, False, "Check permissions of MQTT clients.", pending=_NO_MQTT),
+    Option("mqtt", "client_id_validation", choice("none", "username"), "none", "Whether a client id must equal the user name.", pending=_NO_MQTT),
+    # -- mgmt ----------------------------------------------------------------------------------------------------------------------------------
+    Option("mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",), environment=("HTTP_BIND",),
+           pending=_NO_MANAGEMENT),
+    Option("mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",), environment=("HTTP_PORT",),
+           pending=_NO_MANAGEMENT),
+    Option("mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS.", name="https_port", flags=("--https-port",),
+           environment=("HTTPS_PORT",), pending=_NO_MANAGEMENT),
+    Option("mgmt", "unix_path", PATH, "", "Unix socket of the management API.", name="http_unix_path", flags=("--http-unix-path",),
+           pending=_NO_MANAGEMENT),
+    Option("mgmt", "http_systemd_socket_name", TEXT, "", "Name of the socket that systemd hands over.", pending="socket activation"),
+    # -- clustering ----------------------------------------------------------------------------------------------------------------------------
+    Option("clustering", "enabled", BOOLEAN, False, "Replicate to followers.", name="clustering", flags=("--clustering",),
+           environment=("CLUSTERING",), pending=_NO_CLUSTERING),
+    Option("clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.", name="clustering_bind", flags=("--clustering-bind",),
+           environment=("CLUSTERING_BIND",), pending=_NO_CLUSTERING),
+    Option("clustering", "port", PORT, 5679, "Port for followers.", name="clustering_port", flags=("--clustering-port",),
+           environment=("CLUSTERING_PORT",), pending=_NO_CLUSTERING),
+    Option("clustering", "advertised_uri", TEXT, "", "How followers reach this node.", flags=("--clustering-advertised-uri",),
+           environment=("CLUSTERING_ADVERTISED_URI",), pending=_NO_CLUSTERING),
+    Option("clustering", "etcd_endpoints", NAMES, ("localhost:2379",), "Servers of etcd.", flags=("--clustering-etcd-endpoints",),
+           environment=("CLUSTERING_ETCD_ENDPOINTS",), pending=_NO_CLUSTERING),
+    Option("clustering", "etcd_prefix", TEXT, "gomq", "What the keys in etcd begin with.", flags=("--clustering-etcd-prefix",),
+           environment=("CLUSTERING_ETCD_PREFIX",), pending=_NO_CLUSTERING),
+    Option("clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
+           flags=("--clustering-on-leader-elected",), pending=_NO_CLUSTERING),
+    Option("clustering", "on_leader_lost", TEXT, "", "Command that runs when it no longer is.", flags=("--clustering-on-leader-lost",),
+           pending=_NO_CLUSTERING),
+    Option("clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.", pending=_NO_CLUSTERING),
+    # -- oauth ---------------------------------------------------------------------------------------------------------------------------------
+    Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer", pending=_NO_OAUTH),
+    Option("oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id", pending=_NO_OAUTH),
+    Option("oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url", pending=_NO_OAUTH),
+    Option("oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.", name="oauth_mgmt_scopes", pending=_NO_OAUTH),
+    Option("oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.", name="oauth_resource_server_id", pending=_NO_OAUTH),
+    Option("oauth", "preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name.",
+           name="oauth_preferred_username_claims", pending=_NO_OAUTH),
+    Option("oauth", "additional_scopes_keys", NAMES, (), "Claims that hold more scopes.", name="oauth_additional_scopes_keys", pending=_NO_OAUTH),
+    Option("oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.", name="oauth_scope_prefix", pending=_NO_OAUTH),
+    Option("oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud", pending=_NO_OAUTH),
+    Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience", pending=_NO_OAUTH),
+    Option("oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.", name="oauth_jwks_cache_ttl", pending=_NO_OAUTH),
+    # -- experimental --------------------------------------------------------------------------------------------------------------------------
+    Option("experimental", "yield_each_received_bytes", integer(1), 131072, "Octets read from a connection before others have their turn.",
+           pending="a choice of fairness"),
+    Option("experimental", "yield_each_delivered_bytes", integer(1), 1048576, "Octets delivered to a consumer before others have their turn.",
+           pending="a choice of fairness"),
+)
+
+SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
+BY_KEY = {(option.section, option.key): option for option in OPTIONS}
+BY_KEY_OR_ALIAS = {alias: option for option in OPTIONS for alias in option.aliases} | BY_KEY
+BY_ATTRIBUTE = {option.attribute: option for option in OPTIONS}
+assert len(BY_ATTRIBUTE) == len(OPTIONS)
+
+# Keys of a [sni:host] section; each also with amqp_, mqtt_ or http_ in front.
+SNI_KEYS = ("tls_cert", "tls_key", "tls_min_version", "tls_ciphers", "tls_verify_peer", "tls_ca_cert", "tls_keylog_file")
+
+
+class Settings:
+    """A value for every option, as attributes (``settings.amqp_port``); where each came from is kept for error messages."""
+
+    def __init__(self, **values: Any):
+        """``values`` by attribute name; everything else has its default. Raises TypeError on a name that is no option."""
+        for option in OPTIONS:
+            setattr(self, option.attribute, option.default)
+        self.origins: dict[str, str] = {}
+        for attribute, value in values.items():
+            self.set(attribute, value, "argument")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no such setting: {name}")
+
+    def set(self, attribute: str, value: Any, origin: str) -> None:
+        """Take ``value`` for an option; ``origin`` says where it was given ("--port", "gomq.ini:12")."""
+        if attribute not in BY_ATTRIBUTE:
+            raise TypeError(f"no such setting: {attribute}")
+        setattr(self, attribute, value)
+        self.origins[attribute] = origin
+
+    def origin(self, attribute: str) -> str:
+        """Where the value was given; "default" when nobody gave one."""
+        return self.origins.get(attribute, "default")

@@ -1,0 +1,172 @@
+"""Where settings come from: flags over environment over INI file over defaults.
+
+Turns text from the three sources into one ``Settings``. What an operator got wrong is a ``ConfigError`` of one line that names the place; what can be
+lived with is a warning for the log.
+"""
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gomq_py.config import ini
+from gomq_py.config.kinds import BOOLEAN
+from gomq_py.config.settings import (
+    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, OPTIONS, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, Option, Settings,
+)
+
+DEFAULT_FOLDER = "/etc"
+FILE_NAME = "gomq.ini"
+# systemd hands these over without our prefix (StateDirectory=, ConfigurationDirectory=).
+SYSTEMD_STATE, SYSTEMD_CONFIGURATION = "STATE_DIRECTORY", "CONFIGURATION_DIRECTORY"
+BIND_ALL = ("amqp_bind", "mqtt_bind", "http_bind")
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used, as one line for the operator."""
+
+
+class _Given(argparse.Action):
+    """Keeps the text together with the flag as it was spelled, so that a complaint can name it."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, (option_string, self.const if values in ([], None) else values))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def flag_parser() -> argparse.ArgumentParser:
+    """The command line of ``gomq-py``, one flag per option that has one."""
+    parser = _Parser(prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False)
+    parser.add_argument("-c", "--config", metavar="FILE", help="INI file (default: gomq.ini in $GOMQ_CONFIGURATION_DIRECTORY, else /etc/gomq.ini)")
+    parser.add_argument("-b", "--bind", metavar="ADDRESS", help="address to listen on, for all protocols")
+    parser.add_argument("-d", "--debug", action="store_true", help="same as --log-level debug")
+    parser.add_argument("-v", "--version", action="store_true", help="print the version and leave")
+    parser.add_argument("--build-info", action="store_true", help="print version, interpreter and whether the hot modules are compiled, and leave")
+    for option in OPTIONS:
+        _add_flags(parser, option)
+    return parser
+
+
+def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
+    if not option.flags:
+        return
+    help_text = option.help if not option.pending else f"{option.help} (no effect yet)"
+    more: dict[str, Any] = {"metavar": option.metavar}
+    if option.kind is BOOLEAN:
+        off = option.flags[0].startswith("--no-")
+        more = {"nargs": 0, "const": "false"} if off else {"nargs": "?", "const": "true", "metavar": "yes|no"}
+    parser.add_argument(*option.flags, dest=option.attribute, action=_Given, help=help_text.replace("%", "%%"), **more)
+
+
+def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """Settings from parsed flags, an environment and the INI file they name, with warnings for the log. Raises ConfigError."""
+    settings, warnings = Settings(), []
+    path = config_path(arguments.config, environment)
+    if path is not None:
+        warnings += read_file(settings, path)
+    _take_environment(settings, environment)
+    _take_flags(settings, arguments)
+    return settings, warnings + pending_warnings(settings)
+
+
+def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
+    """The INI file to read: ``--config``, else gomq.ini in the configuration folder where it exists, else none."""
+    if given:
+        return Path(given)
+    names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
+    folder = next((environment[name] for name in names if environment.get(name)), DEFAULT_FOLDER)
+    path = Path(folder, FILE_NAME)
+    return path if path.exists() else None
+
+
+def read_file(settings: Settings, path: Path) -> list[str]:
+    """Take over what an INI file says; returns warnings about keys that nobody knows. Raises ConfigError on everything else that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"cannot read {path}: {reason}") from error
+    try:
+        entries = ini.parse(text, str(path))
+    except ini.IniError as error:
+        raise ConfigError(str(error)) from error
+    for section, line in ini.sections(text):
+        _check_section(section, f"{path}:{line}")
+    warnings: list[str] = []
+    for entry in entries:
+        warnings += _take_entry(settings, entry)
+    return warnings
+
+
+def _check_section(section: str, place: str) -> None:
+    known = section in SECTIONS or section in SECTION_ALIASES or (section.startswith(SNI_PREFIX) and len(section) > len(SNI_PREFIX))
+    if not known:
+        raise ConfigError(f"{place}: unknown section [{section}]; there are {', '.join(SECTIONS)} and {SNI_PREFIX}HOST")
+
+
+def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
+    """Take over one line; a deprecated place yields to the option's own, whichever comes first."""
+    if entry.section.startswith(SNI_PREFIX):
+        return _sni_warnings(entry)
+    section = SECTION_ALIASES.get(entry.section, entry.section)
+    option = BY_KEY_OR_ALIAS.get((section, entry.key))
+    if option is None:
+        return [f"{entry.place}: unknown key {entry.key!r} in section [{entry.section}] is ignored"]
+    value = _parse(option, entry.value, f"{entry.place}: {entry.key}")
+    if (section, entry.key) in BY_KEY:
+        settings.set(option.attribute, value, entry.place)
+        return []
+    if option.attribute not in settings.origins:
+        settings.set(option.attribute, value, entry.place)
+    return [f"{entry.place}: {entry.key} in section [{entry.section}] is deprecated, use {option.key} in [{option.section}]"]
+
+
+def _sni_warnings(entry: ini.Entry) -> list[str]:
+    key = entry.key
+    for prefix in ("amqp_", "mqtt_", "http_"):
+        key = key.removeprefix(prefix)
+    if key not in SNI_KEYS:
+        return [f"{entry.place}: unknown key {entry.key!r} in section [{entry.section}] is ignored"]
+    return [f"{entry.place}: {entry.key} has no effect yet: this version is without TLS"]
+
+
+def _take_environment(settings: Settings, environment: Mapping[str, str]) -> None:
+    for option in OPTIONS:
+        names = [prefix + name for name in option.environment for prefix in ENVIRONMENT_PREFIXES]
+        if option.attribute == "data_dir":
+            names.append(SYSTEMD_STATE)
+        name = next((name for name in names if environment.get(name)), None)
+        if name is not None:
+            settings.set(option.attribute, _parse(option, environment[name], name), name)
+
+
+def _take_flags(settings: Settings, arguments: argparse.Namespace) -> None:
+    if arguments.bind is not None:
+        for attribute in BIND_ALL:
+            settings.set(attribute, arguments.bind.strip(), "--bind")
+    if arguments.debug:
+        settings.set("log_level", "debug", "--debug")
+    for option in OPTIONS:
+        given = getattr(arguments, option.attribute, None)
+        if given is not None:
+            flag, text = given
+            settings.set(option.attribute, _parse(option, text, flag), flag)
+
+
+def _parse(option: Option, text: str, place: str) -> Any:
+    try:
+        return option.kind.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {text!r} is not {error}") from None
+
+
+def pending_warnings(settings: Settings) -> list[str]:
+    """One line for each option that somebody turned on and that this version cannot do."""
+    return [
+        f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this version is without {option.pending}"
+        for option in OPTIONS
+        if option.pending and option.attribute in settings.origins and not option.is_off(getattr(settings, option.attribute))
+    ]

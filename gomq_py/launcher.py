@@ -1,0 +1,154 @@
+"""The launcher: builds the rooms of a broker, hands them to each other, opens the doors, and closes all of it in order.
+
+The only place that knows every room. Boot: data folder, files, group commit, broker, doors, listeners. Stop: listeners first, so that nobody new
+comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and never patches (``__main__``).
+"""
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+import gomq_py
+from gomq_py import build_info
+from gomq_py.amqp.server.server import AMQPServer
+from gomq_py.broker.broker import Broker
+from gomq_py.config.settings import Settings
+from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
+from gomq_py.observability.log import logger
+from gomq_py.storage.data_dir import DataDir, DataDirError
+from gomq_py.storage.files import Files
+from gomq_py.storage.sync import GroupCommit
+
+LOG = logger("boot")
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+EXIT_STOPPED, EXIT_ABORTED = 0, 1
+
+
+class BootError(Exception):
+    """The broker cannot start; one line that says what and what to do."""
+
+
+class Launcher:
+    """One broker in this process. ``start`` and ``stop`` for tests and embedders, ``run`` for the command."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.listeners: list[Listener] = []
+        self.broker: Any = None
+        self._data_dir: Any = None
+        self._committer: Any = None
+        self._amqp: Any = None
+        self._asked_to_stop: Any = None
+
+    def run(self) -> int:
+        """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
+        self._asked_to_stop = Event()
+        watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
+        try:
+            self.start()
+            self._write_pidfile()
+            self._asked_to_stop.wait()
+            return EXIT_STOPPED
+        finally:
+            self.stop()
+            self._remove_pidfile()
+            for watcher in watchers:
+                watcher.cancel()
+
+    def start(self) -> None:
+        """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
+        began = time.monotonic()
+        LOG.info("gomq-py %s starts, data in %s", gomq_py.__version__, os.path.abspath(self.settings.data_dir))
+        self._say_what_is_unusual()
+        try:
+            self._build()
+            self._listen()
+        except (BindError, DataDirError) as error:
+            self.stop()
+            raise BootError(str(error)) from error
+        except OSError as error:
+            self.stop()
+            raise BootError(f"cannot use {error.filename or self.settings.data_dir}: {error.strerror or error}") from error
+        except BaseException:
+            self.stop()
+            raise
+        LOG.info("ready after %.2f s", time.monotonic() - began)
+
+    def stop(self) -> None:
+        """Close everything that is open, in order; a second call does nothing. May switch."""
+        for listener in self.listeners:
+            listener.close()
+        self.listeners = []
+        for name in ("_amqp", "broker"):
+            room = getattr(self, name)
+            if room is not None:
+                setattr(self, name, None)
+                room.close()
+        if self._committer is not None:
+            self._committer.stop()
+            self._committer = None
+        if self._data_dir is not None:
+            self._data_dir.close()
+            self._data_dir = None
+            LOG.info("stopped")
+
+    def _build(self) -> None:
+        settings, files = self.settings, Files()
+        self._data_dir = DataDir(settings.data_dir, files)
+        self._data_dir.open()
+        self._committer = GroupCommit(files, enabled=settings.sync)
+        self.broker = Broker(self._data_dir, files, self._committer, settings)
+        self._amqp = AMQPServer(self.broker, settings)
+
+    def _listen(self) -> None:
+        """Bind every address before accepting on any, so that a port in use leaves no client half served."""
+        settings = self.settings
+        options = SocketOptions(settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size, settings.tcp_send_buffer_size)
+        bound = []
+        if settings.amqp_port >= 0:
+            bound.append(bind_tcp(settings.amqp_bind, settings.amqp_port, settings.listen_backlog, settings.reuse_port))
+        if settings.amqp_unix_path:
+            bound.append(bind_unix(settings.amqp_unix_path, settings.listen_backlog))
+        self.listeners = [Listener(listening, "amqp", self._amqp.handle, options) for listening in bound]
+        for listener in self.listeners:
+            listener.start()
+            LOG.info("listening %s %s", listener.protocol, listener.address)
+
+    def _say_what_is_unusual(self) -> None:
+        speed = build_info.speed()
+        if speed != "compiled":
+            LOG.warning("the hot modules run %s: about 30 times slower than compiled; a C compiler at installation mends that", speed)
+        if not self.settings.sync:
+            LOG.warning("running without sync: what was confirmed may be lost when the machine loses power")
+
+    def _on_stop_signal(self, number: int) -> None:
+        """First signal: an orderly stop, and from now on the next one ends the process at once."""
+        LOG.info("%s: stopping; once more to stop at once", signal.Signals(number).name)
+        for stop_signal in STOP_SIGNALS:
+            signal.signal(stop_signal, _abort)
+        self._asked_to_stop.set()
+
+    def _write_pidfile(self) -> None:
+        if self.settings.pidfile:
+            try:
+                with open(self.settings.pidfile, "w", encoding="ascii") as file:
+                    file.write(f"{os.getpid()}\n")
+            except OSError as error:
+                raise BootError(f"cannot write the pidfile {self.settings.pidfile}: {error.strerror}") from error
+
+    def _remove_pidfile(self) -> None:
+        if self.settings.pidfile:
+            try:
+                os.unlink(self.settings.pidfile)
+            except FileNotFoundError:
+                pass
+
+
+def _abort(_number: int, _frame: Any) -> None:
+    """Second signal. Confirmed messages are on disk already, so leaving without a word to anybody loses nothing."""
+    print("gomq-py: stopped at once", file=sys.stderr, flush=True)
+    os._exit(EXIT_ABORTED)

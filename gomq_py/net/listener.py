@@ -1,0 +1,205 @@
+"""Listening sockets: bind, accept, set the socket's options, hand it over.
+
+One greenlet accepts, one more per connection runs the door's ``handle(socket, address)``. Knows no protocol; never touches what a peer sends.
+"""
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent import socket
+from greenlet import GreenletExit
+
+from gomq_py.observability.log import logger
+
+LOG = logger("listener")
+# Errors of accept() that say nothing about the listener: the peer has gone again, or there are no descriptors or buffers just now.
+_PEER_GONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Between two tries when descriptors have run out; the connection waits in the backlog meanwhile.
+EXHAUSTED_PAUSE_S = 0.1
+# accept() does not yield while connections are waiting: after this many in a row the others have their turn, so that a flood of connects delays
+# nobody by more than a few milliseconds.
+ACCEPTS_PER_TURN = 32
+
+Handle = Callable[[Any, Any], None]
+
+
+class BindError(Exception):
+    """An address that cannot be listened on, as one line for the operator."""
+
+
+def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
+    """A listening TCP socket; ``port`` 0 takes a free one. ``::`` takes IPv4 too. Raises BindError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise BindError(f"cannot listen on {host}: {error.strerror}") from error
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(address)
+        listening.listen(backlog)
+    except OSError as error:
+        listening.close()
+        raise BindError(_why_not(host, port, error)) from error
+    return listening
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use: stop what listens there (ss -ltnp sport = :{port}) or choose another port"
+    if error.errno == errno.EACCES:
+        return f"port {port} on {host} is not allowed for this user: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine"
+    return f"cannot listen on {host} port {port}: {error.strerror}"
+
+
+def bind_unix(path: str, backlog: int) -> Any:
+    """A listening unix socket; a stale one that nobody answers on is replaced. Raises BindError."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        listening.bind(path)
+        listening.listen(backlog)
+    except OSError as error:
+        listening.close()
+        raise BindError(f"cannot listen on {path}: {error.strerror or error}") from error
+    return listening
+
+
+def _remove_stale(path: str) -> None:
+    """Unlink a socket that a killed broker left behind; raises OSError when somebody answers there, leaves what is no socket to bind()."""
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
+    except FileNotFoundError:
+        return
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.connect(path)
+    except ConnectionRefusedError:
+        os.unlink(path)
+    else:
+        raise OSError(errno.EADDRINUSE, "another process listens there")
+    finally:
+        probe.close()
+
+
+class SocketOptions:
+    """What is set on every accepted TCP socket."""
+
+    def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
+        """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the system."""
+        self._options = []
+        if nodelay:
+            self._options.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+        if keepalive:
+            self._options += [
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive.idle_s),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes),
+            ]
+        if recv_bytes:
+            self._options.append((socket.SOL_SOCKET, socket.SO_RCVBUF, recv_bytes))
+        if send_bytes:
+            self._options.append((socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes))
+
+    def apply(self, connection: Any) -> None:
+        """Set them. Raises OSError when the peer has gone already."""
+        if connection.family != socket.AF_UNIX:
+            for level, name, value in self._options:
+                connection.setsockopt(level, name, value)
+
+
+class Listener:
+    """Accepts on one socket until it is closed; every connection gets a greenlet of its own."""
+
+    def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions):
+        """``listening`` is bound and listens already, and is owned from here on."""
+        self.protocol = protocol
+        self._socket = listening
+        self._handle = handle
+        self._options = options
+        self._greenlet: Any = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
+        return format_address(self._socket.getsockname())
+
+    @property
+    def port(self) -> int:
+        """The TCP port, also when 0 was asked for; 0 for a unix socket."""
+        name = self._socket.getsockname()
+        return name[1] if isinstance(name, tuple) else 0
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._greenlet = gevent.spawn(self._accept_forever)
+        self._greenlet.name = f"listener {self.protocol} {self.address}"
+
+    def close(self) -> None:
+        """Stop accepting and free the address. Connections that were accepted go on. May switch."""
+        path = self._socket.getsockname()
+        if self._greenlet is not None:
+            self._greenlet.kill()
+        self._socket.close()
+        if isinstance(path, str) and path:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+
+    def _accept_forever(self) -> None:
+        in_a_row, exhausted = 0, False
+        while True:
+            in_a_row += 1
+            if in_a_row >= ACCEPTS_PER_TURN:
+                in_a_row = 0
+                gevent.sleep(0)
+            try:
+                connection, address = self._socket.accept()
+            except OSError as error:
+                if error.errno in _PEER_GONE:
+                    continue
+                if error.errno not in _EXHAUSTED:
+                    LOG.error("%s listener on %s stopped: %s", self.protocol, self.address, error)
+                    return
+                if not exhausted:
+                    LOG.error("cannot accept %s connections: %s; they wait until others close", self.protocol, error.strerror)
+                exhausted = True
+                gevent.sleep(EXHAUSTED_PAUSE_S)
+                continue
+            exhausted = False
+            greenlet = gevent.spawn(self._serve, connection, address)
+            greenlet.name = f"{self.protocol} {format_address(address)}"
+
+    def _serve(self, connection: Any, address: Any) -> None:
+        try:
+            self._options.apply(connection)
+            self._handle(connection, address)
+        except GreenletExit:
+            raise
+        except OSError as error:
+            LOG.info("%s connection from %s lost: %s", self.protocol, format_address(address), error.strerror or error)
+        except Exception:
+            LOG.exception("%s connection from %s ended by a fault of the broker", self.protocol, format_address(address))
+        finally:
+            connection.close()
+
+
+def format_address(address: Any) -> str:
+    """What getsockname() or accept() gave, as text; IPv4 peers of an IPv6 socket are shown as IPv4."""
+    if not isinstance(address, tuple):
+        return str(address or "unix")
+    host, port = address[0].removeprefix("::ffff:"), address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

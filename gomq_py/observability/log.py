@@ -1,0 +1,92 @@
+"""The log: level, time, source and message, as a line of text or a JSON object.
+
+On top of the standard library's logging, so that libraries' messages land in the same place. What a peer sent is escaped here, once, whatever the
+caller did: a user name with a line break cannot forge a line. Secrets never come here; callers log names, not credentials.
+"""
+import json
+import logging
+import re
+import sys
+import time
+from logging import Formatter, Handler, Logger, LogRecord
+
+ROOT = "gomq_py"
+LEVELS = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR, "fatal": logging.CRITICAL,
+    "none": logging.CRITICAL + 1,
+}
+_NAMES = {number: name for name, number in LEVELS.items()}
+# C0, DEL, C1 and the two Unicode line separators: what a terminal or a line-wise reader would act on. Lone surrogates (octets that are no UTF-8)
+# cannot be written to the stream at all.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# user:password@ in a URI: the one secret that arrives inside a text which is otherwise worth logging.
+_URI_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+(@)", re.IGNORECASE)
+
+
+def logger(source: str) -> Logger:
+    """The log of one room; ``source`` is what the line shows ("amqp", "store", "boot")."""
+    return logging.getLogger(f"{ROOT}.{source}")
+
+
+def escape(text: str) -> str:
+    """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
+    text = _URI_PASSWORD.sub(r"\1***\2", text)
+    return _UNPRINTABLE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+
+
+def _source(record: LogRecord) -> str:
+    return record.name.removeprefix(ROOT + ".")
+
+
+def _when(record: LogRecord) -> str:
+    """UTC with milliseconds, so that lines of several nodes sort."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+
+
+class TextFormatter(Formatter):
+    """``2026-01-31T12:00:00.123Z info  amqp  connection 127.0.0.1:5000 closed: ...``; a traceback follows indented."""
+
+    def format(self, record: LogRecord) -> str:
+        line = f"{_when(record)} {_NAMES.get(record.levelno, record.levelname.lower()):5} {_source(record)}: {escape(record.getMessage())}"
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            line += "".join("\n    " + escape(part) for part in trace.splitlines())
+        return line
+
+
+class JSONFormatter(Formatter):
+    """One object per line: time, level, source, message and, for a crash, traceback."""
+
+    def format(self, record: LogRecord) -> str:
+        entry = {
+            "time": _when(record),
+            "level": _NAMES.get(record.levelno, record.levelname.lower()),
+            "source": _source(record),
+            "message": escape(record.getMessage()),
+        }
+        if record.exc_info:
+            entry["traceback"] = escape(self.formatException(record.exc_info)).replace("\\n", "\n")
+        return json.dumps(entry)
+
+
+def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
+    """Send the log to ``path``, or to standard error when that is empty, in place of an earlier configuration.
+
+    Raises OSError on a path that cannot be opened.
+    """
+    handler: Handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    # Libraries below warn rarely and with cause; their info is noise to an operator.
+    root.setLevel(logging.WARNING)
+    set_level(level)
+    return handler
+
+
+def set_level(level: str) -> None:
+    """Change the least severe level that is logged; takes effect at once."""
+    logging.getLogger(ROOT).setLevel(LEVELS[level])

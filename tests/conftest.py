@@ -1,0 +1,67 @@
+"""Fixtures and reports of the whole suite: a broker process, missing programs, and which twin of the hot modules is tested."""
+import os
+
+import pytest
+
+from gomq_py import build_info
+from tests.support import programs
+from tests.support.broker_process import BrokerProcess
+
+_missing = set()
+
+
+def pytest_report_header():
+    return f"gomq-py hot modules: {build_info.speed()}"
+
+
+def pytest_sessionstart(session):
+    wants_compiled = os.environ.get("GOMQ_REQUIRE_COMPILED") and not os.environ.get("GOMQ_PURE_PYTHON")
+    if wants_compiled and build_info.interpreted_modules():
+        raise pytest.UsageError(f"GOMQ_REQUIRE_COMPILED is set, but these are interpreted: {', '.join(build_info.interpreted_modules())}")
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("needs_program"):
+        name = mark.args[0]
+        if programs.find(name):
+            continue
+        _missing.add(name)
+        if programs.skips_are_forbidden():
+            pytest.fail(f"{name} is missing: {programs.install_command([name])}", pytrace=False)
+        pytest.skip(f"needs {name}: {programs.install_command([name])}")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _missing:
+        terminalreporter.section("skipped for want of server programs")
+        terminalreporter.line(f"missing: {', '.join(sorted(_missing))}")
+        terminalreporter.line(f"install: {programs.install_command(_missing)}")
+
+
+@pytest.fixture
+def broker_process(tmp_path):
+    """A function that makes broker processes on this test's folder: ``broker_process(log_level="debug").start()``; all are killed at the end."""
+    made = []
+
+    def make(**options):
+        folder = options.pop("data_dir", tmp_path / "data")
+        made.append(BrokerProcess(folder, **options))
+        return made[-1]
+
+    yield make
+    for process in made:
+        if process.is_running:
+            process.kill()
+
+
+@pytest.fixture
+def broker(broker_process):
+    """A running broker process of this test's own."""
+    return broker_process().start()
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory):
+    """A running broker process for tests that name their own queues and leave nothing behind."""
+    with BrokerProcess(tmp_path_factory.mktemp("shared-broker") / "data") as process:
+        yield process

@@ -1,0 +1,32 @@
+"""Server programs that some tests need and pip cannot install.
+
+A test says ``@pytest.mark.needs_program("rabbitmq-server")``. Where the program is missing it is skipped, and the end of the run lists what to
+install; ``GOMQ_FORBID_SKIPS=1`` (set by CI) makes it fail instead.
+"""
+import os
+import shutil
+
+# Program -> Debian package. One line per program that a test may name.
+DEBIAN_PACKAGES = {
+    "rabbitmq-server": "rabbitmq-server",
+    "rabbitmqctl": "rabbitmq-server",
+    "java": "default-jre-headless",
+    "strace": "strace",
+}
+# Debian puts servers where an ordinary user's PATH does not look.
+_MORE_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
+
+
+def find(name):
+    """The program's path, or None."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_MORE_FOLDERS]))
+
+
+def install_command(names):
+    """What installs these programs on Debian."""
+    return "apt-get install -y " + " ".join(sorted({DEBIAN_PACKAGES[name] for name in names}))
+
+
+def skips_are_forbidden():
+    """True in CI, where a missing program is a fault."""
+    return os.environ.get("GOMQ_FORBID_SKIPS", "") not in ("", "0")

@@ -1,0 +1,20 @@
+"""Waiting in tests: on a condition with a deadline, never for a while."""
+import time
+
+# Between two looks at the condition. Short, because most conditions are true at the second look.
+INTERVAL_S = 0.01
+
+
+def wait_until(predicate, timeout_s=5.0, what=None, sleep=time.sleep):
+    """Return what ``predicate`` returned once that is true; AssertionError when it is not within ``timeout_s``.
+
+    ``sleep`` is gevent's where greenlets of this process must run meanwhile.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        result = predicate()
+        if result:
+            return result
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout_s} s: {what or predicate}")
+        sleep(INTERVAL_S)

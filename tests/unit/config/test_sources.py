@@ -1,0 +1,144 @@
+"""Precedence of flags, environment and file, and what a mistake in each of them is answered with."""
+import pytest
+
+from gomq_py.config.sources import ConfigError, flag_parser, load
+
+
+@pytest.fixture
+def load_from(tmp_path):
+    """A function from flags, environment and INI text to (settings, warnings)."""
+
+    def from_(*flags, environment=None, ini=None):
+        if ini is not None:
+            path = tmp_path / "gomq.ini"
+            path.write_text(ini)
+            flags = ("--config", str(path), *flags)
+        return load(flag_parser().parse_args(flags), {"GOMQ_CONFIGURATION_DIRECTORY": str(tmp_path), **(environment or {})})
+
+    return from_
+
+
+def test_nothing_given_means_defaults(load_from):
+    settings, warnings = load_from()
+
+    assert settings.amqp_port == 5672
+    assert settings.amqp_bind == "127.0.0.1"
+    assert settings.origin("amqp_port") == "default"
+    assert warnings == []
+
+
+def test_file_wins_over_default(load_from):
+    settings, _ = load_from(ini="[amqp]\nport = 5673\n")
+
+    assert settings.amqp_port == 5673
+    assert settings.origin("amqp_port").endswith("gomq.ini:2")
+
+
+def test_environment_wins_over_file(load_from):
+    settings, _ = load_from(ini="[amqp]\nport = 5673\n", environment={"GOMQ_AMQP_PORT": "5674"})
+
+    assert settings.amqp_port == 5674
+
+
+def test_flag_wins_over_environment(load_from):
+    settings, _ = load_from("--port", "5675", ini="[amqp]\nport = 5673\n", environment={"GOMQ_AMQP_PORT": "5674"})
+
+    assert settings.amqp_port == 5675
+
+
+def test_lavinmqs_environment_names_work_and_ours_win(load_from):
+    assert load_from(environment={"LAVINMQ_DATADIR": "/a"})[0].data_dir == "/a"
+    assert load_from(environment={"LAVINMQ_DATADIR": "/a", "GOMQ_DATADIR": "/b"})[0].data_dir == "/b"
+
+
+def test_systemds_state_directory_is_the_data_folder(load_from):
+    assert load_from(environment={"STATE_DIRECTORY": "/var/lib/x"})[0].data_dir == "/var/lib/x"
+
+
+def test_file_is_found_in_the_configuration_folder(load_from, tmp_path):
+    (tmp_path / "gomq.ini").write_text("[amqp]\nheartbeat = 7\n")
+
+    assert load_from()[0].heartbeat == 7
+
+
+def test_bind_is_for_all_protocols_and_the_protocols_own_wins(load_from):
+    settings, _ = load_from("--bind", "0.0.0.0", "--http-bind", "127.0.0.2")
+
+    assert (settings.amqp_bind, settings.mqtt_bind, settings.http_bind) == ("0.0.0.0", "0.0.0.0", "127.0.0.2")
+
+
+def test_no_sync_turns_sync_off(load_from):
+    assert load_from("--no-sync")[0].sync is False
+    assert load_from(environment={"GOMQ_SYNC": "false"})[0].sync is False
+
+
+def test_minus_one_is_a_port_that_is_off(load_from):
+    assert load_from("--port", "-1")[0].amqp_port == -1
+
+
+@pytest.mark.parametrize("flags, complaint", [
+    (("--port", "70000"), "--port: '70000' is not a port (1 to 65535, 0 for any free one, -1 for none)"),
+    (("-p", "x"), "-p: 'x' is not a port"),
+    (("--prot", "1"), "unrecognized arguments: --prot 1"),
+    (("--port",), "argument -p/--port/--amqp-port: expected one argument"),
+])
+def test_bad_flag_is_one_line_that_names_it(load_from, flags, complaint):
+    with pytest.raises(ConfigError) as caught:
+        load_from(*flags)
+
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_environment_names_the_variable(load_from):
+    with pytest.raises(ConfigError, match="^GOMQ_AMQP_PORT: 'x' is not a port"):
+        load_from(environment={"GOMQ_AMQP_PORT": "x"})
+
+
+@pytest.mark.parametrize("ini, complaint", [
+    ("[amqp]\nport = x\n", "gomq.ini:2: port: 'x' is not a port"),
+    ("[main]\n\n[replication]\n", "gomq.ini:3: unknown section [replication]"),
+    ("[main]\ndata_dir\n", "gomq.ini:2: 'data_dir' is not a key = value line"),
+    ("[main\n", "gomq.ini:1: '[main' is not a [section]"),
+    ("[main]\nsync = perhaps\n", "gomq.ini:2: sync: 'perhaps' is not a yes or no"),
+    ("[main]\ntcp_keepalive = 60:10\n", "gomq.ini:2: tcp_keepalive: '60:10' is not a keepalive"),
+])
+def test_bad_file_names_file_and_line(load_from, ini, complaint):
+    with pytest.raises(ConfigError) as caught:
+        load_from(ini=ini)
+
+    assert complaint in str(caught.value)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read .*absent.ini: No such file"):
+        load(flag_parser().parse_args(["--config", str(tmp_path / "absent.ini")]), {})
+
+
+def test_unknown_key_is_a_warning_with_its_place(load_from):
+    settings, warnings = load_from(ini="[amqp]\nprot = 1\nport = 2\n")
+
+    assert settings.amqp_port == 2
+    assert len(warnings) == 1 and warnings[0].endswith("gomq.ini:2: unknown key 'prot' in section [amqp] is ignored")
+
+
+def test_deprecated_place_works_with_a_warning_and_yields_to_the_options_own(load_from):
+    settings, warnings = load_from(ini="[main]\ndefault_consumer_prefetch = 5\n[amqp]\ndefault_consumer_prefetch = 6\n")
+
+    assert settings.default_consumer_prefetch == 5
+    assert "deprecated" in warnings[0]
+
+
+def test_http_is_another_name_of_mgmt(load_from):
+    assert load_from(ini="[http]\nport = -1\n")[0].http_port == -1
+
+
+def test_option_without_effect_is_said_aloud_when_turned_on_only(load_from):
+    assert "has no effect yet" in load_from("--mqtt-port", "1884")[1][0]
+    assert load_from("--mqtt-port", "-1")[1] == []
+
+
+def test_sni_sections_are_known(load_from):
+    _, warnings = load_from(ini="[sni:example.org]\ntls_cert = a.pem\n")
+
+    assert len(warnings) == 1
