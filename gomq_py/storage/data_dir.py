@@ -1,0 +1,206 @@
+"""The data folder: its lock, its schema version, and where everything in it lies.
+
+At the bottom of a boot: nothing else touches the folder before ``open`` has returned. One process holds it at a time; a second one is told who does.
+
+    <data folder>/
+      .lock               held with flock while a broker runs; text "PID 4711 @ host"
+      schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
+      definitions         framed log of the durable topology (storage.framed_log)
+      users               framed log of users and permissions
+      pool/               emptied segments waiting to be used again
+      queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
+      transient/          where files of transient queues are made; they have no names, so it is empty
+
+``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL, and be longer than a file name may.
+Never decides what a version means to its content: readers of older schemas live beside the formats.
+"""
+import errno
+import fcntl
+import hashlib
+import os
+import socket
+import weakref
+
+from gomq_py.storage import atomic_file
+from gomq_py.storage.files import FILE_MODE, Files
+
+SCHEMA_VERSION = 1
+
+LOCK = ".lock"
+SCHEMA = "schema_version"
+DEFINITIONS = "definitions"
+USERS = "users"
+POOL = "pool"
+QUEUES = "queues"
+TRANSIENT = "transient"
+
+# What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was cut short.
+_NOT_CONTENT = frozenset({LOCK, "lost+found"})
+
+
+class DataDirError(Exception):
+    """The data folder cannot be used; the text is one line for the operator."""
+
+
+class DataDirLocked(DataDirError):
+    """Another broker is using the data folder."""
+
+
+class DataDir:
+    """A data folder, by path. ``open`` takes it, ``close`` gives it back."""
+
+    def __init__(self, path, files=None):
+        self.path = os.path.abspath(os.fspath(path))
+        self._files = Files() if files is None else files
+        self._lock_fd = -1
+
+    def __enter__(self):
+        return self.open()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def open(self):
+        """Create the folder if need be, lock it and check its version. Returns itself. Blocks (flushes); for boot.
+
+        Raises DataDirError, or OSError where the system refuses (permissions, a full disk).
+        """
+        self._make_root()
+        self._lock()
+        try:
+            self._check_schema()
+            for name in (POOL, QUEUES, TRANSIENT):
+                if not os.path.isdir(self._at(name)):
+                    self._files.make_folder(self._at(name))
+            self._files.sync_folder(self.path)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self):
+        """Give the folder back; may be called twice. The lock file stays: removing it would let two processes lock two files."""
+        if self._lock_fd >= 0:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # also for a child that was forked this moment and has not closed its copy yet
+            self.forget()
+
+    def forget(self):
+        """Close our copy of the lock without giving the folder back: what a forked child does."""
+        if self._lock_fd >= 0:
+            _held.discard(self)
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    @property
+    def locked(self):
+        """Whether this object holds the folder."""
+        return self._lock_fd >= 0
+
+    # layout
+
+    @property
+    def definitions_path(self):
+        return self._at(DEFINITIONS)
+
+    @property
+    def users_path(self):
+        return self._at(USERS)
+
+    @property
+    def pool_folder(self):
+        return self._at(POOL)
+
+    @property
+    def queues_folder(self):
+        return self._at(QUEUES)
+
+    @property
+    def transient_folder(self):
+        return self._at(TRANSIENT)
+
+    def queue_folder(self, vhost, queue):
+        """The folder of a durable queue, whether or not it is there."""
+        return os.path.join(self.queues_folder, queue_id(vhost, queue))
+
+    def file_path(self, name):
+        """Where a room that keeps one small file of its own (``policies``, ``parameters``) puts it."""
+        return self._at(name)
+
+    # sizes
+
+    def free_bytes(self):
+        """Room left on the disk for an unprivileged process. Raises OSError."""
+        figures = os.statvfs(self.path)
+        return figures.f_bavail * figures.f_frsize
+
+    def total_bytes(self):
+        """Size of the file system. Raises OSError."""
+        figures = os.statvfs(self.path)
+        return figures.f_blocks * figures.f_frsize
+
+    # helpers
+
+    def _at(self, name):
+        return os.path.join(self.path, name)
+
+    def _make_root(self):
+        missing = []
+        folder = self.path
+        while not os.path.isdir(folder):
+            if os.path.lexists(folder):
+                raise DataDirError(f"data folder {self.path}: {folder} is not a folder")
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for folder in reversed(missing):
+            self._files.make_folder(folder)
+            self._files.sync_folder(os.path.dirname(folder))
+
+    def _lock(self):
+        if self._lock_fd >= 0:
+            raise DataDirLocked(f"data folder {self.path} is already open in this process")
+        # Not through the seam: the lock's text is no state, nobody replicates it, and it must not be lost to a simulated crash.
+        fd = os.open(self._at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
+            os.close(fd)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise DataDirLocked(f"data folder {self.path} is in use by {holder}") from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"PID {os.getpid()} @ {socket.gethostname()}\n".encode(), 0)
+        self._lock_fd = fd
+        _held.add(self)
+
+    def _check_schema(self):
+        names = set(os.listdir(self.path))
+        if SCHEMA not in names:
+            content = sorted(name for name in names - _NOT_CONTENT if not atomic_file.is_temporary(name))
+            if content:
+                raise DataDirError(f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}")
+            atomic_file.replace(self._files, self._at(SCHEMA), f"{SCHEMA_VERSION}\n".encode())
+        else:
+            with open(self._at(SCHEMA), "rb") as file:
+                found = file.read(100).decode("ascii", "replace").strip()
+            if found != str(SCHEMA_VERSION):
+                raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
+        atomic_file.sweep(self._files, self.path)
+
+
+def queue_id(vhost, queue):
+    """The name of a queue's folder: 40 hex digits. Names are str; octets that were not UTF-8 are kept apart by surrogateescape."""
+    first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
+    return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
+
+
+# A forked child shares the parent's flock and would keep the folder locked after the parent's death; it closes its copies first thing.
+_held = weakref.WeakSet()
+
+
+def _close_in_child():
+    for data_dir in list(_held):
+        data_dir.forget()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,378 @@
+"""Files: the one seam. Every change the broker makes to a file or folder goes through here.
+
+Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks), whose writers change the mapping
+themselves and announce the ranges once per batch, and *logs*, which grow by ``append``. Listeners (``storage.replication.Replicator``) hear each
+change after it succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or forgets what was not synced.
+
+Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
+hub's thread except ``sync`` and ``sync_folder``, which ``storage.sync`` calls from its pool. Never decides what is durable: that is ``storage.sync``.
+"""
+import errno
+import mmap
+import os
+import sys
+
+FILE_MODE = 0o600  # messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file)
+FOLDER_MODE = 0o700
+
+# Python's mmap keeps a duplicate of the descriptor, a second one per segment, unless told not to (3.13).
+_MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+_ZEROS = bytes(1 << 20)
+
+# What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
+NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
+
+
+class File:
+    """An open file. ``map`` is its read-write mapping, or None for a log or an empty file; pointers into it die at truncate, extend and close.
+
+    While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner must not recycle it. Hub thread only.
+    """
+
+    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "_holders", "_closing")
+
+    def __init__(self, path, fd, size, mapped, named=True):
+        self.path = path
+        self.fd = fd
+        self.size = size
+        self.synced_size = 0  # how long the file was when the last successful sync of this File began; 0: not known
+        self.map = None
+        self.mapped = mapped
+        self.named = named
+        self.broken = None  # the OSError after which the end of a log is unknown
+        self._holders = 0
+        self._closing = False
+        self.remap()
+
+    def __repr__(self):
+        return f"<File {self.path} fd={self.fd} size={self.size}>"
+
+    @property
+    def held(self):
+        """Whether somebody still needs the file and its bytes as they are."""
+        return self._holders > 0
+
+    @property
+    def closed(self):
+        return self.fd < 0
+
+    def retain(self):
+        """Keep the file open, and unrecycled, until ``release``."""
+        self._holders += 1
+
+    def release(self):
+        """Undo one ``retain``; closes the file if its owner has closed it meanwhile."""
+        assert self._holders > 0, self.path
+        self._holders -= 1
+        if self._closing and not self._holders:
+            self.close()
+
+    def read(self, start, end):
+        """The octets [start, end) as they are now (a copy); fewer at the end of the file."""
+        if self.map is not None:
+            return self.map[start:end]
+        return os.pread(self.fd, end - start, start)
+
+    def remap(self):
+        """Map the whole file anew, at its present size. Raises BufferError while a view into the old mapping lives."""
+        self.unmap()
+        if self.mapped and self.size:
+            self.map = mmap.mmap(self.fd, self.size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE, **_MAP_OPTIONS)
+
+    def unmap(self):
+        """Drop the mapping. Raises BufferError while a view into it lives."""
+        if self.map is not None:
+            self.map.close()
+            self.map = None
+
+    def close(self):
+        """Close now, or when the last holder lets go."""
+        self._closing = True
+        if self._holders or self.fd < 0:
+            return
+        self.unmap()
+        os.close(self.fd)
+        self.fd = -1
+
+
+class Files:
+    """Changes files and folders, and tells the listeners. One per broker."""
+
+    def __init__(self, listeners=()):
+        self._listeners = tuple(listeners)
+
+    # mapped files
+
+    def create(self, path, size):
+        """A new mapped file of ``size`` zero octets whose room on the disk is taken now, so that writing to it cannot fail (SIGBUS) later.
+
+        Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
+        """
+        path = os.fspath(path)
+        fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            self._allocate(fd, 0, size, path)
+            file = File(path, fd, size, True)
+        except BaseException:
+            os.close(fd)
+            os.unlink(path)
+            raise
+        for listener in self._listeners:
+            listener.created(path, size)
+        return file
+
+    def create_unnamed(self, folder, size):
+        """As ``create``, without a name: the file is gone with the process, and no listener hears of it. For transient queues."""
+        folder = os.fspath(folder)
+        path = os.path.join(folder, "unnamed")
+        fd = self._open_unnamed(folder)
+        try:
+            self._allocate(fd, 0, size, path)
+            return File(path, fd, size, True, named=False)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def open(self, path):
+        """An existing file, mapped read-write in its whole length. Its room may have holes: see ``allocate``."""
+        path = os.fspath(path)
+        fd = self._open(path, os.O_RDWR)
+        try:
+            return File(path, fd, os.fstat(fd).st_size, True)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def allocate(self, file):
+        """Take the room of a file that may have holes (copied, or cut by a crash) before it is written through its mapping."""
+        self._allocate(file.fd, 0, file.size, file.path)
+
+    def appended(self, file, start, end):
+        """Announce that [start, end) of a mapping was written for the first time. Once per batch."""
+        if file.named:
+            for listener in self._listeners:
+                listener.appended(file, start, end)
+
+    def overwritten(self, file, start, end):
+        """Announce that [start, end) of a mapping was changed. Once per batch."""
+        if file.named:
+            for listener in self._listeners:
+                listener.overwritten(file, start, end)
+
+    # logs
+
+    def open_log(self, path):
+        """A file to append to, created empty when it is not there. Not mapped."""
+        path = os.fspath(path)
+        try:
+            fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            fd = self._open(path, os.O_RDWR)
+            return File(path, fd, os.fstat(fd).st_size, False)
+        for listener in self._listeners:
+            listener.created(path, 0)
+        return File(path, fd, 0, False)
+
+    def append(self, file, octets):
+        """Write at the end of a log; all of it or nothing. Returns where it begins.
+
+        Raises OSError; what was written by then is cut off again, and if even that fails the log takes no more (a record behind a torn one would
+        look like damage).
+        """
+        if file.broken is not None:
+            raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
+        start = file.size
+        try:
+            self._write(file, start, octets)
+        except OSError as error:
+            self._undo_append(file, start, error)
+            raise with_path(error, file.path) from error
+        file.size = start + len(octets)
+        if file.named:
+            for listener in self._listeners:
+                listener.appended(file, start, file.size)
+        return start
+
+    # both
+
+    def truncate(self, file, size):
+        """Cut the file to ``size``; a mapping is made anew."""
+        assert size <= file.size, (file.path, size, file.size)
+        file.unmap()  # before the cut: touching a mapped page behind the end kills the process (SIGBUS)
+        try:
+            self._cut(file.fd, size)
+            file.size = size
+        except OSError as error:
+            raise with_path(error, file.path) from error
+        finally:
+            file.remap()
+        self._resized(file)
+
+    def extend(self, file, size):
+        """Grow the file to ``size`` with zeros whose room is taken now; a mapping is made anew."""
+        assert size >= file.size, (file.path, size, file.size)
+        self._allocate(file.fd, file.size, size - file.size, file.path)
+        file.size = size
+        file.remap()
+        self._resized(file)
+
+    def punch(self, file, start, end):
+        """Give the room of [start, end) back to the disk; it reads as zeros, and must not be written again. False where that cannot be done."""
+        if not punch_hole(file.fd, start, end - start):
+            return False
+        if file.named:
+            for listener in self._listeners:
+                listener.punched(file.path, start, end)
+        return True
+
+    def rename(self, source, target, file=None):
+        """Give a file or folder another name, in place of what has it now. ``file``: the open File, whose path follows."""
+        source, target = os.fspath(source), os.fspath(target)
+        os.rename(source, target)
+        if file is not None:
+            file.path = target
+        for listener in self._listeners:
+            listener.renamed(source, target)
+
+    def unlink(self, path):
+        """Take a file's name away. Raises FileNotFoundError."""
+        path = os.fspath(path)
+        os.unlink(path)
+        for listener in self._listeners:
+            listener.unlinked(path)
+
+    def close(self, file):
+        """Close now, or when the last holder lets go."""
+        file.close()
+
+    # folders
+
+    def make_folder(self, path):
+        """Create one folder. Raises FileExistsError."""
+        path = os.fspath(path)
+        os.mkdir(path, FOLDER_MODE)
+        for listener in self._listeners:
+            listener.folder_created(path)
+
+    def remove_folder(self, path):
+        """Remove an empty folder. Raises OSError (ENOTEMPTY)."""
+        path = os.fspath(path)
+        os.rmdir(path)
+        for listener in self._listeners:
+            listener.folder_removed(path)
+
+    def remove_tree(self, path):
+        """Remove a folder with all it holds, each part through the seam."""
+        path = os.fspath(path)
+        with os.scandir(path) as entries:
+            inside = sorted((entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        for inner, is_folder in inside:
+            if is_folder:
+                self.remove_tree(inner)
+            else:
+                self.unlink(inner)
+        self.remove_folder(path)
+
+    # flushes: in a pool thread
+
+    def sync(self, file):
+        """Flush what was written to the file (mapping included) before this call began, and its size. Blocks; for ``storage.sync`` and boot."""
+        size = file.size
+        try:
+            flush_descriptor(file.fd)
+        except OSError as error:
+            raise with_path(error, file.path) from error
+        file.synced_size = size
+
+    def sync_folder(self, path):
+        """Flush the names in a folder as they were when this call began. Blocks; for ``storage.sync`` and boot."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    # what tests replace to make the disk misbehave below one call
+
+    def _open(self, path, flags):
+        return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+    def _open_unnamed(self, folder):
+        if hasattr(os, "O_TMPFILE"):
+            try:
+                return self._open(folder, os.O_RDWR | os.O_TMPFILE)
+            except OSError as error:
+                if error.errno not in NO_TMPFILE:
+                    raise
+        path = os.path.join(folder, f"unnamed.{os.urandom(8).hex()}")
+        fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        os.unlink(path)
+        return fd
+
+    def _allocate(self, fd, start, count, path):
+        if count:
+            try:
+                take_room(fd, start, count)
+            except OSError as error:
+                raise with_path(error, path) from error
+
+    def _write(self, file, at, octets):
+        """Write all of it, however little the kernel takes at a time."""
+        rest = memoryview(octets)
+        while rest:
+            written = self._write_once(file, at, rest)
+            at += written
+            rest = rest[written:]
+
+    def _write_once(self, file, at, octets):
+        return os.pwrite(file.fd, octets, at)
+
+    def _cut(self, fd, size):
+        os.ftruncate(fd, size)
+
+    def _undo_append(self, file, start, error):
+        try:
+            self._cut(file.fd, start)
+        except OSError:
+            file.broken = error
+
+    def _resized(self, file):
+        if file.named:
+            for listener in self._listeners:
+                listener.resized(file.path, file.size)
+
+
+def with_path(error, path):
+    """The same error, naming the file, which calls on descriptors do not."""
+    return OSError(error.errno, error.strerror, path)
+
+
+def take_room(fd, start, count):
+    """Allocate [start, start + count) for real; what is there already keeps its content."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, start, count)
+        return
+    size = os.fstat(fd).st_size  # macOS: only what lies behind the end can be had, by writing it
+    while size < start + count:
+        size += os.pwrite(fd, _ZEROS[:start + count - size], size)
+
+
+def flush_descriptor(fd):
+    """Make the file's octets and size outlive a power cut. Blocks without the interpreter's lock."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        import fcntl
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # macOS: fsync leaves the bytes in the drive's cache
+
+
+def punch_hole(fd, start, count):
+    """Free the room of a range; False where the system has no such call or the file system refuses it."""
+    import ctypes
+    try:
+        fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    except AttributeError:
+        return False
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    keep_size_and_punch = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, linux/falloc.h
+    return fallocate(fd, keep_size_and_punch, start, count) == 0

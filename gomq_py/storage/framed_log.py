@@ -1,0 +1,237 @@
+"""Framed log: a checksummed append-only file of small records. Keeps definitions, users and other state that is rebuilt by replaying it.
+
+Above ``storage.files``; flushing is the committer's business (``committer.mark_file(log.file)`` after ``append``). A damaged record costs that
+record: it is reported, and those behind it are found again. Little endian; the first record is the log's birth, with ordinal 0 and no payload.
+
+    record head, 36 octets
+     0  2  magic "RL"
+     2  1  version, 1
+     3  1  reserved, 0
+     4  4  payload length
+     8  8  ordinal: 0, 1, 2... in the order of appending
+    16  8  octets of this log that were known to be on disk when the record was written
+    24  4  log id: random, new with every rewrite
+    28  4  CRC-32C of the payload, starting from the log id
+    32  4  CRC-32C of octets 0 to 32
+    36     payload
+
+The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad head the next valid head with our id
+and a higher ordinal is searched octet by octet. "Known to be on disk" tells a disk fault (damage below it) from the ordinary end of a crash.
+Never blocks outside ``replay`` and ``rewrite``; never interprets a payload.
+"""
+import os
+from struct import Struct
+
+from gomq_py import octets
+from gomq_py.storage import atomic_file
+
+HEAD = Struct("<2sBBIQQII")
+CHECK = Struct("<I")
+HEAD_SIZE = 36
+assert HEAD.size + CHECK.size == HEAD_SIZE
+
+MAGIC = b"RL"
+VERSION = 1
+
+# 16 MiB: far above any definition (argument tables end at a frame), far below what would hurt when a length lies.
+MAX_PAYLOAD = 1 << 24
+
+
+class LogError(Exception):
+    """The log cannot be read at all; ``path`` and ``reason`` are in the text."""
+
+    def __init__(self, path, reason):
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class Damage:
+    """Octets [start, end) hold no valid record.
+
+    ``promised``: they were known to be on disk, so this is a disk fault. Otherwise it is the ordinary end of a crash.
+    """
+
+    __slots__ = ("start", "end", "reason", "promised")
+
+    def __init__(self, start, end, reason):
+        self.start = start
+        self.end = end
+        self.reason = reason
+        self.promised = False
+
+    def __repr__(self):
+        return f"<Damage {self.start}..{self.end}: {self.reason}{', promised' if self.promised else ''}>"
+
+
+class FramedLog:
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none."""
+
+    def __init__(self, files, path):
+        self.path = os.fspath(path)
+        self.file = files.open_log(self.path)
+        self.damage = []  # what replay found: Damage, in the order of the file
+        self.record_count = 0
+        self._files = files
+        self._log_id = None
+        self._ordinal = 0
+        self._replayed = self.file.size == 0
+
+    def __repr__(self):
+        return f"<FramedLog {self.path} records={self.record_count}>"
+
+    def replay(self):
+        """Every payload in order, as bytes. When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
+
+        What was replayed is flushed: after a kill it may be in the system's cache only, and would be built upon as if it could not be lost.
+        What is wrong stands in ``damage``; a log with promised damage is copied to ``<path>.damaged`` first. Raises LogError for an unknown version.
+        """
+        if self._replayed:
+            return
+        scan = LogScan(self.path, self.file.read(0, self.file.size))
+        for payload in scan:
+            self.record_count += 1
+            yield payload
+        self.damage = scan.damage
+        self._log_id = scan.log_id
+        self._ordinal = scan.next_ordinal
+        if any(damage.promised for damage in self.damage):
+            self._set_aside()
+        if scan.end < self.file.size:
+            self._files.truncate(self.file, scan.end)
+        self._files.sync(self.file)
+        self._replayed = True
+
+    def append(self, payload):
+        """Add a record; it is on disk when the committer says so. Raises OSError, and the log is as before."""
+        self.append_all((payload,))
+
+    def append_all(self, payloads):
+        """Add several records in one write: all of them or none are in this process's log; a crash may keep some."""
+        assert self._replayed, f"{self.path}: append before replay"
+        if self._log_id is None:
+            log_id, ordinal, parts = new_log_id(), 1, []
+            parts.append(encode_record(log_id, 0, 0, b""))
+        else:
+            log_id, ordinal, parts = self._log_id, self._ordinal, []
+        added = 0
+        for payload in payloads:
+            parts.append(encode_record(log_id, ordinal, self.file.synced_size, payload))
+            ordinal += 1
+            added += 1
+        self._files.append(self.file, b"".join(parts))
+        self._log_id, self._ordinal = log_id, ordinal
+        self.record_count += added
+
+    def rewrite(self, payloads):
+        """Replace the whole log by these payloads (compaction), atomically. For boot: blocks.
+
+        Raises OSError; the log on disk is then the old one or the new one, and this object takes no more.
+        """
+        content, log_id, count = encode_log(payloads)
+        try:
+            atomic_file.replace(self._files, self.path, content)
+        except OSError as error:
+            self.file.broken = error
+            raise
+        self._files.close(self.file)
+        self.file = self._files.open_log(self.path)
+        self.file.synced_size = self.file.size
+        self._log_id, self._ordinal, self.record_count = log_id, count + 1, count
+        self._replayed = True
+
+    def close(self):
+        """Close the file; what was appended and not flushed is still written by the system, unless the power goes."""
+        self._files.close(self.file)
+
+    def _set_aside(self):
+        """Keep a copy of a damaged log for whoever can read more from it; an earlier copy stays, being nearer to the fault."""
+        path = f"{self.path}.damaged"
+        if not os.path.exists(path):
+            atomic_file.replace(self._files, path, self.file.read(0, self.file.size))
+
+
+class LogScan:
+    """Walks the octets of a log: iterates over payloads, collects damage. ``end`` is behind the last valid record."""
+
+    def __init__(self, path, content):
+        self.path = path
+        self.damage = []
+        self.end = 0
+        self.log_id = None
+        self.next_ordinal = 0
+        self._content = content
+        self._synced = 0
+
+    def __iter__(self):
+        position, size = 0, len(self._content)
+        while position < size:
+            head = self._head_at(position)
+            if head is None:
+                position = self._skip_to_head(position)
+                continue
+            ordinal, length, expected = head
+            start, position = position, position + HEAD_SIZE + length
+            if position > size:
+                self.damage.append(Damage(start, size, "payload is cut short"))
+                break
+            self.next_ordinal = ordinal + 1
+            payload = self._content[start + HEAD_SIZE:position]
+            if octets.crc32c(self.log_id, payload, 0, length) != expected:
+                self.damage.append(Damage(start, position, f"checksum of record {ordinal} is wrong"))
+                continue
+            self.end = position
+            if ordinal:
+                yield payload
+        for damage in self.damage:
+            damage.promised = damage.start < self._synced
+
+    def _head_at(self, position):
+        """(ordinal, length, payload's checksum) of a valid head that may stand here, or None."""
+        content = self._content
+        if position + HEAD_SIZE > len(content):
+            return None
+        magic, version, _, length, ordinal, synced, log_id, check = HEAD.unpack_from(content, position)
+        if magic != MAGIC or CHECK.unpack_from(content, position + HEAD.size)[0] != octets.crc32c(0, content, position, HEAD.size):
+            return None
+        if length > MAX_PAYLOAD or ordinal < self.next_ordinal or (self.log_id is not None and log_id != self.log_id):
+            return None
+        if version != VERSION:
+            raise LogError(self.path, f"record version {version} at {position}, this gomq-py knows {VERSION}")
+        self.log_id = log_id
+        self._synced = max(self._synced, synced)
+        return ordinal, length, check
+
+    def _skip_to_head(self, start):
+        """The position of the next valid head, or the end of the log; what is skipped is damage."""
+        position = start
+        while True:
+            position = self._content.find(MAGIC, position + 1)
+            if position < 0:
+                position = len(self._content)
+                break
+            if self._head_at(position) is not None:
+                break
+        self.damage.append(Damage(start, position, "no valid record head"))
+        return position
+
+
+def encode_record(log_id, ordinal, synced_size, payload):
+    """One record. Raises ValueError above MAX_PAYLOAD."""
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
+    head = HEAD.pack(MAGIC, VERSION, 0, len(payload), ordinal, synced_size, log_id, octets.crc32c(log_id, payload, 0, len(payload)))
+    return b"".join((head, CHECK.pack(octets.crc32c(0, head, 0, HEAD.size)), payload))
+
+
+def encode_log(payloads):
+    """A whole log of these payloads: (content, log id, number of records)."""
+    log_id, count = new_log_id(), 0
+    parts = [encode_record(log_id, 0, 0, b"")]
+    for count, payload in enumerate(payloads, 1):
+        parts.append(encode_record(log_id, count, 0, payload))
+    return b"".join(parts), log_id, count
+
+
+def new_log_id():
+    return int.from_bytes(os.urandom(4), "little")

@@ -1,0 +1,159 @@
+"""storage.data_dir: one holder at a time, a version that is checked, names that cannot escape."""
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from gomq_py.storage.data_dir import DataDir, DataDirError, DataDirLocked, queue_id
+
+HOLD = """
+import sys
+from gomq_py.storage.data_dir import DataDir
+data_dir = DataDir(sys.argv[1]).open()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the folder."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "data")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_open_creates_a_private_folder_with_its_layout_and_version(tmp_path):
+    with DataDir(tmp_path / "deep" / "data") as data_dir:
+        assert os.stat(data_dir.path).st_mode & 0o777 == 0o700
+        assert (tmp_path / "deep" / "data" / "schema_version").read_text() == "1\n"
+        assert all(os.path.isdir(folder) for folder in (data_dir.pool_folder, data_dir.queues_folder, data_dir.transient_folder))
+
+
+def test_open_again_after_close(tmp_path):
+    with DataDir(tmp_path):
+        pass
+
+    with DataDir(tmp_path) as data_dir:
+        assert data_dir.locked
+
+    assert not data_dir.locked
+
+
+def test_a_second_process_is_told_in_one_line_who_holds_the_folder(tmp_path, holder):
+    with pytest.raises(DataDirLocked) as raised:
+        DataDir(tmp_path / "data").open()
+
+    assert str(raised.value) == f"data folder {tmp_path / 'data'} is in use by PID {holder.pid} @ {socket.gethostname()}"
+
+
+def test_a_second_opening_in_this_process_is_refused(tmp_path):
+    with DataDir(tmp_path) as data_dir:
+        with pytest.raises(DataDirLocked):
+            DataDir(tmp_path).open()
+        with pytest.raises(DataDirLocked):
+            data_dir.open()
+        assert data_dir.locked
+
+
+def test_a_killed_holder_leaves_the_folder_free(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+
+    with DataDir(tmp_path / "data") as data_dir:
+        assert data_dir.locked
+
+
+def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path):
+    data_dir = DataDir(tmp_path).open()
+    ready, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(tell, b"forked")
+        os.read(os.pipe()[0], 1)  # for ever, as a worker of an embedding program would
+        os._exit(0)
+    try:
+        os.read(ready, 6)
+        with pytest.raises(DataDirLocked):
+            DataDir(tmp_path).open()
+        os.close(data_dir._lock_fd)  # what the parent's death does: no unlocking, only its copy goes
+
+        with DataDir(tmp_path) as again:
+            assert again.locked
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        data_dir._lock_fd = -1
+
+
+def test_an_unknown_version_is_refused_and_nothing_is_changed(tmp_path):
+    (tmp_path / "schema_version").write_text("4")
+
+    with pytest.raises(DataDirError) as raised:
+        DataDir(tmp_path).open()
+
+    assert "schema version '4'" in str(raised.value) and "\n" not in str(raised.value)
+    assert sorted(os.listdir(tmp_path)) == [".lock", "schema_version"]
+
+
+def test_a_refused_folder_is_not_left_locked(tmp_path):
+    (tmp_path / "schema_version").write_text("4")
+    with pytest.raises(DataDirError):
+        DataDir(tmp_path).open()
+    (tmp_path / "schema_version").write_text("1\n")
+
+    with DataDir(tmp_path) as data_dir:
+        assert data_dir.locked
+
+
+def test_somebody_elses_folder_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+
+    with pytest.raises(DataDirError, match="not a gomq-py data folder: it holds 'thesis.tex'"):
+        DataDir(tmp_path).open()
+
+
+def test_a_mount_point_and_a_boot_that_was_cut_short_are_fine(tmp_path):
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".lock").touch()
+    (tmp_path / "schema_version.new.1").touch()
+
+    with DataDir(tmp_path):
+        assert not (tmp_path / "schema_version.new.1").exists()
+
+
+def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path):
+    (tmp_path / "data").touch()
+
+    with pytest.raises(DataDirError, match="is not a folder"):
+        DataDir(tmp_path / "data").open()
+
+
+@pytest.mark.parametrize("name", ["..", "/etc/passwd", "a/b", "", "q" * 255, "\udcff\udc80", "ünï", "x\0y"])
+def test_any_queue_name_has_a_folder_of_its_own_inside(tmp_path, name):
+    data_dir = DataDir(tmp_path)
+
+    folder = data_dir.queue_folder("/", name)
+
+    assert os.path.dirname(folder) == data_dir.queues_folder
+    assert folder != data_dir.queue_folder("other", name)
+    assert folder == data_dir.queue_folder("/", name)
+
+
+def test_vhost_and_queue_do_not_run_together():
+    assert len({queue_id("a", "bc"), queue_id("ab", "c"), queue_id("a\0b", "c"), queue_id("a", "b\0c")}) == 4
+
+
+def test_free_room_is_less_than_the_disk(tmp_path):
+    data_dir = DataDir(tmp_path)
+
+    assert 0 < data_dir.free_bytes() <= data_dir.total_bytes()
+
+
+def test_sizes_of_a_missing_folder_are_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        DataDir(tmp_path / "nowhere").free_bytes()

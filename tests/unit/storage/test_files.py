@@ -1,0 +1,340 @@
+"""storage.files: the seam does what it says on a real file system, and tells its listeners."""
+import errno
+import fcntl
+import os
+
+import pytest
+
+from gomq_py.storage.files import Files
+from gomq_py.storage.replication import Replicator
+
+
+class Events(Replicator):
+    """Writes down what it hears, ranges with their octets."""
+
+    def __init__(self):
+        self.heard = []
+
+    def created(self, path, size):
+        self.heard.append(("created", os.path.basename(path), size))
+
+    def folder_created(self, path):
+        self.heard.append(("folder_created", os.path.basename(path)))
+
+    def appended(self, file, start, end):
+        self.heard.append(("appended", os.path.basename(file.path), start, file.read(start, end)))
+
+    def overwritten(self, file, start, end):
+        self.heard.append(("overwritten", os.path.basename(file.path), start, file.read(start, end)))
+
+    def resized(self, path, size):
+        self.heard.append(("resized", os.path.basename(path), size))
+
+    def punched(self, path, start, end):
+        self.heard.append(("punched", os.path.basename(path), start, end))
+
+    def renamed(self, source, target):
+        self.heard.append(("renamed", os.path.basename(source), os.path.basename(target)))
+
+    def unlinked(self, path):
+        self.heard.append(("unlinked", os.path.basename(path)))
+
+    def folder_removed(self, path):
+        self.heard.append(("folder_removed", os.path.basename(path)))
+
+
+@pytest.fixture
+def files():
+    return Files()
+
+
+class ShortWrites(Files):
+    """The kernel takes three octets at a time."""
+
+    def _write_once(self, file, at, octets):
+        return super()._write_once(file, at, octets[:3])
+
+
+class FullDisk(Files):
+    """The kernel takes five octets in all, then says that the disk is full; cutting back may fail too."""
+
+    def __init__(self, cut_fails=False):
+        super().__init__()
+        self.room = 5
+        self.cut_fails = cut_fails
+
+    def _write_once(self, file, at, octets):
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = super()._write_once(file, at, octets[:self.room])
+        self.room -= written
+        return written
+
+    def _cut(self, fd, size):
+        if self.cut_fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super()._cut(fd, size)
+
+
+def test_created_file_is_mapped_zero_and_has_its_room_on_disk(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 1 << 16)
+
+    assert file.map[:] == bytes(1 << 16)
+    assert os.stat(file.path).st_blocks * 512 >= 1 << 16
+
+
+def test_create_refuses_to_take_over_an_existing_file(files, tmp_path):
+    (tmp_path / "msgs").write_bytes(b"precious")
+
+    with pytest.raises(FileExistsError):
+        files.create(tmp_path / "msgs", 4096)
+
+    assert (tmp_path / "msgs").read_bytes() == b"precious"
+
+
+def test_create_without_room_leaves_no_file_and_names_it(files, tmp_path):
+    with pytest.raises(OSError) as raised:
+        files.create(tmp_path / "msgs", 1 << 60)
+
+    assert raised.value.errno in (errno.ENOSPC, errno.EFBIG)
+    assert raised.value.filename == str(tmp_path / "msgs")
+    assert os.listdir(tmp_path) == []
+
+
+def test_mapped_writes_are_in_the_file(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 4096)
+
+    file.map[10:13] = b"abc"
+
+    assert (tmp_path / "msgs").read_bytes()[10:13] == b"abc"
+
+
+def test_descriptors_are_not_inherited_and_files_are_private(files, tmp_path):
+    opened = [files.create(tmp_path / "a", 4096), files.open_log(tmp_path / "b"), files.open(tmp_path / "a"), files.create_unnamed(tmp_path, 4096)]
+
+    assert all(fcntl.fcntl(file.fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC for file in opened)
+    assert {os.stat(tmp_path / name).st_mode & 0o777 for name in "ab"} == {0o600}
+
+
+def test_folders_are_private(files, tmp_path):
+    files.make_folder(tmp_path / "queue")
+
+    assert os.stat(tmp_path / "queue").st_mode & 0o777 == 0o700
+
+
+def test_open_maps_the_whole_file_for_writing(files, tmp_path):
+    (tmp_path / "msgs").write_bytes(b"0123456789")
+
+    file = files.open(tmp_path / "msgs")
+    file.map[3:5] = b"__"
+
+    assert file.size == 10
+    assert (tmp_path / "msgs").read_bytes() == b"012__56789"
+
+
+def test_an_empty_file_opens_without_a_mapping_and_gets_one_when_it_grows(files, tmp_path):
+    (tmp_path / "msgs").touch()
+    file = files.open(tmp_path / "msgs")
+    assert file.map is None
+
+    files.extend(file, 4096)
+
+    assert file.map[:] == bytes(4096)
+
+
+def test_unnamed_file_is_nowhere_to_be_seen(files, tmp_path):
+    file = files.create_unnamed(tmp_path, 4096)
+
+    file.map[0:2] = b"ok"
+
+    assert os.listdir(tmp_path) == []
+    assert file.read(0, 2) == b"ok"
+
+
+def test_append_returns_where_the_record_begins(files, tmp_path):
+    file = files.open_log(tmp_path / "log")
+
+    assert files.append(file, b"first") == 0
+    assert files.append(file, b"second") == 5
+    assert (tmp_path / "log").read_bytes() == b"firstsecond"
+
+
+def test_open_log_goes_on_at_the_end_of_what_is_there(files, tmp_path):
+    (tmp_path / "log").write_bytes(b"first")
+
+    file = files.open_log(tmp_path / "log")
+    files.append(file, b"second")
+
+    assert (tmp_path / "log").read_bytes() == b"firstsecond"
+
+
+def test_short_writes_are_completed(tmp_path):
+    files = ShortWrites()
+    file = files.open_log(tmp_path / "log")
+
+    files.append(file, b"0123456789")
+
+    assert (tmp_path / "log").read_bytes() == b"0123456789"
+
+
+def test_append_to_a_full_disk_leaves_nothing_of_the_record(tmp_path):
+    files = FullDisk()
+    file = files.open_log(tmp_path / "log")
+    files.append(file, b"abc")
+
+    with pytest.raises(OSError) as raised:
+        files.append(file, b"0123456789")
+
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(tmp_path / "log")
+    assert (tmp_path / "log").read_bytes() == b"abc"
+    files.room = 100
+    assert files.append(file, b"def") == 3
+
+
+def test_a_log_that_could_not_be_cut_back_takes_no_more(tmp_path):
+    files = FullDisk(cut_fails=True)
+    file = files.open_log(tmp_path / "log")
+    with pytest.raises(OSError):
+        files.append(file, b"0123456789")
+    files.room = 100
+
+    with pytest.raises(OSError, match="closed since"):
+        files.append(file, b"more")
+
+    assert (tmp_path / "log").read_bytes() == b"01234"
+
+
+def test_truncate_remaps_at_the_new_size(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 8192)
+    file.map[0:3] = b"abc"
+
+    files.truncate(file, 100)
+
+    assert file.size == len(file.map) == os.stat(file.path).st_size == 100
+    assert file.read(0, 4) == b"abc\0"
+
+
+def test_extend_keeps_the_content_and_takes_room(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 4096)
+    file.map[0:3] = b"abc"
+
+    files.extend(file, 1 << 16)
+
+    assert file.map[0:4] == b"abc\0" and len(file.map) == 1 << 16
+    assert os.stat(file.path).st_blocks * 512 >= 1 << 16
+
+
+def test_allocate_fills_the_holes_of_a_sparse_file(files, tmp_path):
+    (tmp_path / "acks").touch()
+    os.truncate(tmp_path / "acks", 1 << 16)
+    file = files.open(tmp_path / "acks")
+
+    files.allocate(file)
+
+    assert os.stat(file.path).st_blocks * 512 >= 1 << 16
+
+
+def test_punch_gives_room_back_and_keeps_the_size(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 1 << 16)
+    file.map[0:1] = file.map[60000:60001] = b"x"
+    before = os.stat(file.path).st_blocks
+
+    if not files.punch(file, 4096, 1 << 15):
+        pytest.skip("this file system cannot punch holes")
+
+    assert os.stat(file.path).st_blocks < before and os.stat(file.path).st_size == 1 << 16
+    assert file.map[0:1] == file.map[60000:60001] == b"x"
+
+
+def test_a_held_file_is_closed_by_its_last_holder(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 4096)
+    file.retain()
+    file.retain()
+
+    files.close(file)
+    file.release()
+    assert not file.closed and file.held
+
+    file.release()
+    assert file.closed
+
+
+def test_a_released_file_that_its_owner_has_open_stays_open(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 4096)
+    file.retain()
+
+    file.release()
+
+    assert not file.closed and not file.held
+
+
+def test_rename_replaces_and_the_open_file_follows(files, tmp_path):
+    (tmp_path / "new").write_bytes(b"old content")
+    file = files.create(tmp_path / "msgs", 4096)
+
+    files.rename(tmp_path / "msgs", tmp_path / "new", file)
+
+    assert file.path == str(tmp_path / "new")
+    assert os.stat(tmp_path / "new").st_size == 4096
+
+
+def test_sync_remembers_how_long_the_file_was(files, tmp_path):
+    file = files.open_log(tmp_path / "log")
+    files.append(file, b"abc")
+
+    files.sync(file)
+    files.append(file, b"def")
+
+    assert file.synced_size == 3
+
+
+def test_sync_folder_works_on_a_folder_and_fails_on_a_missing_one(files, tmp_path):
+    files.sync_folder(tmp_path)
+
+    with pytest.raises(FileNotFoundError):
+        files.sync_folder(tmp_path / "nowhere")
+
+
+def test_listeners_hear_every_change_in_order(tmp_path):
+    events = Events()
+    files = Files((events,))
+    files.make_folder(tmp_path / "queue")
+    file = files.create(tmp_path / "queue" / "msgs", 4096)
+    file.map[0:6] = b"record"
+    files.appended(file, 0, 6)
+    file.map[0:1] = b"R"
+    files.overwritten(file, 0, 1)
+    files.truncate(file, 6)
+    files.rename(file.path, tmp_path / "queue" / "other", file)
+    log = files.open_log(tmp_path / "log")
+    files.append(log, b"entry")
+    files.remove_tree(tmp_path / "queue")
+
+    assert events.heard == [
+        ("folder_created", "queue"), ("created", "msgs", 4096), ("appended", "msgs", 0, b"record"), ("overwritten", "msgs", 0, b"R"),
+        ("resized", "msgs", 6), ("renamed", "msgs", "other"), ("created", "log", 0), ("appended", "log", 0, b"entry"),
+        ("unlinked", "other"), ("folder_removed", "queue"),
+    ]
+
+
+def test_listeners_do_not_hear_of_unnamed_files(tmp_path):
+    events = Events()
+    files = Files((events,))
+
+    file = files.create_unnamed(tmp_path, 4096)
+    files.appended(file, 0, 10)
+    files.overwritten(file, 0, 10)
+    files.truncate(file, 10)
+
+    assert events.heard == []
+
+
+def test_listeners_do_not_hear_of_changes_that_failed(tmp_path):
+    events = Events()
+    files = Files((events,))
+
+    for change in (files.unlink, files.remove_folder, files.open):
+        with pytest.raises(FileNotFoundError):
+            change(tmp_path / "nowhere")
+
+    assert events.heard == []

@@ -1,0 +1,233 @@
+"""storage.framed_log: what was appended comes back; damage costs the damaged record and is reported."""
+import errno
+import os
+
+import pytest
+
+from gomq_py.storage.files import Files
+from gomq_py.storage.framed_log import HEAD_SIZE, FramedLog, LogError, encode_record
+
+PAYLOADS = [b"declare queue jobs", b"", b"bind " + b"k" * 60, b"RL delete", b"last"]
+
+
+class Unflushed(Files):
+    """Flushes nothing: the tests that open a log hundreds of times are not about the disk."""
+
+    def sync(self, file):
+        file.synced_size = file.size
+
+
+class FullDisk(Files):
+    """No write succeeds."""
+
+    def _write_once(self, file, at, octets):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def files():
+    return Unflushed()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "definitions")
+
+
+def written(files, path, payloads=PAYLOADS, synced=False):
+    """A closed log of these payloads; the positions where records begin, and the end."""
+    log = FramedLog(files, path)
+    positions = []
+    for payload in payloads:
+        positions.append(max(log.file.size, HEAD_SIZE))
+        log.append(payload)
+        if synced:
+            files.sync(log.file)
+    positions.append(log.file.size)
+    log.close()
+    return positions
+
+
+def replayed(files, path):
+    log = FramedLog(files, path)
+    payloads = list(log.replay())
+    log.close()
+    return payloads, log.damage
+
+
+def test_what_was_appended_is_replayed_in_order(files, path):
+    written(files, path)
+
+    assert replayed(files, path) == (PAYLOADS, [])
+
+
+def test_appending_goes_on_after_a_replay(files, path):
+    written(files, path)
+    log = FramedLog(files, path)
+    list(log.replay())
+    log.append(b"more")
+
+    assert replayed(files, path) == (PAYLOADS + [b"more"], [])
+    assert log.record_count == len(PAYLOADS) + 1
+
+
+def test_several_records_in_one_write(files, path):
+    log = FramedLog(files, path)
+    log.append_all(PAYLOADS)
+
+    assert replayed(files, path) == (PAYLOADS, [])
+
+
+def test_append_before_replay_is_refused(files, path):
+    written(files, path)
+
+    with pytest.raises(AssertionError, match="before replay"):
+        FramedLog(files, path).append(b"x")
+
+
+def test_append_to_a_full_disk_leaves_the_log_as_it_was(files, path):
+    written(files, path)
+    log = FramedLog(FullDisk(), path)
+    list(log.replay())
+
+    with pytest.raises(OSError):
+        log.append(b"no room")
+
+    assert replayed(files, path) == (PAYLOADS, [])
+
+
+def test_cut_at_every_octet_keeps_the_whole_records_and_the_log_goes_on(files, path):
+    positions = written(files, path)
+    content = open(path, "rb").read()
+
+    for size in range(len(content)):
+        open(path, "wb").write(content[:size])
+        whole = [payload for payload, end in zip(PAYLOADS, positions[1:]) if end <= size]
+        log = FramedLog(files, path)
+        assert list(log.replay()) == whole, size
+        assert not any(damage.promised for damage in log.damage)
+        log.append(b"after")
+        log.close()
+        assert replayed(files, path) == (whole + [b"after"], []), size
+
+
+def test_a_tail_of_zeros_is_cut_off(files, path):
+    written(files, path)
+    with open(path, "ab") as file:
+        file.write(bytes(5000))
+
+    payloads, damage = replayed(files, path)
+
+    assert payloads == PAYLOADS and [found.promised for found in damage] == [False]
+    assert replayed(files, path) == (PAYLOADS, [])
+
+
+def test_every_flipped_octet_costs_at_most_its_record(files, path):
+    positions = written(files, path)
+    content = open(path, "rb").read()
+
+    for at in range(len(content)):
+        open(path, "wb").write(content[:at] + bytes((content[at] ^ 0x55,)) + content[at + 1:])
+        kept = [payload for payload, start, end in zip(PAYLOADS, positions, positions[1:]) if not start <= at < end]
+        payloads, damage = replayed(files, path)
+        assert payloads == kept, at
+        assert len(damage) == 1 and damage[0].start <= at < damage[0].end, at
+
+
+def test_damage_to_what_was_on_disk_is_promised_damage_and_the_log_is_set_aside(files, path):
+    positions = written(files, path, synced=True)
+    content = bytearray(open(path, "rb").read())
+    content[positions[2] + 40] ^= 1
+    open(path, "wb").write(content)
+
+    payloads, damage = replayed(files, path)
+
+    assert payloads == PAYLOADS[:2] + PAYLOADS[3:]
+    assert damage[0].promised
+    assert open(path + ".damaged", "rb").read() == content
+
+
+def test_damage_behind_what_was_on_disk_is_the_end_of_a_crash(files, path):
+    written(files, path)
+    with open(path, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+
+    _, damage = replayed(files, path)
+
+    assert [found.promised for found in damage] == [False]
+    assert not os.path.exists(path + ".damaged")
+
+
+def test_a_record_of_another_log_in_a_payload_does_not_pose_as_ours(files, path):
+    quoted = encode_record(12345, 7, 0, b"forged")
+    positions = written(files, path, [b"first", quoted, b"third"])
+    content = bytearray(open(path, "rb").read())
+    content[positions[1]] ^= 0xFF
+    open(path, "wb").write(content)
+
+    payloads, damage = replayed(files, path)
+
+    assert payloads == [b"first", b"third"]
+    assert (damage[0].start, damage[0].end) == (positions[1], positions[2])
+
+
+def test_an_older_record_of_this_log_in_a_payload_does_not_pose_as_a_later_one(files, path):
+    log = FramedLog(files, path)
+    log.append(b"first")
+    quoted = log.file.read(HEAD_SIZE, log.file.size)
+    start = log.file.size
+    log.append(quoted)
+    log.append(b"third")
+    content = bytearray(open(path, "rb").read())
+    content[start] ^= 0xFF
+    open(path, "wb").write(content)
+
+    assert replayed(files, path)[0] == [b"first", b"third"]
+
+
+def test_an_unknown_version_is_refused_and_the_log_left_alone(files, path):
+    import struct
+
+    from gomq_py import octets
+    record = bytearray(encode_record(1, 0, 0, b"from the future"))
+    record[2] = 9
+    struct.pack_into("<I", record, 32, octets.crc32c(0, record, 0, 32))
+    open(path, "wb").write(record)
+
+    with pytest.raises(LogError, match="version 9"):
+        list(FramedLog(files, path).replay())
+
+    assert open(path, "rb").read() == record
+
+
+def test_a_payload_above_the_limit_is_refused(files, path):
+    log = FramedLog(files, path)
+
+    with pytest.raises(ValueError):
+        log.append(bytes((1 << 24) + 1))
+
+    assert log.file.size == 0
+
+
+def test_rewrite_replaces_everything_and_appending_goes_on(files, path):
+    written(files, path)
+    log = FramedLog(files, path)
+    list(log.replay())
+
+    log.rewrite([b"compact"])
+    log.append(b"more")
+
+    assert replayed(files, path) == ([b"compact", b"more"], [])
+    assert log.record_count == 2
+
+
+def test_rewrite_to_nothing_leaves_a_log_that_can_be_appended_to(files, path):
+    written(files, path)
+    log = FramedLog(files, path)
+    list(log.replay())
+
+    log.rewrite([])
+    log.append(b"again")
+
+    assert replayed(files, path) == ([b"again"], [])
