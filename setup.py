@@ -1,15 +1,18 @@
 """The compiled modules, which setup.cfg cannot declare.
 
-A module is compiled when a ``.pxd`` of its name with C types for it lies beside the ``.py``. Without a C compiler or Cython the build warns and
-installs the plain ``.py``, which answers the same, about 30 times slower.
+A module is compiled when a ``.pxd`` of its name with C types for it lies beside the ``.py``. Without Cython, a C compiler or Python's headers the
+build warns and installs the plain ``.py``, which answers the same, about 30 times slower. ``GOMQ_REQUIRE_COMPILED=1`` makes that an error.
 """
 import os
+import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+CYTHON_LEAST = (3, 1)
 DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,
@@ -20,42 +23,62 @@ DIRECTIVES = {
     "cdivision": True,
 }
 FLAGS = ["-O2", "-Wno-unused-function", "-Wno-unreachable-code"]
+JOBS = os.cpu_count() or 1
+# octets is inline C in its .pxd and has nothing to compile; an __init__.pxd only marks a package for cimport.
+NOT_COMPILED = ("octets", "__init__")
 
 
 class OptionalBuildExt(build_ext):
-    """Compile what can be compiled; say what could not, and install the plain modules."""
+    """Compile what can be compiled, on all cores; what could not be is said, and its plain module installed."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or JOBS
 
     def run(self):
         try:
             super().run()
         except Exception as error:
-            self._warn("nothing", error)
+            if must_compile():
+                raise
+            warn(error)
 
-    def build_extension(self, extension):
-        try:
-            super().build_extension(extension)
-        except Exception as error:
-            self._warn(extension.name, error)
 
-    def _warn(self, name, error):
-        if os.environ.get("GOMQ_REQUIRE_COMPILED"):
-            raise error
-        print(f"WARNING: {name} not compiled, the interpreted modules will be used: {error}", file=sys.stderr)
+def must_compile():
+    """True where a failure is a fault of the sources: when asked for, and in a working copy of somebody who could compile."""
+    if os.environ.get("GOMQ_REQUIRE_COMPILED"):
+        return True
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return "--inplace" in sys.argv and shutil.which(compiler) is not None and headers.exists()
+
+
+def warn(reason):
+    """Say that the plain modules will be used."""
+    print(f"WARNING: gomq-py's hot modules are not compiled, they will run interpreted and slowly: {reason}", file=sys.stderr)
 
 
 def compiled_modules():
-    """Every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; octets is inline C in its .pxd and has nothing to compile."""
-    if os.environ.get("GOMQ_PURE_PYTHON"):
+    """An extension for every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; none with a warning where Cython is missing, too old or fails."""
+    if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
         return []
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
-        return []
-    paths = sorted(p for p in Path("gomq_py").rglob("*.pxd") if p.with_suffix(".py").exists() and p.stem not in ("octets", "__init__"))
+    paths = sorted(path for path in Path("gomq_py").rglob("*.pxd") if path.with_suffix(".py").exists() and path.stem not in NOT_COMPILED)
     extensions = [
-        Extension(".".join(p.with_suffix("").parts), [str(p.with_suffix(".py"))], extra_compile_args=FLAGS) for p in paths
+        Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], extra_compile_args=FLAGS, optional=not must_compile())
+        for path in paths
     ]
-    return cythonize(extensions, compiler_directives=DIRECTIVES, quiet=True)
+    try:
+        import Cython
+        from Cython.Build import cythonize
+        if tuple(int(part) for part in Cython.__version__.split(".")[:2]) < CYTHON_LEAST:
+            raise ImportError(f"Cython {Cython.__version__} is too old")
+        return cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=JOBS, quiet=True)
+    except Exception as error:
+        if must_compile() and not isinstance(error, ImportError) or os.environ.get("GOMQ_REQUIRE_COMPILED"):
+            raise
+        warn(error)
+        return []
 
 
-setup(ext_modules=compiled_modules(), cmdclass={"build_ext": OptionalBuildExt})
+if __name__ == "__main__":  # cythonize's worker processes import this file again
+    setup(ext_modules=compiled_modules(), cmdclass={"build_ext": OptionalBuildExt})

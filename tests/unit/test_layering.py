@@ -1,0 +1,122 @@
+"""Imports go one way: the map of rooms, held against every import and cimport.
+
+An import goes down or stays in its own room. A room that is not on the map does not exist yet; whoever adds one draws it here first.
+"""
+import sys
+
+import pytest
+
+from tests.unit.source_tree import declarations, imports, module_name, sources
+
+LEAVES = {"octets", "amqp.wire", "config", "observability", "storage.format", "storage.message", "build_info"}
+GROUND = LEAVES | {"storage", "net"}
+CORE = GROUND | {"auth", "broker"}
+# What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
+DOOR = CORE - {"storage"}
+
+# Room -> the rooms it may import besides itself. The longest name that fits a module is its room.
+MAP = {
+    # entry: build the parts, hand them to each other
+    "__main__": {"cli"},
+    "cli": LEAVES | {"launcher", ""},
+    "launcher": CORE | {"amqp.server", ""},
+    # doors: a peer speaks; we translate
+    "amqp.server": DOOR,
+    "amqp.server.fast_lane": DOOR | {"amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
+    # core: vhosts, exchanges, queues, policies
+    "broker": GROUND | {"auth"},
+    # ground: who may, octets on disk, sockets
+    "auth": LEAVES | {"storage"},
+    "storage": LEAVES,
+    "net": LEAVES,
+    # leaves
+    "": {"purepython"},
+    "purepython": set(),
+    "build_info": {""},
+    "octets": set(),
+    "amqp": set(),
+    "amqp.wire": {"octets"},
+    "config": set(),
+    "observability": set(),
+    "storage.format": {"octets"},
+    "storage.message": {"octets"},
+    # apart
+    "client": {"amqp.wire", "octets"},
+    "perf": {"client", "amqp.wire", "octets", "build_info", ""},
+}
+
+# Room -> the libraries it may import; the standard library is everybody's. Leaves and clients live without gevent.
+LIBRARIES = {
+    "__main__": {"gevent"},
+    "launcher": {"gevent"},
+    "amqp.server": {"gevent", "greenlet"},
+    "amqp.server.fast_lane": {"gevent"},
+    "broker": {"gevent", "greenlet"},
+    "auth": {"gevent", "bcrypt"},
+    "storage": {"gevent", "greenlet"},
+    "net": {"gevent", "greenlet"},
+    "octets": {"crc32c"},
+}
+# What a .pxd may cimport besides our own: C and the compiler itself.
+C_LIBRARIES = {"cython", "libc", "cpython", "posix"}
+
+PREFIX = "gomq_py"
+
+
+def room_of(module):
+    """The room on the map that a module of ours is in, or None."""
+    name = module.removeprefix(PREFIX).lstrip(".")
+    while name and name not in MAP:
+        name = name.rpartition(".")[0]
+    return name if name or module == PREFIX else None
+
+
+def edges():
+    """(importing module, imported module) over all sources and declarations."""
+    for path in (*sources(), *declarations()):
+        for target in sorted(imports(path)):
+            yield path, target
+
+
+def test_every_module_is_on_the_map():
+    lost = [module_name(path) for path in sources() if room_of(module_name(path)) is None]
+
+    assert lost == []
+
+
+def test_imports_follow_the_map():
+    wrong = []
+    for path, target in edges():
+        if target.split(".")[0] == PREFIX:
+            here, there = room_of(module_name(path)), room_of(target)
+            if there != here and there not in MAP[here]:
+                wrong.append(f"{path.name} in {here!r} imports {target} in {there!r}")
+
+    assert wrong == []
+
+
+def test_libraries_stay_in_their_rooms():
+    wrong = []
+    for path, target in edges():
+        library = target.split(".")[0]
+        if library == PREFIX or library in sys.stdlib_module_names:
+            continue
+        allowed = C_LIBRARIES if path.suffix == ".pxd" else LIBRARIES.get(room_of(module_name(path)), set())
+        if library not in allowed:
+            wrong.append(f"{module_name(path)} imports {target}")
+
+    assert wrong == []
+
+
+def test_only_main_modules_patch_the_standard_library():
+    patching = [module_name(path) for path, target in edges() if target == "gevent.monkey" or "monkey.patch" in path.read_text(encoding="utf-8")]
+
+    assert {name for name in patching if not name.endswith("__main__")} == set()
+
+
+@pytest.mark.parametrize("module, room", [
+    ("gomq_py", ""), ("gomq_py.amqp.server.fast_lane", "amqp.server.fast_lane"), ("gomq_py.amqp.server.channel", "amqp.server"),
+    ("gomq_py.storage.format.record", "storage.format"), ("gomq_py.nowhere", None),
+])
+def test_room_is_the_longest_name_that_fits(module, room):
+    assert room_of(module) == room

@@ -1,0 +1,272 @@
+"""House rules that a machine can hold: sizes, docstrings, dead modules, slots, names, sleeps, and a tree that speaks of itself alone."""
+import ast
+import re
+
+import pytest
+
+from gomq_py import build_info
+from tests.unit.source_tree import PACKAGE, ROOT, declarations, imports, module_name, sources, tracked_files, tree
+
+MODULE_LINES = 500
+FUNCTION_LINES = 45  # of code: without docstring, comments and blank lines; the rule is about 40
+# Modules over the limit -> why they are one module all the same.
+LONG_MODULES: dict[str, str] = {}
+# module:function -> why it is one function all the same.
+LONG_FUNCTIONS: dict[str, str] = {}
+# Modules that nothing imports -> who calls them.
+ENTRY_POINTS = {
+    "gomq_py.__main__": "console script gomq-py",
+    "gomq_py.perf.__main__": "console script gomq-py-perf",
+}
+VAGUE_NAMES = {"msg", "rk", "ch", "cfg", "mgr", "utils"}
+TEST_FILES = tuple(path for path in tracked_files() if path.suffix == ".py" and path.is_relative_to(ROOT / "tests"))
+# The only test module that may sleep: it is what the others wait with.
+WAITING = ROOT / "tests" / "support" / "waiting.py"
+# tests/unit modules without a module of the package behind them.
+ABOUT_THE_TREE = {"test_layering.py", "test_tidy.py", "test_skeleton.py"}
+
+
+def functions(module):
+    """(qualified name, node) of every function and method of a syntax tree, nested ones too."""
+
+    def walk(node, prefix):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield prefix + child.name, child
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from walk(child, f"{prefix}{child.name}.")
+
+    return walk(module, "")
+
+
+def code_lines(node, lines):
+    """Lines of a function without its docstring, comments and blank lines."""
+    first = node.body[0]
+    begin = first.end_lineno + 1 if ast.get_docstring(node) is not None else first.lineno
+    body = lines[begin - 1:node.end_lineno]
+    return sum(1 for line in body if line.strip() and not line.strip().startswith("#"))
+
+
+def test_modules_are_of_a_size_to_be_read():
+    long = {module_name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+
+    assert {name: count for name, count in long.items() if count > MODULE_LINES and name not in LONG_MODULES} == {}
+
+
+def test_functions_are_of_a_size_to_be_read():
+    long = {}
+    for path in sources():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for name, node in functions(tree(path)):
+            count = code_lines(node, lines)
+            if count > FUNCTION_LINES and f"{module_name(path)}:{name}" not in LONG_FUNCTIONS:
+                long[f"{module_name(path)}:{name}"] = count
+
+    assert long == {}
+
+
+def test_exceptions_from_the_sizes_are_still_needed():
+    lengths = {module_name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    counts = {
+        f"{module_name(path)}:{name}": code_lines(node, path.read_text(encoding="utf-8").splitlines())
+        for path in sources() for name, node in functions(tree(path))
+    }
+
+    assert [name for name in LONG_MODULES if lengths.get(name, 0) <= MODULE_LINES] == []
+    assert [name for name in LONG_FUNCTIONS if counts.get(name, 0) <= FUNCTION_LINES] == []
+
+
+@pytest.mark.parametrize("folder", ["gomq_py", "tests"])
+def test_every_module_says_what_it_is_for(folder):
+    paths = [path for path in tracked_files() if path.suffix == ".py" and path.is_relative_to(ROOT / folder)]
+    if folder == "tests":  # a folder of tests explains itself by its name
+        paths = [path for path in paths if path.name != "__init__.py"]
+
+    assert [str(path.relative_to(ROOT)) for path in paths if not ast.get_docstring(tree(path))] == []
+
+
+def test_public_classes_and_functions_have_docstrings():
+    """A function of one statement says it all in its name; methods are left to judgement."""
+    bare = []
+    for path in sources():
+        for node in tree(path).body:
+            public = isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+            if public and not ast.get_docstring(node) and not (isinstance(node, ast.FunctionDef) and len(node.body) == 1):
+                bare.append(f"{module_name(path)}.{node.name}")
+
+    assert bare == []
+
+
+def test_no_module_is_dead():
+    imported = {target for path in (*sources(), *declarations()) for target in imports(path)}
+    modules = {module_name(path) for path in sources() if path.name != "__init__.py"}
+
+    assert sorted(modules - imported - ENTRY_POINTS.keys()) == []
+
+
+def test_packages_are_marked_for_cimport_where_they_hold_compiled_modules():
+    unmarked = []
+    for name in build_info.hot_modules():
+        folder = PACKAGE.joinpath(*name.split(".")[1:-1])
+        while folder != PACKAGE.parent:
+            if not (folder / "__init__.pxd").exists():
+                unmarked.append(str(folder))
+            folder = folder.parent
+
+    assert sorted(set(unmarked)) == []
+
+
+_CLASS = re.compile(r"^cdef class (\w+)(?:\([\w.]+\))?:[^\n]*\n((?:[ \t]+[^\n]*\n|[ \t]*\n|#[^\n]*\n)*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"^[ \t]+cdef (?:public |readonly )?(?!inline\b)[^(\n]+$", re.MULTILINE)
+_TYPE_WORDS = {"unsigned", "long", "int", "char", "short", "const", "signed"}
+
+
+def declared_attributes(text):
+    """{class: attribute names} of a .pxd."""
+    classes = {}
+    for name, body in _CLASS.findall(text):
+        names = set()
+        for line in _ATTRIBUTE.findall(body):
+            line = re.sub(r"\[[^\]]*\]", "", line.split("#")[0]).strip().removeprefix("cdef ")
+            line = line.removeprefix("public ").removeprefix("readonly ")
+            first, *rest = line.split(",")
+            names.update(part.strip().split()[-1].lstrip("*") for part in (first, *rest) if part.strip())
+        classes[name] = names
+    return classes
+
+
+def slots(class_node):
+    """The strings of a class's ``__slots__``, or None."""
+    for node in class_node.body:
+        if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == "__slots__" for target in node.targets):
+            value = ast.literal_eval(node.value)
+            return {value} if isinstance(value, str) else set(value)
+    return None
+
+
+def test_slots_and_declarations_name_the_same_attributes():
+    """An attribute missing on one side works in one twin only."""
+    different = []
+    for path in declarations():
+        source = path.with_suffix(".py")
+        if not source.exists():
+            continue
+        classes = {node.name: node for node in tree(source).body if isinstance(node, ast.ClassDef)}
+        for name, declared in declared_attributes(path.read_text(encoding="utf-8") + "\n").items():
+            if name not in classes:
+                different.append(f"{path.name}: {name} is not in {source.name}")
+            elif (slotted := slots(classes[name])) is None:
+                different.append(f"{source.name}: {name} has no __slots__")
+            elif slotted - {"__weakref__", "__dict__"} != declared - {"__weakref__", "__dict__"}:
+                different.append(f"{source.name}: {name}: {sorted(slotted ^ declared)} on one side only")
+
+    assert different == []
+
+
+def test_hot_modules_do_not_import_cython():
+    assert [module_name(path) for path in sources() if any(name.split(".")[0].lower() == "cython" for name in imports(path))] == []
+
+
+def test_names_are_spelled_out():
+    vague = set()
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
+            if name in VAGUE_NAMES:
+                vague.add(f"{module_name(path)}:{node.lineno}: {name}")
+
+    assert vague == set()
+
+
+def test_no_fault_is_swallowed():
+    """``except Exception: pass`` and its like."""
+    swallowed = []
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            broad = node.type is None or isinstance(node.type, ast.Name) and node.type.id.endswith("Exception")
+            if broad and all(isinstance(statement, ast.Pass | ast.Continue) for statement in node.body):
+                swallowed.append(f"{module_name(path)}:{node.lineno}")
+
+    assert swallowed == []
+
+
+def test_todos_have_an_issue():
+    loose = []
+    for path in (*sources(), *declarations()):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if re.search(r"\b(TODO|FIXME|XXX)\b", line) and not re.search(r"#\d+|issue \d+", line):
+                loose.append(f"{path.name}:{number}")
+
+    assert loose == []
+
+
+def test_tests_wait_on_conditions_and_never_sleep():
+    """gevent.sleep(0) only gives way, so it is no sleep."""
+    sleeping = []
+    for path in TEST_FILES:
+        for node in ast.walk(tree(path)):
+            if path == WAITING or not isinstance(node, ast.Call):
+                continue
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            gives_way = node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+            if called == "sleep" and node.args and not gives_way:
+                sleeping.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+
+    assert sleeping == []
+
+
+def test_unit_tests_mirror_the_package():
+    """tests/unit/a/test_b.py (or test_b_more.py) is about gomq_py/a/b.py."""
+    strays = []
+    for path in TEST_FILES:
+        if not path.is_relative_to(ROOT / "tests" / "unit") or not path.name.startswith("test_") or path.name in ABOUT_THE_TREE:
+            continue
+        folder = PACKAGE / path.parent.relative_to(ROOT / "tests" / "unit")
+        stem = path.stem.removeprefix("test_")
+        modules = {entry.stem for entry in folder.iterdir()} if folder.is_dir() else set()
+        if not any(stem == module or stem.startswith(module + "_") for module in modules):
+            strays.append(str(path.relative_to(ROOT)))
+
+    assert strays == []
+
+
+# Spelled in parts, so that this file does not find itself.
+_FOREIGN = re.compile("|".join((
+    r"(?<![\w.])/" + r"work/", r"(?<![\w.])/" + r"farm/", r"(?<![\w.])/" + r"opt/wheels", r"(?<![\w.])/" + r"home/\w", r"(?<![\w.])/" + r"root/",
+    "files\\." + r"pythonhosted", "--index" + "-url", "--find" + "-links", "sub" + "agent", "as an " + "ai ",
+)), re.IGNORECASE)
+
+
+def test_tree_speaks_of_no_machine_but_the_readers():
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}" for match in _FOREIGN.finditer(text)]
+
+    assert found == []
+
+
+def test_nothing_that_was_built_is_under_version_control():
+    assert [path.name for path in tracked_files() if path.suffix in {".so", ".c", ".o", ".whl", ".pyc", ".jar"}] == []
+
+
+_VERSION = re.compile(r"## \[(?:Unreleased|\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d)")
+_CHANGES = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_changelog_is_kept():
+    """Keep a Changelog 1.1: an Unreleased section on top, dated versions below, known groups, entries as list items."""
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    headings = [line for line in lines if line.startswith("## ")]
+    groups = [line.removeprefix("### ") for line in lines if line.startswith("### ")]
+
+    assert lines[0] == "# Changelog"
+    assert headings[0] == "## [Unreleased]"
+    assert [line for line in headings if not _VERSION.match(line)] == []
+    assert set(groups) <= _CHANGES
+    assert any(line.startswith("- ") for line in lines)
