@@ -130,11 +130,17 @@ class Listener:
         self._handle = handle
         self._options = options
         self._greenlet: Any = None
-        self._name = listening.getsockname()
-        self.address = format_address(self._name)
+
+    @property
+    def address(self) -> str:
         """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
-        self.port = self._name[1] if isinstance(self._name, tuple) else 0
+        return format_address(self._socket.getsockname())
+
+    @property
+    def port(self) -> int:
         """The TCP port, also when 0 was asked for; 0 for a unix socket."""
+        name = self._socket.getsockname()
+        return name[1] if isinstance(name, tuple) else 0
 
     def start(self) -> None:
         """Begin to accept."""
@@ -142,13 +148,14 @@ class Listener:
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
     def close(self) -> None:
-        """Stop accepting and free the address; a second call does nothing. Connections that were accepted go on. May switch."""
+        """Stop accepting and free the address. Connections that were accepted go on. May switch."""
+        path = self._socket.getsockname()
         if self._greenlet is not None:
             self._greenlet.kill()
         self._socket.close()
-        if isinstance(self._name, str):
+        if isinstance(path, str) and path:
             try:
-                os.unlink(self._name)
+                os.unlink(path)
             except FileNotFoundError:
                 pass
 

@@ -1,0 +1,31 @@
+from libc.stdint cimport uint64_t, uint32_t
+from gomq_py cimport octets
+from gomq_py.amqp.server.hot_channel cimport HotChannel
+from gomq_py.amqp.server.unacked cimport Holder, Unacked
+from gomq_py.amqp.wire cimport delivery
+from gomq_py.broker.queues cimport consumers
+from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.net.buffers cimport HubBuffers
+from gomq_py.net.output cimport Output
+from gomq_py.storage.message cimport Message
+cimport cython
+
+cdef class AMQPConsumer(consumers.Consumer):
+    cdef readonly Output output
+    cdef readonly HotChannel channel
+    cdef readonly Queue source
+    cdef readonly Holder holder
+    cdef readonly Py_ssize_t prefetch
+    cdef readonly bint started
+    cdef public object on_cancel
+    cdef Py_ssize_t frame_max
+    cdef bytes prefix
+    cdef Message message
+    cdef bint waiting
+    @cython.locals(room=Py_ssize_t, shared=Py_ssize_t)
+    cpdef Py_ssize_t capacity(self) except -1
+    @cython.locals(queue=Queue, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,
+        prefix_length=Py_ssize_t, at=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, no_ack=bint, channel=cython.uint)
+    cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    @cython.locals(data=bytearray, out=cython.p_uchar, prefix=cython.p_const_uchar, at=Py_ssize_t, tag=uint64_t, message=Message)
+    cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

@@ -1,0 +1,137 @@
+"""Delivery: an AMQP consumer, taking its turns from the queue and filling the hub's output buffer.
+
+Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames); the queue calls it, the socket never holds it
+up: when the output is blocked its capacity is 0 until the output has drained. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.amqp.wire import delivery
+from gomq_py.broker.queues import consumers
+from gomq_py.storage.message import Message
+
+
+class AMQPConsumer(consumers.Consumer):
+    """One basic.consume. Made, then attached with start() once consume-ok has been written.
+
+    ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack); ``on_cancel(consumer, reason)`` tells the peer when the queue is
+    gone. Raises AccessRefused from start() where an exclusive consumer is in the way; the channel checks before it answers.
+    """
+
+    __slots__ = ("output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix", "message", "waiting")
+
+    def __init__(self, output, channel, queue, tag, no_ack=False, exclusive=False, priority=0, arguments=None, prefetch=0,
+                 frame_max=131072, on_cancel=None):
+        consumers.Consumer.__init__(self, tag, no_ack, exclusive, priority, arguments)
+        self.output = output
+        self.channel = channel
+        self.source = queue
+        self.holder = channel.unacked.hold(queue, self)
+        self.prefetch = 0 if no_ack else prefetch
+        self.frame_max = frame_max
+        self.on_cancel = on_cancel
+        self.started = self.waiting = False
+        name = tag.encode("utf-8", "surrogateescape")
+        self.prefix = b"\x00\x3c\x00\x3c" + bytes((len(name),)) + name
+        self.message = Message()
+
+    def start(self):
+        """Attach to the queue: deliveries may begin."""
+        self.started = True
+        self.source.add_consumer(self)
+
+    def stop(self):
+        """basic.cancel or the end of the channel: detach. What it holds unacked stays with the channel."""
+        self.started = False
+        self.channel.unacked.let_go(self.holder)
+        self.source.remove_consumer(self)
+
+    def cancel(self, reason):
+        """The queue let go of this consumer."""
+        self.started = False
+        self.channel.unacked.let_go(self.holder)
+        if self.on_cancel is not None:
+            self.on_cancel(self, reason)
+
+    def capacity(self):
+        """Messages it may take now: its own and its channel's credit, none while the socket is full or the channel's flow is stopped."""
+        if not self.started or self.channel.flow_stopped or self.output.broken:
+            return 0
+        if self.output.blocked:
+            if not self.waiting:
+                self.waiting = True
+                self.output.call_when_drained(self._drained)
+            return 0
+        room = consumers.UNLIMITED
+        if self.prefetch:
+            room = self.prefetch - self.holder.unacked_count
+        if self.channel.global_prefetch and not self.no_ack:
+            shared = self.channel.global_prefetch - self.channel.unacked.consumer_count
+            if shared < room:
+                room = shared
+        return room if room > 0 else 0
+
+    def deliver(self, limit):
+        """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written."""
+        queue = self.source
+        unacked = self.channel.unacked
+        message = self.message
+        buffers = self.output.buffers
+        out = buffers.output_at
+        room = self.capacity()
+        if limit > room:
+            limit = room
+        room = buffers.output_octets
+        prefix = octets.pointer(self.prefix)
+        prefix_length = len(self.prefix)
+        channel = self.channel.id
+        no_ack = self.no_ack
+        now_s = queue.scheduler.now_ms // 1000
+        at = 0
+        while limit > 0 and queue.peek(message):
+            size = delivery.delivery_size(prefix_length, message.routing_length, message.properties_length, message.body_length, self.frame_max)
+            if at + size > room:
+                if at == 0:
+                    return self._deliver_large(size)
+                break
+            at = delivery.write_delivery(
+                out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
+                message.routing_length)
+            at = delivery.write_content(
+                out, at, channel, message.buffer, message.properties_at, message.properties_length, message.body_at, message.body_length,
+                self.frame_max)
+            queue.take(message, no_ack)
+            if no_ack:
+                unacked.skip()
+            else:
+                unacked.add(self.holder, message.location, message.body_length, now_s)
+            limit -= 1
+        if at:
+            # What has been delivered is marked as such before the client can answer.
+            queue.flush()
+            self.output.send_filled(at)
+        return at
+
+    def _deliver_large(self, size):
+        """Deliver one message larger than the output buffer."""
+        message = self.message
+        data = bytearray(size)
+        out = octets.pointer(data)
+        prefix = octets.pointer(self.prefix)
+        at = delivery.write_delivery(
+            out, 0, self.channel.id, prefix, len(self.prefix), self.channel.unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
+            message.routing_length)
+        delivery.write_content(
+            out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length, message.body_at, message.body_length,
+            self.frame_max)
+        self.source.take(message, self.no_ack)
+        if self.no_ack:
+            self.channel.unacked.skip()
+        else:
+            self.channel.unacked.add(self.holder, message.location, message.body_length, self.source.scheduler.now_ms // 1000)
+        self.source.flush()
+        self.output.write(data)
+        return size
+
+    def _drained(self):
+        self.waiting = False
+        if self.queue is not None:
+            self.queue.offer(self)

@@ -1,0 +1,49 @@
+from libc.stdint cimport uint64_t
+from gomq_py cimport octets
+from gomq_py.amqp.server.hot_channel cimport HotChannel
+from gomq_py.amqp.wire.properties cimport PropertyScan
+from gomq_py.broker.destination cimport Destination
+from gomq_py.broker.queues.scheduler cimport Scheduler
+from gomq_py.broker.route cimport Route
+from gomq_py.net.buffers cimport HubBuffers
+from gomq_py.storage.message cimport Message
+cimport cython
+
+cdef unsigned int BASIC_PUBLISH, BASIC_ACK
+cdef int FRAME_END
+cdef Py_ssize_t WAIT, SLOW, ROUTES
+
+@cython.final
+cdef class FastLane:
+    cdef readonly list confirming_channels
+    cdef readonly Py_ssize_t max_message, frame_max
+    cdef object handler
+    cdef HubBuffers buffers
+    cdef dict channels, routes
+    cdef Scheduler scheduler
+    cdef list settled_channels
+    cdef HotChannel channel
+    cdef Route route
+    cdef bytes routing
+    cdef Message message
+    cdef PropertyScan scan
+    cdef unsigned char* at
+    cdef Py_ssize_t payload_max
+    cdef uint64_t body_max
+    cdef uint64_t now_ms
+    @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t, after=Py_ssize_t, kind=cython.uint, number=cython.uint,
+        method=cython.uint, channel=HotChannel)
+    cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
+    @cython.locals(channel=HotChannel)
+    cpdef finish(self)
+    cpdef set_frame_max(self, Py_ssize_t frame_max)
+    cdef HotChannel _find(self, unsigned int number)
+    @cython.locals(at=cython.p_uchar, routing=Py_ssize_t, length=Py_ssize_t, after=Py_ssize_t, route=Route)
+    cdef Py_ssize_t _publish(self, HotChannel channel, Py_ssize_t position, Py_ssize_t frame_end, Py_ssize_t end) except -2
+    @cython.locals(at=cython.p_uchar, header_size=Py_ssize_t, header_end=Py_ssize_t, size=uint64_t, body=Py_ssize_t, after=Py_ssize_t, message=Message)
+    cdef Py_ssize_t _content(self, unsigned int number, Py_ssize_t position, Py_ssize_t header, Py_ssize_t end) except -2
+    cdef bint _properties(self, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(route=Route, length=Py_ssize_t)
+    cdef Route _route(self, Py_ssize_t routing, Py_ssize_t routing_length)
+    @cython.locals(message=Message, queue=Destination, taken=bint, count=Py_ssize_t)
+    cdef _store(self, HotChannel channel, Route route)

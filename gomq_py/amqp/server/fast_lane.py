@@ -1,0 +1,253 @@
+"""Fast lane: one compiled walk over everything a connection has read, with no Python object per message.
+
+The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer; a publish whose method, header and single body
+frame are all there goes straight to its queues, a basic.ack straight to the unacked ring. Everything else, and everything odd, goes frame by frame
+to ``handler.slow_frame``, which answers the same, only slower. Never yields; raises only for framing that ends the connection.
+
+Every length is checked against the end of its frame before it is used: this module is compiled without bounds checks.
+"""
+from gomq_py import octets
+from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
+from gomq_py.amqp.wire import errors
+from gomq_py.amqp.wire.properties import PropertyScan
+from gomq_py.storage.message import Message
+
+BASIC_PUBLISH = 0x003C0028
+BASIC_ACK = 0x003C0050
+FRAME_END = 0xCE
+# Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
+WAIT = 0
+SLOW = -1
+# Remembered (exchange, routing key) pairs of one connection; thrown away together when full.
+ROUTES = 4096
+
+
+class FastLane:
+    """Walks one connection's frames. ``channels`` maps channel numbers to HotChannels and belongs to the connection.
+
+    The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the connection is closing or paused) and
+    ``route(exchange, routing_key) -> Route`` or None (the publish then goes to slow_frame). ``confirming_channels``: channels in confirm mode with
+    new publishes since the connection last cleared the list with take_confirming().
+    """
+
+    __slots__ = (
+        "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "routes", "scheduler", "settled_channels", "channel",
+        "route", "routing", "message", "scan", "at", "payload_max", "body_max", "now_ms",
+    )
+
+    def __init__(self, handler, buffers, channels, frame_max, scheduler, max_message=134217728):
+        self.handler = handler
+        self.buffers = buffers
+        self.at = buffers.input_at
+        self.channels = channels
+        self.scheduler = scheduler
+        self.max_message = max_message
+        self.confirming_channels = []
+        self.settled_channels = []
+        self.routes = {}
+        self.channel = self.route = None
+        self.routing = b""
+        self.message = Message()
+        self.scan = PropertyScan()
+        self.now_ms = 0
+        self.set_frame_max(frame_max)
+
+    def set_frame_max(self, frame_max):
+        """The negotiated frame size; frames are checked against it from the next one on."""
+        self.frame_max = frame_max
+        self.payload_max = frame_max - 8
+        self.body_max = min(self.payload_max, self.max_message)
+
+    def process(self, start, end, now_ms):
+        """Walk the complete frames in ``input[start:end]``; returns where the incomplete rest begins. Raises FrameError for broken framing."""
+        self.scheduler.begin(now_ms)
+        self.now_ms = now_ms
+        at = self.at
+        position = start
+        while end - position >= 8:
+            size = octets.be32(at, position + 3)
+            if size > self.payload_max:
+                raise errors.FrameError(f"frame size {size + 8} is larger than the negotiated maximum of {self.frame_max}")
+            frame_end = position + 7 + size
+            if frame_end >= end:
+                break
+            if at[frame_end] != FRAME_END:
+                raise errors.FrameError(f"frame end octet is {at[frame_end]}, expected {FRAME_END}")
+            kind = at[position]
+            number = octets.be16(at, position + 1)
+            if kind == 1 and size >= 13:
+                method = octets.be32(at, position + 7)
+                if method == BASIC_PUBLISH or method == BASIC_ACK:
+                    channel = self._find(number)
+                    if channel is not None and not channel.slow:
+                        if method == BASIC_PUBLISH:
+                            after = self._publish(channel, position, frame_end, end)
+                            if after == WAIT:
+                                break
+                            if after > 0:
+                                position = after
+                                continue
+                        elif size == 13 and channel.unacked.settle(octets.be64(at, position + 11), at[position + 19] & 1):
+                            if not channel.in_settled:
+                                channel.in_settled = True
+                                self.settled_channels.append(channel)
+                            position = frame_end + 1
+                            continue
+            # The slow lane may close and open channels: forget the last one seen.
+            self.channel = None
+            going_on = self.handler.slow_frame(kind, number, bytes(at[position + 7:frame_end]))
+            position = frame_end + 1
+            if not going_on:
+                break
+        return position
+
+    def finish(self):
+        """The read is done with: consumers with new credit queue up, and everything touched gets its turn."""
+        if self.settled_channels:
+            for channel in self.settled_channels:
+                channel.in_settled = False
+                channel.resume_consumers()
+            self.settled_channels.clear()
+        self.scheduler.finish()
+
+    def take_confirming(self):
+        """The channels in confirm mode with publishes since the last call."""
+        channels = self.confirming_channels
+        self.confirming_channels = []
+        for channel in channels:
+            channel.in_confirming = False
+        return channels
+
+    def confirm(self, channel):
+        """A publish of the slow lane: note that this channel has something to confirm."""
+        if not channel.in_confirming:
+            channel.in_confirming = True
+            self.confirming_channels.append(channel)
+
+    def _find(self, number):
+        channel = self.channel
+        if channel is None or channel.id != number:
+            channel = self.channels.get(number)
+            self.channel = channel
+        return channel
+
+    def _publish(self, channel, position, frame_end, end):
+        """One publish, if its frames are all there and ordinary. Returns the position behind it, WAIT or SLOW."""
+        at = self.at
+        # class id, method id and a reserved short stand before the exchange
+        routing = position + 13
+        if frame_end - routing < 3:
+            return SLOW
+        length = 1 + at[routing]
+        if frame_end - routing < length + 2:
+            return SLOW
+        length += 1 + at[routing + length]
+        # exactly the octet of bits is left, and neither mandatory nor immediate is set in it
+        if frame_end - routing != length + 1 or at[routing + length] != 0:
+            return SLOW
+        after = self._content(channel.id, position, frame_end + 1, end)
+        if after <= 0:
+            return after
+        route = self._route(routing, length)
+        if route is None:
+            return SLOW
+        self.message.routing_at = routing
+        self.message.routing_length = length
+        self._store(channel, route)
+        return after
+
+    def _content(self, number, position, header, end):
+        """The header frame at ``header`` and the body frame behind it, noted in the message. Returns the position behind them, WAIT or SLOW."""
+        at = self.at
+        if end - header < 22:
+            return WAIT
+        header_size = octets.be32(at, header + 3)
+        header_end = header + 7 + header_size
+        if at[header] != 2 or octets.be16(at, header + 1) != number or header_size < 14 or header_size > self.payload_max:
+            return SLOW
+        if header_end >= end:
+            return WAIT if header_end + 1 - position <= self.buffers.reserve else SLOW
+        # class basic and weight 0
+        if at[header_end] != FRAME_END or octets.be32(at, header + 7) != 0x003C0000:
+            return SLOW
+        size = octets.be64(at, header + 11)
+        if size > self.body_max:
+            return SLOW
+        body = header_end + 1
+        after = body
+        if size:
+            after = body + 8 + size
+            if after > end:
+                return WAIT if after - position <= self.buffers.reserve else SLOW
+            if at[body] != 3 or octets.be16(at, body + 1) != number or octets.be32(at, body + 3) != size or at[after - 1] != FRAME_END:
+                return SLOW
+        if not self._properties(header + 19, header_end):
+            return SLOW
+        message = self.message
+        message.buffer = at
+        message.properties_at = header + 19
+        message.properties_length = header_size - 12
+        message.body_at = body + 7
+        message.body_length = size
+        message.timestamp_ms = self.now_ms
+        return after
+
+    def _properties(self, start, end):
+        """Check the properties and note what storing needs of them. False: malformed, or something only the slow lane looks at."""
+        at = self.at
+        message = self.message
+        message.persistent = False
+        message.priority = 0
+        if end - start == 2 and at[start] == 0 and at[start + 1] == 0:
+            return True
+        scan = self.scan
+        if scan.scan(at, start, end) != 0 or scan.special or scan.expiration_at >= 0 or scan.user_id_at >= 0:
+            return False
+        # amq.rabbitmq.reply-to and its aliases are answered by the broker itself
+        if scan.reply_to_at >= 0 and at[scan.reply_to_at] >= 4 and octets.same(at, scan.reply_to_at + 1, b"amq.", 0, 4):
+            return False
+        message.persistent = scan.delivery_mode == 2
+        message.priority = scan.priority
+        return True
+
+    def _route(self, routing, length):
+        route = self.route
+        if route is not None and length == len(self.routing) and octets.same(self.at, routing, self.routing, 0, length) and route.is_current():
+            return route
+        key = bytes(self.at[routing:routing + length])
+        route = self.routes.get(key)
+        if route is None or not route.is_current():
+            split = 1 + key[0]
+            route = self.handler.route(key[1:split], key[split + 1:])
+            if route is None:
+                self.route = None
+                self.routes.pop(key, None)
+                return None
+            if len(self.routes) >= ROUTES:
+                self.routes.clear()
+            self.routes[key] = route
+        self.route = route
+        self.routing = key
+        return route
+
+    def _store(self, channel, route):
+        message = self.message
+        taken = True
+        for queue in route.queues:
+            if not queue.publish(message):
+                taken = False
+        count = len(route.queues)
+        route.exchange.publish_in += 1
+        if count:
+            route.exchange.publish_out += count
+        else:
+            route.exchange.unroutable += 1
+        if channel.confirming:
+            channel.published += 1
+            if not channel.in_confirming:
+                channel.in_confirming = True
+                self.confirming_channels.append(channel)
+            if not taken:
+                channel.refused.append(channel.published)
+            elif message.persistent and route.durable:
+                channel.unsynced = True

@@ -1,0 +1,18 @@
+from libc.stdint cimport uint64_t
+from gomq_py.amqp.server.unacked cimport Unacked
+from gomq_py.broker.queues.consumers cimport Consumer
+cimport cython
+
+cdef class HotChannel:
+    cdef readonly unsigned int id
+    cdef public bint slow, confirming, unsynced, flow_stopped
+    cdef public uint64_t published
+    cdef public list refused
+    cdef readonly Unacked unacked
+    cdef public Py_ssize_t prefetch_count, global_prefetch
+    cdef public dict consumers
+    cdef bint in_confirming, in_settled
+    @cython.locals(consumer=Consumer)
+    cpdef resume_consumers(self)
+    cpdef bint ack(self, uint64_t tag, bint multiple) except -1
+    cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1

@@ -1,0 +1,50 @@
+"""Hot channel: the part of a channel that the fast lane and deliveries touch per message. The channel of the AMQP door is a plain subclass.
+
+Holds the confirm counter, the unacked ring and the credit of the channel's consumers; knows nothing of methods and replies. Never yields.
+"""
+from gomq_py.amqp.server.unacked import Unacked
+from gomq_py.broker.queues import consumers as _consumers  # noqa: F401  (its .pxd types what resume_consumers walks)
+
+
+class HotChannel:
+    """``slow``: the fast lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
+
+    ``confirming``: confirm mode; ``published`` is then the sequence number of the last publish, ``refused`` those to be nacked since the last
+    confirms, ``unsynced`` whether some publish since then must be on disk first. ``prefetch_count`` is what new consumers get, ``global_prefetch``
+    the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped`` holds their deliveries back
+    (channel.flow).
+    """
+
+    __slots__ = (
+        "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "refused", "unacked", "prefetch_count", "global_prefetch",
+        "consumers", "in_confirming", "in_settled",
+    )
+
+    def __init__(self, id_):
+        self.id = id_
+        self.slow = self.confirming = self.unsynced = self.flow_stopped = self.in_confirming = self.in_settled = False
+        self.published = 0
+        self.refused = []
+        self.unacked = Unacked()
+        self.prefetch_count = self.global_prefetch = 0
+        self.consumers = {}
+
+    def ack(self, tag, multiple):
+        """basic.ack. False: the tag is unknown, and nothing was done."""
+        if not self.unacked.settle(tag, multiple):
+            return False
+        self.resume_consumers()
+        return True
+
+    def reject(self, tag, multiple, requeue):
+        """basic.reject and basic.nack. False: the tag is unknown, and nothing was done."""
+        if not self.unacked.reject(tag, multiple, requeue):
+            return False
+        self.resume_consumers()
+        return True
+
+    def resume_consumers(self):
+        """Credit came back (acks, qos, flow): consumers that have some again queue up for their turn."""
+        for consumer in self.consumers.values():
+            if not consumer.ringed and consumer.queue is not None:
+                consumer.queue.offer(consumer)

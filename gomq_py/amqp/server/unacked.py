@@ -1,0 +1,334 @@
+"""Unacked: what one channel has delivered and not had settled, by delivery tag.
+
+Below the channel (hot_channel), above queues: settling a tag tells the queue. A ring of 20-octet entries from the oldest outstanding tag to the
+newest:
+
+    offset  octets
+    0       8       location in the queue's store; 0: settled, or delivered without need of an ack
+    8       4       slot of the holder (a consumer, or the basic.get calls on one queue)
+    12      4       delivered at, Unix seconds
+    16      4       size of the body
+
+When the ring is full and mostly settled, the stale entries at its head move aside into a list of 28-octet entries {tag, entry} sorted by tag, so
+that one forgotten message does not make the ring grow with every later delivery. An outstanding message costs 20 to 40 octets. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types what holders point to)
+
+ENTRY = 20
+ASIDE = 28
+FIRST_CAPACITY = 16
+# Above this a ring that has become empty is given back.
+KEPT_CAPACITY = 1024
+SETTLE, REQUEUE, DROP = 0, 1, 2
+
+
+class Holder:
+    """Who holds unacked messages of one queue: a consumer, or (``consumer`` None) the channel itself through basic.get."""
+
+    __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
+
+    def __init__(self, queue, consumer, slot):
+        self.queue = queue
+        self.consumer = consumer
+        self.slot = slot
+        self.unacked_count = 0
+        self.gone = False
+
+
+class Unacked:
+    """``next_tag`` is the tag the next delivery gets; ``count`` and ``body_octets`` sum what is outstanding, ``consumer_count`` without basic.get."""
+
+    __slots__ = (
+        "next_tag", "count", "consumer_count", "body_octets", "first_tag", "first", "capacity", "ring", "aside", "at",
+        "aside_first", "aside_end", "aside_count", "holders", "free_slots",
+    )
+
+    def __init__(self):
+        self.next_tag = self.first_tag = 1
+        self.count = self.consumer_count = self.body_octets = self.first = self.capacity = self.aside_first = self.aside_end = self.aside_count = 0
+        self.ring = self.aside = None
+        self.holders = []
+        self.free_slots = []
+
+    # holders
+
+    def hold(self, queue, consumer):
+        """A new Holder with a slot of its own; let_go() gives it back. basic.get of one queue shares one (``consumer`` None)."""
+        if consumer is None:
+            for holder in self.holders:
+                if holder is not None and holder.consumer is None and holder.queue is queue:
+                    return holder
+        if self.free_slots:
+            slot = self.free_slots.pop()
+        else:
+            slot = len(self.holders)
+            self.holders.append(None)
+        holder = Holder(queue, consumer, slot)
+        self.holders[slot] = holder
+        return holder
+
+    def let_go(self, holder):
+        """The holder takes no more messages; its slot is free once those it holds are settled."""
+        holder.gone = True
+        if holder.unacked_count == 0:
+            self._free(holder)
+
+    # deliveries
+
+    def skip(self):
+        """A delivery that needs no ack: returns its tag."""
+        tag = self.next_tag
+        if tag == self.first_tag:
+            self.first_tag += 1
+        else:
+            if tag - self.first_tag == self.capacity:
+                self._make_room()
+            octets.put_le64(self.at, self._offset(tag), 0)
+        self.next_tag = tag + 1
+        return tag
+
+    def add(self, holder, location, size, now_s):
+        """A delivery that waits for its ack: returns its tag. ``size`` of the body in octets, ``now_s`` in Unix seconds."""
+        tag = self.next_tag
+        if tag - self.first_tag == self.capacity:
+            self._make_room()
+        offset = self._offset(tag)
+        octets.put_le64(self.at, offset, location)
+        octets.put_le32(self.at, offset + 8, holder.slot)
+        octets.put_le32(self.at, offset + 12, now_s)
+        octets.put_le32(self.at, offset + 16, size)
+        self.next_tag = tag + 1
+        self.count += 1
+        if holder.consumer is not None:
+            self.consumer_count += 1
+        self.body_octets += size
+        holder.unacked_count += 1
+        return tag
+
+    # settling
+
+    def is_outstanding(self, tag):
+        """Whether this tag was delivered and waits to be settled."""
+        if tag >= self.next_tag or tag == 0:
+            return False
+        if tag >= self.first_tag:
+            return octets.le64(self.at, self._offset(tag)) != 0
+        return self._find_aside(tag) >= 0
+
+    def settle(self, tag, multiple):
+        """basic.ack. ``multiple``: this tag and all before it, or all there are with tag 0. False: the tag is unknown, and nothing was done."""
+        if not multiple and tag >= self.first_tag and tag < self.next_tag:
+            offset = self._offset(tag)
+            location = octets.le64(self.at, offset)
+            if location == 0:
+                return False
+            octets.put_le64(self.at, offset, 0)
+            self._release(self.at, offset, location, SETTLE)
+            if tag == self.first_tag:
+                self._advance()
+            return True
+        return self._settle_slow(tag, multiple, SETTLE)
+
+    def reject(self, tag, multiple, requeue):
+        """basic.reject and basic.nack, as settle()."""
+        return self._settle_slow(tag, multiple, REQUEUE if requeue else DROP)
+
+    def requeue_some(self, limit):
+        """Requeue up to ``limit`` of the oldest outstanding messages. Returns whether any are left."""
+        while limit > 0 and self.aside_count:
+            self._settle_aside(self.aside_first, REQUEUE)
+            self._tidy_aside()
+            limit -= 1
+        while limit > 0 and self.first_tag < self.next_tag:
+            self._settle_ring(self.first_tag, REQUEUE)
+            self._advance()
+            limit -= 1
+        return self.count > 0
+
+    def oldest(self):
+        """(tag, holder, delivered at in Unix seconds) of the oldest outstanding message, or None."""
+        for entry in self.entries(1):
+            return entry[0], entry[1], entry[3]
+        return None
+
+    def entries(self, limit):
+        """Up to ``limit`` outstanding messages as (tag, holder, location, delivered at, size), oldest first; for inspection, not for the hot path."""
+        found = []
+        for row in range(self.aside_first, self.aside_end):
+            tag = self._aside_tag(row)
+            if tag and len(found) < limit:
+                found.append((tag, *self._describe(octets.pointer(self.aside), row * ASIDE + 8)))
+        for tag in range(self.first_tag, self.next_tag):
+            if len(found) >= limit:
+                break
+            if self.is_outstanding(tag):
+                found.append((tag, *self._describe(self.at, self._offset(tag))))
+        return found
+
+    def _describe(self, at, offset):
+        holder = self.holders[octets.le32(at, offset + 8)]
+        return holder, octets.le64(at, offset), octets.le32(at, offset + 12), octets.le32(at, offset + 16)
+
+    # the ring
+
+    def _offset(self, tag):
+        index = self.first + (tag - self.first_tag)
+        if index >= self.capacity:
+            index -= self.capacity
+        return index * ENTRY
+
+    def _advance(self):
+        """The entry at the head may be settled: move the head to the oldest that is not."""
+        while self.first_tag < self.next_tag and octets.le64(self.at, self.first * ENTRY) == 0:
+            self.first_tag += 1
+            self.first += 1
+            if self.first == self.capacity:
+                self.first = 0
+        if self.first_tag == self.next_tag and self.capacity > KEPT_CAPACITY:
+            self.ring = None
+            self.capacity = self.first = 0
+
+    def _settle_ring(self, tag, how):
+        offset = self._offset(tag)
+        location = octets.le64(self.at, offset)
+        if location:
+            octets.put_le64(self.at, offset, 0)
+            self._release(self.at, offset, location, how)
+
+    def _release(self, at, offset, location, how):
+        """Take the entry off the books and tell its queue."""
+        holder = self.holders[octets.le32(at, offset + 8)]
+        queue = holder.queue
+        self.count -= 1
+        if holder.consumer is not None:
+            self.consumer_count -= 1
+        self.body_octets -= octets.le32(at, offset + 16)
+        holder.unacked_count -= 1
+        if holder.gone and holder.unacked_count == 0:
+            self._free(holder)
+        if how == SETTLE:
+            queue.settle(location)
+        elif how == REQUEUE:
+            queue.requeue(location)
+        else:
+            queue.reject(location, False)
+
+    def _make_room(self):
+        """The ring is full: grow it, or move the stale entries of its older half aside when most are settled."""
+        if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
+            self._move_aside(self.capacity // 2)
+            return
+        if self.capacity < 65536:
+            capacity = max(self.capacity * 2, FIRST_CAPACITY)
+        else:
+            # Large rings grow by an eighth, so that a million outstanding messages cost 20 to 23 octets each.
+            capacity = self.capacity + self.capacity // 8
+        ring = bytearray(capacity * ENTRY)
+        head = self.capacity - self.first
+        if self.ring is not None:
+            ring[0:head * ENTRY] = self.ring[self.first * ENTRY:self.capacity * ENTRY]
+            ring[head * ENTRY:self.capacity * ENTRY] = self.ring[0:self.first * ENTRY]
+        self.ring = ring
+        self.at = octets.pointer(ring)
+        self.capacity = capacity
+        self.first = 0
+
+    # entries that moved aside
+
+    def _move_aside(self, entries):
+        if self.aside is None:
+            self.aside = bytearray()
+        row = bytearray(8)
+        while entries > 0:
+            if octets.le64(self.at, self.first * ENTRY):
+                octets.put_le64(octets.pointer(row), 0, self.first_tag)
+                self.aside += row
+                self.aside += self.ring[self.first * ENTRY:self.first * ENTRY + ENTRY]
+                self.aside_end += 1
+                self.aside_count += 1
+            self.first_tag += 1
+            self.first += 1
+            if self.first == self.capacity:
+                self.first = 0
+            entries -= 1
+        self._advance()
+
+    def _aside_tag(self, row):
+        """The tag in this row, or 0 when it is settled."""
+        at = octets.pointer(self.aside)
+        if octets.le64(at, row * ASIDE + 8) == 0:
+            return 0
+        return octets.le64(at, row * ASIDE)
+
+    def _find_aside(self, tag):
+        """The row of an outstanding tag, or -1."""
+        low = self.aside_first
+        high = self.aside_end
+        while low < high:
+            middle = (low + high) // 2
+            if octets.le64(octets.pointer(self.aside), middle * ASIDE) < tag:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.aside_end and self._aside_tag(low) == tag:
+            return low
+        return -1
+
+    def _settle_aside(self, row, how):
+        offset = row * ASIDE + 8
+        location = octets.le64(octets.pointer(self.aside), offset)
+        if location == 0:
+            return
+        octets.put_le64(octets.pointer(self.aside), offset, 0)
+        self.aside_count -= 1
+        self._release(octets.pointer(self.aside), offset, location, how)
+
+    def _tidy_aside(self):
+        """Skip settled rows at the front; give the space back when most rows are settled."""
+        if self.aside_count == 0:
+            self.aside = None
+            self.aside_first = self.aside_end = 0
+            return
+        while self._aside_tag(self.aside_first) == 0:
+            self.aside_first += 1
+        if self.aside_end > 64 and self.aside_count < self.aside_end // 2:
+            kept = bytearray()
+            for row in range(self.aside_first, self.aside_end):
+                if self._aside_tag(row):
+                    kept += self.aside[row * ASIDE:row * ASIDE + ASIDE]
+            self.aside = kept
+            self.aside_first = 0
+            self.aside_end = self.aside_count
+
+    def _settle_slow(self, tag, multiple, how):
+        if multiple and tag == 0:
+            tag = self.next_tag - 1
+        elif not self.is_outstanding(tag):
+            return False
+        if not multiple:
+            if tag >= self.first_tag:
+                self._settle_ring(tag, how)
+                self._advance()
+            else:
+                self._settle_aside(self._find_aside(tag), how)
+                self._tidy_aside()
+            return True
+        if self.aside_count:
+            for row in range(self.aside_first, self.aside_end):
+                if octets.le64(octets.pointer(self.aside), row * ASIDE) > tag:
+                    break
+                self._settle_aside(row, how)
+            self._tidy_aside()
+        while self.first_tag <= tag:
+            self._settle_ring(self.first_tag, how)
+            self.first_tag += 1
+            self.first += 1
+            if self.first == self.capacity:
+                self.first = 0
+        self._advance()
+        return True
+
+    def _free(self, holder):
+        self.holders[holder.slot] = None
+        self.free_slots.append(holder.slot)

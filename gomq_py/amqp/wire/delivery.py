@@ -1,0 +1,63 @@
+"""Delivery frames, written straight from where the message lies into an output buffer: three frames and no object per message. A leaf, no I/O.
+
+    basic.deliver   type 1, channel, size | 00 3C 00 3C, consumer tag, delivery tag u64, redelivered, exchange, routing key | CE
+    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written by the slow lane)
+    header          type 2, channel, size | 00 3C 00 00, body size u64, properties                                          | CE
+    body            type 3, channel, size | up to frame_max - 8 octets of the body                                          | CE, none for an empty
+    body
+"""
+from gomq_py import octets
+
+# Type, channel and size in front of a frame, the end octet behind it.
+FRAME_OVERHEAD = 8
+
+
+def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
+    """Octets of the frames of one delivery. ``prefix_length``: class, method and consumer tag."""
+    # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
+    size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
+    if body_length:
+        size += body_length + FRAME_OVERHEAD * ((body_length + frame_max - FRAME_OVERHEAD - 1) // (frame_max - FRAME_OVERHEAD))
+    return size
+
+
+def write_delivery(out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length):
+    """Write the method frame at ``at``; returns the offset behind it. ``prefix`` holds class id, method id and the consumer tag as a short string."""
+    out[at] = 1
+    octets.put_be16(out, at + 1, channel)
+    octets.put_be32(out, at + 3, prefix_length + 9 + routing_length)
+    octets.copy(out, at + 7, prefix, 0, prefix_length)
+    at += 7 + prefix_length
+    octets.put_be64(out, at, tag)
+    out[at + 8] = 1 if redelivered else 0
+    octets.copy(out, at + 9, source, routing_at, routing_length)
+    at += 9 + routing_length
+    out[at] = 0xCE
+    return at + 1
+
+
+def write_content(out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max):
+    """Write the header frame and the body frames at ``at``; returns the offset behind them."""
+    out[at] = 2
+    octets.put_be16(out, at + 1, channel)
+    octets.put_be32(out, at + 3, 12 + properties_length)
+    octets.put_be32(out, at + 7, 0x003C0000)
+    octets.put_be64(out, at + 11, body_length)
+    octets.copy(out, at + 19, source, properties_at, properties_length)
+    at += 19 + properties_length
+    out[at] = 0xCE
+    at += 1
+    while body_length > 0:
+        part = body_length
+        if part > frame_max - FRAME_OVERHEAD:
+            part = frame_max - FRAME_OVERHEAD
+        out[at] = 3
+        octets.put_be16(out, at + 1, channel)
+        octets.put_be32(out, at + 3, part)
+        octets.copy(out, at + 7, source, body_at, part)
+        at += 7 + part
+        out[at] = 0xCE
+        at += 1
+        body_at += part
+        body_length -= part
+    return at

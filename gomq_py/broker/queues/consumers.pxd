@@ -1,0 +1,24 @@
+cimport cython
+
+cdef class Consumer:
+    cdef readonly object queue, tag, arguments
+    cdef readonly int priority
+    cdef readonly bint no_ack, exclusive
+    cdef bint ringed
+    cpdef Py_ssize_t capacity(self) except -1
+    cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    cpdef cancel(self, reason)
+
+cdef class ConsumerRing:
+    cdef readonly list consumers
+    cdef readonly bint single_active
+    cdef readonly Consumer active
+    cdef list levels, priorities
+    cdef readonly Py_ssize_t ready
+    cpdef add(self, Consumer consumer)
+    @cython.locals(index=Py_ssize_t)
+    cpdef bint remove(self, Consumer consumer) except -1
+    cpdef offer(self, Consumer consumer)
+    @cython.locals(consumer=Consumer)
+    cdef Consumer next(self)
+    cdef Py_ssize_t ready_at_top(self) except -1

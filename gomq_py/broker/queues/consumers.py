@@ -1,0 +1,114 @@
+"""Consumers: the interface a queue delivers through, and the ring that decides whose turn it is.
+
+Doors subclass Consumer; queues keep one ConsumerRing. The ring holds the consumers that can take a message now as far as anybody knows: a consumer
+without credit, or whose socket is full, leaves it and is offered again by its door when that changes, so that it never holds up the others.
+"""
+from collections import deque
+
+UNLIMITED = 1 << 30
+
+
+class Consumer:
+    """One subscription to a queue. ``priority``: higher is served first while it has capacity. ``queue`` is set for as long as it is attached."""
+
+    __slots__ = ("queue", "tag", "arguments", "priority", "no_ack", "exclusive", "ringed")
+
+    def __init__(self, tag, no_ack=False, exclusive=False, priority=0, arguments=None):
+        self.queue = None
+        self.tag = tag
+        self.arguments = arguments
+        self.priority = priority
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.ringed = False
+
+    def capacity(self):
+        """How many messages it may take now. At 0 it leaves the ring until its door calls ``queue.offer(consumer)``."""
+        return UNLIMITED
+
+    def deliver(self, limit):
+        """Take up to ``limit`` messages from the queue and write them out, as far as its socket goes without waiting. Returns the octets written."""
+        raise NotImplementedError
+
+    def cancel(self, reason):
+        """The queue let go of this consumer (deleted, closed, fenced): tell the peer. ``reason`` is for the log."""
+
+
+class ConsumerRing:
+    """A queue's consumers, and those of them that are ready, in the order of their turns: highest priority first, round robin within one priority.
+
+    With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority in order of attaching takes over.
+    """
+
+    __slots__ = ("consumers", "single_active", "active", "levels", "priorities", "ready")
+
+    def __init__(self, single_active=False):
+        self.consumers = []
+        self.single_active = single_active
+        self.active = None
+        self.levels = []
+        self.priorities = []
+        self.ready = 0
+
+    def add(self, consumer):
+        """Attach; the consumer becomes ready at once if it may."""
+        at = len(self.consumers)
+        while at > 0 and self.consumers[at - 1].priority < consumer.priority:
+            at -= 1
+        self.consumers.insert(at, consumer)
+        if self.single_active and self.active is None:
+            self.active = consumer
+        self.offer(consumer)
+
+    def remove(self, consumer):
+        """Detach. Returns whether it was attached."""
+        if consumer not in self.consumers:
+            return False
+        self.consumers.remove(consumer)
+        if consumer.ringed:
+            self._unring(consumer)
+        if self.active is consumer:
+            self.active = self.consumers[0] if self.consumers else None
+            if self.active is not None:
+                self.offer(self.active)
+        return True
+
+    def offer(self, consumer):
+        """The consumer may have capacity again: it goes to the end of its ring unless it is in it."""
+        if consumer.ringed or (self.single_active and consumer is not self.active) or consumer.capacity() <= 0:
+            return
+        index = 0
+        while index < len(self.priorities) and self.priorities[index] > consumer.priority:
+            index += 1
+        if index == len(self.priorities) or self.priorities[index] != consumer.priority:
+            self.priorities.insert(index, consumer.priority)
+            self.levels.insert(index, deque())
+        self.levels[index].append(consumer)
+        consumer.ringed = True
+        self.ready += 1
+
+    def next(self):
+        """Take the consumer whose turn it is out of the ring, or None. Consumers that lost their capacity meanwhile are dropped on the way."""
+        for level in self.levels:
+            while level:
+                consumer = level.popleft()
+                consumer.ringed = False
+                self.ready -= 1
+                if consumer.capacity() > 0:
+                    return consumer
+        return None
+
+    def ready_at_top(self):
+        """How many consumers share the highest priority that has a ready one."""
+        for level in self.levels:
+            if level:
+                return len(level)
+        return 0
+
+    def _unring(self, consumer):
+        index = self.priorities.index(consumer.priority)
+        self.levels[index].remove(consumer)
+        consumer.ringed = False
+        self.ready -= 1
+        if not self.levels[index]:
+            del self.levels[index], self.priorities[index]

@@ -1,0 +1,25 @@
+from libc.stdint cimport uint64_t
+from gomq_py.broker cimport destination
+from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
+from gomq_py.broker.queues.scheduler cimport Scheduler
+from gomq_py.storage.message cimport Message
+cimport cython
+
+cdef class Queue(destination.Destination):
+    cdef readonly object vhost, arguments
+    cdef readonly bint auto_delete, closed
+    cdef public bint paused
+    cdef public object exclusive_owner, on_unused, on_closed
+    cdef readonly object store
+    cdef readonly Scheduler scheduler
+    cdef readonly ConsumerRing ring
+    cdef readonly uint64_t published, delivered, acked, requeued, got
+    cpdef bint peek(self, Message message) except -1
+    cpdef take(self, Message message, bint no_ack)
+    cpdef settle(self, uint64_t location)
+    cpdef requeue(self, uint64_t location)
+    cpdef reject(self, uint64_t location, bint requeue)
+    cpdef offer(self, Consumer consumer)
+    @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t, consumer=Consumer)
+    cdef Py_ssize_t _deliver(self) except -1
+    cdef Py_ssize_t waiting(self) except -1

@@ -1,0 +1,244 @@
+"""Queue: messages in order of arrival, handed to consumers in turns.
+
+Above storage.message_store, below routes (publishing) and doors (consuming). A queue schedules its own consumers (docs/decisions/0003): whatever
+changes what could be delivered touches it, and it gets one turn at the end of the read. Never yields, never waits for a socket or a disk.
+"""
+import logging
+
+from gomq_py.amqp.wire.errors import AccessRefused
+from gomq_py.broker import destination
+from gomq_py.broker.queues.consumers import ConsumerRing
+from gomq_py.storage.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+# Octets one queue writes in a turn before others get theirs: two full output buffers.
+TURN_OCTETS = 256 * 1024
+
+
+class Queue(destination.Destination):
+    """A FIFO queue of ``vhost`` (its name). Kinds that order, limit or expire differently are subclasses and collaborators.
+
+    ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue.
+    """
+
+    __slots__ = (
+        "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed", "store", "scheduler", "ring",
+        "published", "delivered", "acked", "requeued", "got",
+    )
+
+    def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
+        destination.Destination.__init__(self, name, durable)
+        self.vhost = vhost
+        self.store = store
+        self.scheduler = scheduler
+        self.exclusive_owner = exclusive_owner
+        self.auto_delete = auto_delete
+        self.arguments = arguments or {}
+        self.closed = self.paused = False
+        self.on_unused = self.on_closed = self.ring = None
+        self.published = self.delivered = self.acked = self.requeued = self.got = 0
+
+    # publishing
+
+    def publish(self, message):
+        """Store a copy of the message. 1: stored, 0: refused."""
+        if self.closed:
+            return 0
+        try:
+            self.store.append(message)
+        except StoreError as error:
+            self.fail(error)
+            return 0
+        self.published += 1
+        if not self.touched:
+            self.scheduler.touch(self)
+        return 1
+
+    # consuming: the three steps of a delivery, used by consumers and get()
+
+    def peek(self, message):
+        """Fill ``message`` with the one that is next, without taking it. False: nothing is ready. The message dies at the next call on this queue."""
+        return not self.closed and self.store.peek(message)
+
+    def take(self, message, no_ack):
+        """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location, unless ``no_ack``."""
+        self.store.shift()
+        self.delivered += 1
+        if no_ack:
+            self.store.delete(message.location)
+
+    def get(self, message, no_ack):
+        """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue."""
+        if self.paused or not self.peek(message):
+            return False
+        self.take(message, no_ack)
+        self.got += 1
+        if not self.touched:
+            self.scheduler.touch(self)
+        return True
+
+    def settle(self, location):
+        """The message is done with (basic.ack)."""
+        if self.closed:
+            return
+        self.store.delete(location)
+        self.acked += 1
+        if not self.touched:
+            self.scheduler.touch(self)
+
+    def requeue(self, location):
+        """Put the message back to its place, marked redelivered."""
+        if self.closed:
+            return
+        self.store.requeue(location)
+        self.requeued += 1
+        if not self.touched:
+            self.scheduler.touch(self)
+
+    def reject(self, location, requeue):
+        """basic.reject and basic.nack of one message."""
+        if requeue:
+            self.requeue(location)
+        else:
+            self.settle(location)
+
+    # consumers
+
+    def add_consumer(self, consumer):
+        """Attach ``consumer``; it gets its first messages in the queue's next turn. Raises AccessRefused where an exclusive consumer is in the
+        way.
+        """
+        if self.ring is None:
+            self.ring = ConsumerRing(bool(self.arguments.get("x-single-active-consumer")))
+        if self.ring.consumers and (consumer.exclusive or self.ring.consumers[0].exclusive):
+            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
+        consumer.queue = self
+        self.ring.add(consumer)
+        self.wake()
+
+    def remove_consumer(self, consumer):
+        """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
+        if self.ring is None or not self.ring.remove(consumer):
+            return
+        if self.ring.consumers:
+            self.wake()
+        else:
+            self.ring = None
+            if self.on_unused is not None:
+                self.on_unused(self)
+
+    def offer(self, consumer):
+        """A consumer that had no capacity has some again."""
+        if self.ring is not None:
+            self.ring.offer(consumer)
+            if not self.touched and self.waiting():
+                self.scheduler.touch(self)
+
+    def wake(self):
+        """Give the queue a turn."""
+        if not self.touched:
+            self.scheduler.touch(self)
+
+    @property
+    def consumer_count(self):
+        """Consumers attached."""
+        return 0 if self.ring is None else len(self.ring.consumers)
+
+    @property
+    def ready_count(self):
+        """Messages that can be delivered."""
+        return 0 if self.closed else self.store.ready_count
+
+    @property
+    def unacked_count(self):
+        """Messages delivered and not settled yet."""
+        return 0 if self.closed else self.store.unacked_count
+
+    def waiting(self):
+        """Messages that a turn could deliver now."""
+        if self.closed or self.paused:
+            return 0
+        return self.store.ready_count
+
+    # the scheduler's side
+
+    def flush(self):
+        """End of a batch: acks and delivered marks of the batch outlive a kill from here on."""
+        if not self.closed:
+            try:
+                self.store.flush()
+            except StoreError as error:
+                self.fail(error)
+
+    def turn(self):
+        """Deliver to the consumers that are ready, at most about TURN_OCTETS; the rest after the next poll."""
+        if self.ring is None or self.ring.ready == 0:
+            return 0
+        try:
+            return self._deliver()
+        except StoreError as error:
+            self.fail(error)
+            return 0
+
+    def _deliver(self):
+        octets = 0
+        while octets < TURN_OCTETS:
+            ready = self.waiting()
+            rivals = 0 if self.ring is None else self.ring.ready_at_top()
+            if ready == 0 or rivals == 0:
+                break
+            # Each of the ready consumers gets its share of what is there; one message, one consumer when the publisher is slow.
+            quantum = (ready + rivals - 1) // rivals
+            while rivals > 0 and octets < TURN_OCTETS and self.ring is not None:
+                consumer = self.ring.next()
+                if consumer is None:
+                    break
+                octets += consumer.deliver(quantum)
+                if self.ring is not None and consumer.queue is self:
+                    self.ring.offer(consumer)
+                rivals -= 1
+        if self.ring is not None and self.ring.ready and self.waiting():
+            self.scheduler.later(self)
+        return octets
+
+    # ends
+
+    def purge(self):
+        """Drop the ready messages; returns how many."""
+        count = self.store.purge()
+        self.wake()
+        return count
+
+    def close(self, reason="queue closed"):
+        """Cancel the consumers and close the store; its files stay."""
+        self._let_go(reason)
+        if not self.closed:
+            self.closed = True
+            self.store.close()
+
+    def delete(self):
+        """Cancel the consumers and remove the files; returns the number of messages that were ready."""
+        self._let_go(f"queue '{self.name}' in vhost '{self.vhost}' deleted")
+        if self.closed:
+            count = 0
+        else:
+            count = self.store.ready_count
+            self.closed = True
+        self.store.delete_files()
+        return count
+
+    def fail(self, error):
+        """The store cannot go on (I/O error, fenced): the queue closes, the broker lives."""
+        logger.error("queue %r in vhost %r closed: %s", self.name, self.vhost, error)
+        self.closed = True
+        self._let_go(str(error))
+        if self.on_closed is not None:
+            self.on_closed(self, str(error))
+
+    def _let_go(self, reason):
+        ring, self.ring = self.ring, None
+        for consumer in list(ring.consumers) if ring is not None else ():
+            ring.remove(consumer)
+            consumer.queue = None
+            consumer.cancel(reason)

@@ -1,0 +1,17 @@
+from libc.stdint cimport uint64_t
+from gomq_py.broker.destination cimport Destination
+cimport cython
+
+cdef class Scheduler:
+    cdef public uint64_t now_ms
+    cdef public bint walking
+    cdef list touched
+    cdef object late, jobs, loop, timer
+    cdef bint armed
+    cpdef touch(self, Destination destination)
+    cpdef later(self, Destination destination)
+    cpdef begin(self, uint64_t now_ms)
+    cpdef finish(self)
+    @cython.locals(budget=Py_ssize_t, destination=Destination, touched=list)
+    cdef _finish(self)
+    cdef _arm(self)

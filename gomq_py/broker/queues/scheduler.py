@@ -1,0 +1,114 @@
+"""Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled. One per broker, so one per hub.
+
+A queue that was published to, or whose consumers may take again, is touched any number of times while a door walks its read buffer, and gets one
+turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
+deep, keeps a socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
+"""
+import logging
+import time
+from collections import deque
+
+import gevent
+
+from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types what is touched)
+
+logger = logging.getLogger(__name__)
+
+# Octets written to sockets in one go before the loop is polled again: about the cost of reading four full buffers, some 0.3 ms.
+BUDGET_OCTETS = 512 * 1024
+
+
+class Scheduler:
+    """Touched destinations get their turn in ``finish``; ``later`` and ``run_sliced`` put work behind the next poll.
+
+    ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry.
+    """
+
+    __slots__ = ("now_ms", "walking", "touched", "late", "jobs", "loop", "timer", "armed")
+
+    def __init__(self, loop=None):
+        self.now_ms = int(time.time() * 1000)
+        self.walking = self.armed = False
+        self.touched = []
+        self.late = deque()
+        self.jobs = deque()
+        self.loop = loop
+        self.timer = None
+
+    def begin(self, now_ms):
+        """A door starts to walk what it read; it promises to call finish()."""
+        self.now_ms = now_ms
+        self.walking = True
+
+    def touch(self, destination):
+        """Give this destination a turn soon: at the end of the batch, or after the next poll when no door is walking."""
+        if not destination.touched:
+            destination.touched = True
+            self.touched.append(destination)
+            if not self.walking and not self.armed:
+                self._arm()
+
+    def later(self, destination):
+        """Give this destination a turn after the next poll of the loop."""
+        if not destination.touched:
+            destination.touched = True
+            self.late.append(destination)
+            if not self.armed:
+                self._arm()
+
+    def run_sliced(self, slice_):
+        """Call ``slice_()`` once per poll of the loop until it returns False: how long work is done without holding up the rest."""
+        self.jobs.append(slice_)
+        if not self.armed:
+            self._arm()
+
+    def finish(self):
+        """The batch is over: flush what was touched and give each a turn, within the budget. Never raises."""
+        self.walking = False
+        if self.touched:
+            self._finish()
+
+    def _finish(self):
+        budget = BUDGET_OCTETS
+        touched = self.touched
+        self.touched = []
+        for destination in touched:
+            destination.touched = False
+            try:
+                destination.flush()
+                if budget > 0:
+                    budget -= destination.turn()
+                else:
+                    self.later(destination)
+            except Exception:
+                logger.exception("turn of %r failed", destination.name)
+
+    def _arm(self):
+        if self.timer is None:
+            if self.loop is None:
+                self.loop = gevent.get_hub().loop
+            # A timer of 0 s fires after the next poll; run_callback would run before it, up to a thousand times.
+            self.timer = self.loop.timer(0.0)
+        self.armed = True
+        self.timer.start(self._run_late)
+
+    def _run_late(self):
+        self.timer.stop()
+        self.armed = False
+        self.now_ms = int(time.time() * 1000)
+        late = self.late
+        self.late = deque()
+        touched = self.touched
+        self.touched = []
+        touched.extend(late)
+        self.touched = touched
+        self._finish()
+        for _ in range(len(self.jobs)):
+            slice_ = self.jobs.popleft()
+            try:
+                if slice_():
+                    self.jobs.append(slice_)
+            except Exception:
+                logger.exception("sliced work failed")
+        if (self.jobs or self.late or self.touched) and not self.armed:
+            self._arm()

@@ -1,0 +1,10 @@
+from libc.stdint cimport uint64_t
+from gomq_py.broker.exchanges.state cimport ExchangeState
+
+cdef class Route:
+    cdef readonly tuple queues
+    cdef readonly ExchangeState exchange, permission
+    cdef readonly uint64_t revision, permission_revision
+    cdef readonly bint durable
+    cdef bytes routing
+    cpdef bint is_current(self)

@@ -1,0 +1,29 @@
+"""Route: where one (exchange, routing key) leads, remembered until the exchange or the publisher's permission changes.
+
+Made by the broker for a publisher, kept by its fast lane (amqp.server.fast_lane). It answers without looking at bindings again, so it is only made
+for exchanges that look at nothing but the routing key.
+"""
+
+
+class Route:
+    """Resolved ``queues`` (Destinations, each once) and the revisions they were resolved at.
+
+    ``permission`` is any ExchangeState whose revision is bumped when the publisher's rights change, or None where nobody asks for rights.
+    """
+
+    __slots__ = ("queues", "exchange", "permission", "revision", "permission_revision", "durable", "routing")
+
+    def __init__(self, queues, exchange, permission=None):
+        self.queues = tuple(queues)
+        self.exchange = exchange
+        self.revision = exchange.revision
+        self.permission = permission
+        self.permission_revision = 0 if permission is None else permission.revision
+        self.durable = any(queue.durable for queue in self.queues)
+        self.routing = b""
+
+    def is_current(self):
+        """Whether nothing that this route was made from has changed."""
+        if self.revision != self.exchange.revision:
+            return False
+        return self.permission is None or self.permission_revision == self.permission.revision

@@ -1,0 +1,24 @@
+from libc.stdint cimport uint64_t
+from gomq_py.net.buffers cimport HubBuffers
+cimport cython
+
+cdef class Output:
+    cdef readonly HubBuffers buffers
+    cdef readonly uint64_t sent_octets
+    cdef readonly bint blocked, broken
+    cdef readonly object error
+    cdef public object on_drained, on_overflow, on_broken
+    cdef public Py_ssize_t limit
+    cdef bint corked, overflowed
+    cdef object send, watcher, fileno
+    cdef bytearray pending
+    cdef list waiters
+    cpdef write(self, data)
+    cpdef cork(self)
+    cpdef uncork(self)
+    cdef int send_filled(self, Py_ssize_t count) except -1
+    cdef _flush(self)
+    @cython.locals(sent=Py_ssize_t)
+    cdef Py_ssize_t _send(self, view) except -1
+    cdef _watch(self)
+    cpdef call_when_drained(self, callback)

@@ -1,0 +1,180 @@
+"""Output: everything that goes to one socket. Nobody waits here (docs/decisions/0003, design "nobody waits on somebody's socket").
+
+Above the socket, below doors and their deliveries. What the socket does not take at once is kept, and sent when the loop says that the socket is
+writable again. Deliveries stop while it is ``blocked``; replies go on into the kept octets up to ``limit``, then ``on_overflow`` is told, whose
+business it is to stop reading from that client. Never raises for the socket's sake: a broken one swallows what it is given and tells ``on_broken``
+once.
+"""
+import logging
+from ssl import SSLWantReadError, SSLWantWriteError
+
+import gevent
+from gevent.event import Event
+
+logger = logging.getLogger(__name__)
+
+# Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or declare-oks.
+LIMIT_OCTETS = 1024 * 1024
+# Most octets handed to one send(): larger ones are cut by the socket buffer anyway.
+SEND_OCTETS = 256 * 1024
+WRITABLE = 2
+
+
+class Output:
+    """The one way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
+
+    ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``. ``sent_octets`` counts what the socket took.
+    """
+
+    __slots__ = (
+        "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken", "limit", "corked", "overflowed", "send",
+        "fileno", "watcher", "pending", "waiters",
+    )
+
+    def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
+        self.buffers = buffers
+        self.send = send_function(socket)
+        self.fileno = socket.fileno()
+        self.limit = limit
+        self.sent_octets = 0
+        self.blocked = self.broken = self.corked = self.overflowed = False
+        self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
+        self.pending = bytearray()
+        self.waiters = []
+
+    def write(self, data):
+        """Send ``data`` (bytes or a bytearray the caller gives away) behind everything written before."""
+        if self.broken:
+            return
+        if self.corked or self.pending:
+            self.pending += data
+            if not self.corked and not self.blocked:
+                self._flush()
+        else:
+            sent = self._send(data)
+            if sent < len(data) and not self.broken:
+                if isinstance(data, bytearray):
+                    del data[:sent]
+                    self.pending = data
+                else:
+                    self.pending = bytearray(memoryview(data)[sent:])
+        if len(self.pending) > self.limit and not self.overflowed:
+            self.overflowed = True
+            if self.on_overflow is not None:
+                self.on_overflow()
+
+    def send_filled(self, count):
+        """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied out of it."""
+        if self.pending and not self.blocked:
+            self._flush()
+        if self.broken:
+            return 0
+        view = self.buffers.output_view
+        sent = 0
+        if not self.pending:
+            sent = self._send(view[:count])
+        if sent < count and not self.broken:
+            self.pending += view[sent:count]
+        return 0
+
+    def cork(self):
+        """Gather what is written from now on: a read is being walked and its answers leave together."""
+        self.corked = True
+
+    def uncork(self):
+        """Send what was gathered."""
+        self.corked = False
+        if self.pending and not self.blocked:
+            self._flush()
+
+    def call_when_drained(self, callback):
+        """Call ``callback()`` once when everything kept has been sent (not at all when the socket breaks)."""
+        self.waiters.append(callback)
+
+    def pending_octets(self):
+        """Octets accepted but not yet taken by the socket."""
+        return len(self.pending)
+
+    def wait_drained(self, timeout_s):
+        """Wait until nothing is pending or the socket broke. Returns whether all was sent. May switch."""
+        if self.pending and not self.broken:
+            drained = Event()
+            self.call_when_drained(drained.set)
+            drained.wait(timeout_s)
+        return not self.pending and not self.broken
+
+    def close(self):
+        """Drop what is pending and stop watching the socket; the caller closes the socket afterwards."""
+        self.broken = True
+        self.pending = bytearray()
+        waiters, self.waiters = self.waiters, []
+        self.on_drained = self.on_overflow = self.on_broken = None
+        if self.watcher is not None:
+            self.watcher.stop()
+            self.watcher.close()
+            self.watcher = None
+        for waiter in waiters:
+            waiter()
+
+    def _send(self, view):
+        """Octets the socket took. Fewer than given: now blocked (or broken) and watched."""
+        try:
+            sent = self.send(view)
+        except (BlockingIOError, SSLWantWriteError, SSLWantReadError):
+            sent = 0
+        except OSError as error:
+            self._break(error)
+            return 0
+        self.sent_octets += sent
+        if sent < len(view):
+            self._watch()
+        return sent
+
+    def _flush(self):
+        while self.pending and not self.blocked and not self.broken:
+            view = memoryview(self.pending)
+            part = view[:SEND_OCTETS]
+            sent = self._send(part)
+            part.release()
+            view.release()
+            # CPython moves the start of a bytearray instead of its content.
+            del self.pending[:sent]
+
+    def _watch(self):
+        if not self.blocked:
+            self.blocked = True
+            if self.watcher is None:
+                self.watcher = gevent.get_hub().loop.io(self.fileno, WRITABLE)
+            self.watcher.start(self._writable)
+
+    def _writable(self):
+        self.blocked = False
+        self._flush()
+        if self.blocked or self.broken:
+            return
+        self.watcher.stop()
+        self.pending = bytearray()
+        self.overflowed = False
+        waiters, self.waiters = self.waiters, []
+        if self.on_drained is not None:
+            self.on_drained()
+        for waiter in waiters:
+            waiter()
+
+    def _break(self, error):
+        self.broken = True
+        self.blocked = False
+        self.error = error
+        self.pending = bytearray()
+        if self.watcher is not None:
+            self.watcher.stop()
+        if self.on_broken is not None:
+            self.on_broken(error)
+
+
+def send_function(socket):
+    """The non-blocking send of a gevent socket: its own would wait for the loop."""
+    ssl_object = getattr(socket, "_sslobj", None)
+    if ssl_object is not None:
+        return ssl_object.write
+    return socket._sock.send

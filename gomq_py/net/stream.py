@@ -1,0 +1,151 @@
+"""Stream: the reading half of one connection. Watches the socket and hands every read to a lane, in one call, out of the hub's input buffer.
+
+Above the socket, below the doors. The hub's loop calls it when the socket is readable: one read for each poll of the loop, so that connections are
+served in turn and an always-busy one delays the others by one read's work. No greenlet switch lies between the socket and the lane; the
+connection's greenlet sleeps in run(). What the lane calls must therefore not switch either, and it must not keep the buffer.
+"""
+import logging
+import time
+from ssl import SSLWantReadError, SSLWantWriteError
+
+import gevent
+from gevent.event import AsyncResult
+
+logger = logging.getLogger(__name__)
+
+READABLE = 1
+
+
+class Stream:
+    """Reads ``socket`` until its end.
+
+    A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and ``finish()``; a handler has
+    ``batch_done()``, called after finish() and before what was written meanwhile is sent. ``received_octets`` counts.
+    """
+
+    __slots__ = (
+        "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane", "handler", "room", "ended", "after_poll",
+        "tail", "pauses", "rewalk",
+    )
+
+    def __init__(self, socket, buffers, output):
+        self.buffers = buffers
+        self.output = output
+        self.received_octets = 0
+        self.socket = socket
+        self.receive_into, self.pending = receive_functions(socket)
+        self.watcher = self.lane = self.handler = self.ended = self.after_poll = None
+        self.room = buffers.input_view[buffers.reserve:]
+        self.tail = b""
+        self.pauses = 0
+        self.rewalk = False
+
+    def run(self, lane, handler):
+        """Read until the peer closes or stop() is called; returns then. Raises what process() raised, or the socket's OSError. May switch."""
+        self.lane = lane
+        self.handler = handler
+        self.ended = AsyncResult()
+        self.output.on_broken = self.stop
+        loop = gevent.get_hub().loop
+        self.watcher = loop.io(self.socket.fileno(), READABLE)
+        self.after_poll = loop.timer(0.0)
+        try:
+            if not self.pauses:
+                self.watcher.start(self._readable)
+            self.ended.get()
+        finally:
+            self.watcher.stop()
+            self.watcher.close()
+            self.after_poll.stop()
+            self.after_poll.close()
+            self.watcher = self.after_poll = None
+
+    def stop(self, error=None):
+        """End run(): it returns, or raises ``error``."""
+        if self.ended is None or self.ended.ready():
+            return
+        if self.watcher is not None:
+            self.watcher.stop()
+            self.after_poll.stop()
+        if error is None:
+            self.ended.set(None)
+        else:
+            self.ended.set_exception(error)
+
+    def pause(self):
+        """Stop reading; as many resume() calls as pause() calls start it again. The walk in progress ends when the handler answers False."""
+        self.pauses += 1
+        if self.watcher is not None:
+            self.watcher.stop()
+            self.after_poll.stop()
+
+    def resume(self):
+        """Go on reading, and first with what was read but not walked."""
+        self.pauses -= 1
+        if self.pauses == 0 and self.watcher is not None and not self.ended.ready():
+            self.watcher.start(self._readable)
+            if self.tail or (self.pending is not None and self.pending()):
+                self.rewalk = True
+                self.after_poll.start(self._readable_again)
+
+    def _readable(self):
+        try:
+            count = self.receive_into(self.room)
+        except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
+            return
+        except OSError as error:
+            self.stop(error)
+            return
+        if count == 0:
+            self.stop()
+            return
+        self.received_octets += count
+        reserve = self.buffers.reserve
+        tail = self.tail
+        self._walk(reserve - len(tail), reserve + count, tail)
+        if self.pending is not None and self.pending() and not self.pauses:
+            self.after_poll.start(self._readable_again)
+
+    def _readable_again(self):
+        """After a poll: walk the tail of a paused stream, or read what TLS has decrypted already (the socket will not call for it)."""
+        self.after_poll.stop()
+        if self.rewalk:
+            self.rewalk = False
+            tail = self.tail
+            if tail:
+                self._walk(0, len(tail), tail)
+            if self.pending is None or not self.pending() or self.pauses:
+                return
+        self._readable()
+
+    def _walk(self, start, end, tail):
+        output = self.output
+        output.cork()
+        try:
+            if tail:
+                self.buffers.input[start:start + len(tail)] = tail
+                self.tail = b""
+            try:
+                position = self.lane.process(start, end, int(time.time() * 1000))
+                if position < end:
+                    self._keep_tail(position, end)
+            finally:
+                self.lane.finish()
+                self.handler.batch_done()
+        except Exception as error:
+            self.stop(error)
+        finally:
+            output.uncork()
+
+    def _keep_tail(self, position, end):
+        self.tail = bytes(self.buffers.input_view[position:end])
+        if len(self.tail) > self.buffers.reserve and not self.pauses:
+            raise AssertionError(f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before the next read")
+
+
+def receive_functions(socket):
+    """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet read."""
+    ssl_object = getattr(socket, "_sslobj", None)
+    if ssl_object is None:
+        return socket._sock.recv_into, None
+    return lambda view: ssl_object.read(len(view), view), ssl_object.pending

@@ -1,0 +1,22 @@
+"""Errors of the ground room. Our own faults, never a peer's: they are logged with the state that explains them and close one queue, not the process."""
+
+
+class StoreError(Exception):
+    """A store cannot do what it was asked: ``path`` of the file, ``position`` in it (octets from its start), and ``reason`` for the operator."""
+
+    def __init__(self, path, position, reason):
+        super().__init__(path, position, reason)
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+    def __str__(self):
+        return f"{self.path} at {self.position}: {self.reason}"
+
+
+class StoreFull(StoreError):
+    """No room on the disk for another segment. The store stays open: the next append tries again."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or fenced after a failed sync or another I/O error."""
