@@ -62,7 +62,7 @@ class Launcher:
     def start(self) -> None:
         """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
         began = time.monotonic()
-        LOG.info("gomq-py %s starts, data in %s", gomq_py.__version__, os.path.abspath(self.settings.data_dir))
+        LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), build_info.speed())
         self._say_what_is_unusual()
         try:
             self._build()
@@ -76,7 +76,8 @@ class Launcher:
         except BaseException:
             self.stop()
             raise
-        LOG.info("ready after %.2f s", time.monotonic() - began)
+        doors = ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners) or "nothing: every port is off"
+        LOG.info("ready after %.2f s: %s, data in %s", time.monotonic() - began, doors, os.path.abspath(self.settings.data_dir))
 
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
@@ -98,7 +99,7 @@ class Launcher:
 
     def _build(self) -> None:
         settings, files = self.settings, Files()
-        self._data_dir = DataDir(settings.data_dir, files)
+        self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
         self._data_dir.open()
         self._committer = GroupCommit(files, enabled=settings.sync)
         self.broker = Broker(self._data_dir, files, self._committer, settings)

@@ -49,10 +49,12 @@ class DataDirLocked(DataDirError):
 class DataDir:
     """A data folder, by path. ``open`` takes it, ``close`` gives it back."""
 
-    def __init__(self, path, files=None):
+    def __init__(self, path, files=None, lock=True):
+        """``lock=False`` is for file systems without flock: then the operator sees to it that no second broker comes."""
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
+        self._wants_lock = lock
 
     def __enter__(self):
         return self.open()
@@ -66,7 +68,8 @@ class DataDir:
         Raises DataDirError, or OSError where the system refuses (permissions, a full disk).
         """
         self._make_root()
-        self._lock()
+        if self._wants_lock:
+            self._lock()
         try:
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):

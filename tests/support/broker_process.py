@@ -59,18 +59,22 @@ class BrokerProcess:
 
     def start(self, timeout_s=BOOT_TIMEOUT_S):
         """Start the child and wait until it is ready; AssertionError with its log when it is not. Returns itself."""
-        self.ports, self.log = {}, []
-        self.process = subprocess.Popen(
-            self.arguments, env=self._environment, cwd=ROOT, text=True, errors="replace", start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self._reader = threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True)
-        self._reader.start()
+        self.spawn()
         try:
             self.wait_for_log(READY, timeout_s)
         except BaseException:
             self.kill()
             raise
         return self
+
+    def spawn(self):
+        """Start the child and return at once, for a broker that logs elsewhere or is to fail."""
+        self.ports, self.log = {}, []
+        self.process = subprocess.Popen(
+            self.arguments, env=self._environment, cwd=ROOT, text=True, errors="replace", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self._reader = threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True)
+        self._reader.start()
 
     def restart(self):
         """An orderly stop and a start on the same data; free ports are chosen anew."""

@@ -60,6 +60,12 @@ def test_a_second_opening_in_this_process_is_refused(tmp_path):
         assert data_dir.locked
 
 
+def test_a_second_opening_is_let_in_where_the_lock_is_not_wanted(tmp_path):
+    with DataDir(tmp_path):
+        with DataDir(tmp_path, lock=False) as second:
+            assert not second.locked
+
+
 def test_a_killed_holder_leaves_the_folder_free(tmp_path, holder):
     holder.kill()
     holder.wait()

@@ -1,0 +1,235 @@
+"""The command ``gomq-py`` as an operator meets it: what it says, its exit codes, its signals."""
+import json
+import os
+import re
+import signal
+import socket
+import time
+
+import psutil
+import pytest
+
+import gomq_py
+from tests.support.command import gomq_py as run
+from tests.support.waiting import wait_until
+
+
+def complaint(finished):
+    """The one line that a command which failed has said."""
+    lines = finished.stderr.strip().splitlines()
+    assert len(lines) == 1, finished.stderr
+    return lines[0]
+
+
+def can_talk_amqp(port):
+    """True when a protocol header is answered with connection.start."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(b"AMQP\x00\x00\x09\x01")
+        return client.recv(11)[7:11] == b"\x00\x0a\x00\x0a"
+
+
+def test_version_is_printed():
+    finished = run("--version")
+
+    assert (finished.returncode, finished.stdout) == (0, f"{gomq_py.__version__}\n")
+
+
+def test_build_info_says_which_twin_runs():
+    assert "hot modules: interpreted" in run("--build-info", GOMQ_PURE_PYTHON="1").stdout
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("--port", "seventy"), "gomq-py: --port: 'seventy' is not a port"),
+    (("--unheard-of",), "gomq-py: unrecognized arguments: --unheard-of"),
+    (("--config", "/nowhere/gomq.ini"), "gomq-py: cannot read /nowhere/gomq.ini: No such file or directory"),
+])
+def test_usage_mistake_is_one_line_and_exit_2(arguments, says):
+    finished = run(*arguments)
+
+    assert finished.returncode == 2
+    assert complaint(finished).startswith(says)
+
+
+def test_mistake_in_the_file_names_file_and_line(tmp_path):
+    file = tmp_path / "gomq.ini"
+    file.write_text("[main]\nlog_level = loud\n")
+
+    finished = run("--config", file)
+
+    assert finished.returncode == 2
+    assert complaint(finished).startswith(f"gomq-py: {file}:2: log_level: 'loud' is not a log level")
+
+
+def test_port_in_use_is_named_with_what_to_do(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        finished = run("--data-dir", tmp_path / "data", "--port", port, "--log-level", "none")
+
+    assert finished.returncode == 1
+    assert f"gomq-py: port {port} on 127.0.0.1 is in use" in complaint(finished)
+
+
+def test_data_folder_in_use_names_its_holder(broker):
+    finished = run("--data-dir", broker.data_dir, "--port", 0, "--log-level", "none")
+
+    assert finished.returncode == 1
+    assert f"in use by PID {broker.pid}" in complaint(finished)
+
+
+def test_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+
+    finished = run("--data-dir", tmp_path, "--port", 0, "--log-level", "none")
+
+    assert finished.returncode == 1
+    assert "is not a gomq-py data folder" in complaint(finished)
+
+
+def test_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    finished = run("--data-dir", tmp_path / "file" / "data", "--port", 0, "--log-level", "none")
+
+    assert finished.returncode == 1
+    assert str(tmp_path / "file") in complaint(finished)
+
+
+def test_log_file_that_cannot_be_written_is_one_line(tmp_path):
+    file = tmp_path / "gomq.ini"
+    file.write_text(f"[main]\nlog_file = {tmp_path}/absent/broker.log\n")
+
+    assert "cannot write the log to" in complaint(run("--config", file, "--data-dir", tmp_path / "data"))
+
+
+def test_broker_says_where_it_listens_and_answers_there(broker):
+    assert can_talk_amqp(broker.port)
+    assert f"amqp on 127.0.0.1:{broker.port}, data in {broker.data_dir}" in broker.log_text
+
+
+def test_shipped_configuration_boots(broker_process):
+    broker = broker_process(config="etc/gomq.ini").start()
+
+    assert can_talk_amqp(broker.port)
+    assert "warn" not in broker.log_text or os.environ.get("GOMQ_PURE_PYTHON")
+
+
+def test_port_minus_one_opens_no_port(broker_process):
+    broker = broker_process(port=-1).start()
+
+    assert broker.ports == {}
+    assert [entry for entry in psutil.Process(broker.pid).net_connections() if entry.status == psutil.CONN_LISTEN] == []
+
+
+def test_unix_socket_answers(broker_process, tmp_path):
+    path = tmp_path / "amqp.sock"
+    broker_process(port=-1, amqp_unix_path=path).start()
+
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b"AMQP\x00\x00\x09\x01")
+        assert client.recv(11)[7:11] == b"\x00\x0a\x00\x0a"
+
+
+def test_interpreted_run_is_said_at_boot(broker_process):
+    broker = broker_process(environment={"GOMQ_PURE_PYTHON": "1"}).start()
+
+    assert "run interpreted: about 30 times slower" in broker.log_text
+
+
+def test_no_sync_is_said_at_boot(broker_process):
+    assert "running without sync" in broker_process(no_sync=True).start().log_text
+
+
+def test_setting_without_effect_is_said_at_boot(broker_process):
+    assert "has no effect yet" in broker_process(mqtt_port=1884).start().log_text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_in_order_with_exit_0(broker, number):
+    broker.signal(number)
+
+    assert broker.wait() == 0
+    assert broker.log[-1].endswith("boot: stopped")
+
+
+def test_clients_are_told_why_they_are_closed_on_stop(broker):
+    import pika
+    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+
+    broker.signal(signal.SIGTERM)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        while True:
+            connection.process_data_events(time_limit=5)
+
+    assert closed.value.reply_code == 320
+    assert broker.wait() == 0
+
+
+def test_second_signal_stops_at_once(broker):
+    """A client that never answers connection.close holds up the first one."""
+    import pika
+    silent = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+    broker.signal(signal.SIGTERM)
+    broker.wait_for_log("SIGTERM: stopping")
+
+    broker.signal(signal.SIGTERM)
+
+    assert broker.wait() == 1
+    assert "stopped at once" in broker.log_text
+    del silent
+
+
+def test_folder_is_free_again_after_a_kill(broker):
+    broker.kill()
+
+    broker.start()
+
+    assert can_talk_amqp(broker.port)
+
+
+def test_pidfile_holds_the_process_and_goes_with_it(broker_process, tmp_path):
+    pidfile = tmp_path / "gomq.pid"
+    broker = broker_process(pidfile=pidfile).start()
+    wait_until(pidfile.exists)
+    assert pidfile.read_text() == f"{broker.pid}\n"
+
+    broker.stop()
+
+    assert not pidfile.exists()
+
+
+def test_log_goes_to_a_file_as_json(broker_process, tmp_path):
+    file = tmp_path / "gomq.ini"
+    path = tmp_path / "broker.log"
+    file.write_text(f"[main]\nlog_file = {path}\nlog_format = json\n")
+    broker = broker_process(config=file)
+    broker.spawn()
+    wait_until(lambda: path.exists() and "ready after" in path.read_text(), timeout_s=20)
+    broker.stop()
+
+    assert [json.loads(line)["level"] for line in path.read_text().splitlines()].count("info") >= 3
+
+
+def test_boot_takes_less_than_a_second(broker):
+    ready_s = float(re.search(r"ready after ([\d.]+) s", broker.log_text)[1])
+
+    assert ready_s < 1
+
+
+def test_idle_broker_uses_no_cpu(broker):
+    """Over two seconds with an idle client: less than 1 % of a core."""
+    import pika
+    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+    connection.channel()
+    process = psutil.Process(broker.pid)
+    before, began = process.cpu_times(), time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 2)
+    after = process.cpu_times()
+
+    assert after.user + after.system - before.user - before.system <= 0.02
+    connection.close()
+
+
+def test_idle_broker_is_small(broker):
+    """45 MB is the promise for AMQP alone, doors being imported when they are opened."""
+    assert psutil.Process(broker.pid).memory_info().rss < 45_000_000
