@@ -1,11 +1,16 @@
 """Fixtures and reports of the whole suite: a broker process, missing programs, and which twin of the hot modules is tested."""
 import os
 
+import hypothesis
 import pytest
 
 from gomq_py import build_info
 from tests.support import programs
 from tests.support.broker_process import BrokerProcess
+
+# A slow machine is no fault of a property.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 _missing = set()
 

@@ -130,17 +130,11 @@ class Listener:
         self._handle = handle
         self._options = options
         self._greenlet: Any = None
-
-    @property
-    def address(self) -> str:
+        self._name = listening.getsockname()
+        self.address = format_address(self._name)
         """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
-        return format_address(self._socket.getsockname())
-
-    @property
-    def port(self) -> int:
+        self.port = self._name[1] if isinstance(self._name, tuple) else 0
         """The TCP port, also when 0 was asked for; 0 for a unix socket."""
-        name = self._socket.getsockname()
-        return name[1] if isinstance(name, tuple) else 0
 
     def start(self) -> None:
         """Begin to accept."""
@@ -148,14 +142,13 @@ class Listener:
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
     def close(self) -> None:
-        """Stop accepting and free the address. Connections that were accepted go on. May switch."""
-        path = self._socket.getsockname()
+        """Stop accepting and free the address; a second call does nothing. Connections that were accepted go on. May switch."""
         if self._greenlet is not None:
             self._greenlet.kill()
         self._socket.close()
-        if isinstance(path, str) and path:
+        if isinstance(self._name, str):
             try:
-                os.unlink(path)
+                os.unlink(self._name)
             except FileNotFoundError:
                 pass
 

@@ -1,0 +1,70 @@
+"""FaultyFiles: a disk that fails, writes half or dawdles at the N-th seam call of a scenario.
+
+A scenario is run once with no fault to count its calls (``calls``), then once for every N. Only what the disk did before is on it afterwards, so
+the folder can be recovered with plain ``Files``.
+"""
+import errno
+import os
+import threading
+import time
+
+from tests.support.watched_files import ANNOUNCEMENTS, POOL_CALLS, WatchedFiles
+
+
+class FaultyFiles(WatchedFiles):
+    """Misbehaves at seam call ``fail_at`` (from 1), or never. ``calls`` is what happened: (call, base name) in order.
+
+    ``how``: "fail" raises instead of doing it, "short" does half of an append and then raises, "after" does it and raises all the same (the answer
+    was lost; a flush that failed after some pages), "delay" takes ``delay_s`` longer, "dead" fails this call and every later one.
+    """
+
+    def __init__(self, fail_at=None, how="fail", error=errno.EIO, delay_s=0.02, listeners=()):
+        super().__init__(listeners)
+        self.fail_at = fail_at
+        self.how = how
+        self.error = error
+        self.delay_s = delay_s
+        self.calls = []
+        self.failed = None  # (call, base name) that was hit
+        self._count_lock = threading.Lock()
+        self._short = False
+
+    def about_to(self, call, subject):
+        if call in ANNOUNCEMENTS:
+            return
+        with self._count_lock:
+            self.calls.append((call, os.path.basename(subject)))
+            number = len(self.calls)
+        dead = self.how == "dead" and self.fail_at is not None and number > self.fail_at
+        if number != self.fail_at and not dead:
+            return
+        if number == self.fail_at:
+            self.failed = self.calls[number - 1]
+        self._misbehave(call, subject)
+
+    def _misbehave(self, call, subject):
+        if self.how == "delay":
+            if call in POOL_CALLS:  # a slow disk is felt in the pool; the hub's own calls do not wait for the platter
+                time.sleep(self.delay_s)
+        elif self.how == "short" and call == "append":
+            self._short = True
+        elif self.how == "after" and call in POOL_CALLS:
+            self._flush_anyway(call, subject)
+            raise OSError(self.error, os.strerror(self.error), subject)
+        else:
+            raise OSError(self.error, os.strerror(self.error), subject)
+
+    def _write(self, file, at, octets):
+        if not self._short:
+            super()._write(file, at, octets)
+            return
+        self._short = False
+        super()._write(file, at, octets[:len(octets) // 2])
+        raise OSError(self.error, os.strerror(self.error))
+
+    def _flush_anyway(self, call, subject):
+        fd = os.open(subject, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

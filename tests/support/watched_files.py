@@ -1,0 +1,37 @@
+"""WatchedFiles: a Files that calls ``about_to(call, subject)`` before every change of a file or folder, and before every flush.
+
+Base of the files that misbehave (``faulty_files``, ``power_cut``): the N-th seam call means the same in both. Announcements of mapped writes
+(``appended``, ``overwritten``) are moments too, though nothing can fail there: the mapping has already changed.
+"""
+from gomq_py.storage.files import Files
+
+# Calls that ask the system for something, and so can fail. Composed ones (remove_tree) are made of these; closing is not a change.
+CALLS = (
+    "create", "create_unnamed", "open", "allocate", "open_log", "append", "truncate", "extend", "punch", "rename", "unlink",
+    "make_folder", "remove_folder", "sync", "sync_folder",
+)
+ANNOUNCEMENTS = ("appended", "overwritten")
+POOL_CALLS = frozenset({"sync", "sync_folder"})  # the only ones that may come from another thread
+
+
+class WatchedFiles(Files):
+    """Does what Files does; subclasses look in through ``about_to``."""
+
+    def about_to(self, call, subject):
+        """Called before ``call`` on ``subject`` (a path); what it raises is what the caller sees."""
+
+
+def _watched(name):
+    inherited = getattr(Files, name)
+
+    def call(self, subject, *arguments):
+        self.about_to(name, getattr(subject, "path", subject))
+        return inherited(self, subject, *arguments)
+
+    call.__name__ = name
+    call.__doc__ = inherited.__doc__
+    return call
+
+
+for _name in CALLS + ANNOUNCEMENTS:
+    setattr(WatchedFiles, _name, _watched(_name))

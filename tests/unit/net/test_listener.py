@@ -1,0 +1,257 @@
+"""Binding, accepting and letting go, on real sockets."""
+import errno
+import os
+
+import gevent
+import pytest
+from gevent import socket
+from gevent.event import Event
+
+from gomq_py.config.kinds import Keepalive
+from gomq_py.net import listener
+from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix, format_address
+from tests.support.waiting import wait_until
+
+BACKLOG = 16
+
+
+@pytest.fixture
+def listen():
+    """A function from a handler to a started listener on a free port; all are closed at the end."""
+    started = []
+
+    def start(handle, options=SocketOptions(), bound=None):
+        started.append(Listener(bound or bind_tcp("127.0.0.1", 0, BACKLOG), "amqp", handle, options))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def echo(connection, _address):
+    while octets := connection.recv(100):
+        connection.sendall(octets)
+
+
+def ask(port, octets=b"hello", host="127.0.0.1"):
+    with socket.create_connection((host, port), timeout=5) as client:
+        client.sendall(octets)
+        return client.recv(100)
+
+
+def test_each_connection_is_served_and_closed(listen):
+    listening = listen(echo)
+
+    assert ask(listening.port) == b"hello"
+    assert ask(listening.port, b"again") == b"again"
+
+
+def test_slow_connection_does_not_hold_up_the_next(listen):
+    listening = listen(echo)
+
+    with socket.create_connection(("127.0.0.1", listening.port)):
+        assert ask(listening.port) == b"hello"
+
+
+def test_port_zero_takes_a_free_port_and_names_it(listen):
+    listening = listen(echo)
+
+    assert listening.port > 0
+    assert listening.address == f"127.0.0.1:{listening.port}"
+
+
+def test_port_in_use_is_named_with_what_to_do(listen):
+    port = listen(echo).port
+
+    with pytest.raises(BindError, match=f"^port {port} on 127.0.0.1 is in use: stop what listens there .* or choose another port$"):
+        bind_tcp("127.0.0.1", port, BACKLOG)
+
+
+def test_address_of_another_machine_is_refused_by_name():
+    with pytest.raises(BindError, match="192.0.2.1 is not an address of this machine"):
+        bind_tcp("192.0.2.1", 0, BACKLOG)
+
+
+def test_name_that_does_not_resolve_is_refused():
+    with pytest.raises(BindError, match="cannot listen on no-such-host.invalid"):
+        bind_tcp("no-such-host.invalid", 0, BACKLOG)
+
+
+def test_port_is_free_again_after_close(listen):
+    first = listen(echo)
+    port = first.port
+    ask(port)
+
+    first.close()
+
+    second = listen(echo, bound=bind_tcp("127.0.0.1", port, BACKLOG))
+    assert ask(second.port) == b"hello"
+
+
+def test_connections_outlive_their_listener(listen):
+    listening = listen(echo)
+    with socket.create_connection(("127.0.0.1", listening.port), timeout=5) as client:
+        client.sendall(b"1")
+        assert client.recv(10) == b"1"
+
+        listening.close()
+        client.sendall(b"2")
+
+        assert client.recv(10) == b"2"
+
+
+def test_two_listeners_share_a_port_only_when_asked_to():
+    first = bind_tcp("127.0.0.1", 0, BACKLOG, reuse_port=True)
+    second = bind_tcp("127.0.0.1", first.getsockname()[1], BACKLOG, reuse_port=True)
+
+    assert first.getsockname() == second.getsockname()
+    first.close()
+    second.close()
+
+
+def test_any_ipv6_address_takes_ipv4_too_and_shows_it_as_ipv4(listen):
+    peers = []
+    try:
+        bound = bind_tcp("::", 0, BACKLOG)
+    except BindError:
+        pytest.skip("no IPv6 here")
+    listening = listen(lambda connection, address: (peers.append(format_address(address)), echo(connection, address)), bound=bound)
+
+    assert ask(listening.port) == b"hello"
+    assert peers[0].startswith("127.0.0.1:")
+
+
+def test_accepted_sockets_have_the_options(listen):
+    seen = {}
+
+    def look(connection, _address):
+        seen["nodelay"] = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        seen["keepalive"] = connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        seen["idle_s"] = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+        seen["interval_s"] = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
+        seen["probes"] = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+        connection.sendall(b"done")
+
+    listening = listen(look, SocketOptions(nodelay=True, keepalive=Keepalive(7, 8, 9)))
+
+    assert ask(listening.port) == b"done"
+    assert seen == {"nodelay": 1, "keepalive": 1, "idle_s": 7, "interval_s": 8, "probes": 9}
+
+
+def test_unix_socket_serves_and_its_file_goes_with_it(listen, tmp_path):
+    path = str(tmp_path / "amqp.sock")
+    listening = listen(echo, SocketOptions(keepalive=Keepalive(1, 1, 1)), bound=bind_unix(path, BACKLOG))
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        client.sendall(b"hello")
+        assert client.recv(10) == b"hello"
+    assert (listening.address, listening.port) == (path, 0)
+
+    listening.close()
+
+    assert not os.path.exists(path)
+
+
+def test_unix_socket_of_a_killed_broker_is_replaced(tmp_path):
+    path = str(tmp_path / "amqp.sock")
+    bind_unix(path, BACKLOG).close()  # leaves its file, as a killed process does
+
+    bind_unix(path, BACKLOG).close()
+
+
+def test_unix_socket_of_a_living_broker_is_left_alone(tmp_path):
+    path = str(tmp_path / "amqp.sock")
+    held = bind_unix(path, BACKLOG)
+
+    with pytest.raises(BindError, match="another process listens there"):
+        bind_unix(path, BACKLOG)
+
+    held.close()
+
+
+def test_file_that_is_no_socket_is_not_replaced(tmp_path):
+    path = tmp_path / "amqp.sock"
+    path.write_text("precious")
+
+    with pytest.raises(BindError, match="Address already in use"):
+        bind_unix(str(path), BACKLOG)
+
+    assert path.read_text() == "precious"
+
+
+def test_fault_in_a_handler_is_logged_and_harms_nobody_else(listen, caplog):
+    def fail_once(connection, address):
+        if connection.recv(100) == b"bad":
+            raise KeyError("boom")
+        connection.sendall(b"fine")
+
+    listening = listen(fail_once)
+
+    assert ask(listening.port, b"bad") == b""
+    assert ask(listening.port, b"good") == b"fine"
+    assert "ended by a fault of the broker" in caplog.text
+    assert "boom" in caplog.text
+
+
+class ScriptedSocket:
+    """Raises what it is told to, then gives one connection, then waits."""
+
+    family = socket.AF_INET
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.accepted, self.closed = Event(), Event()
+
+    def accept(self):
+        if self.errors:
+            raise OSError(self.errors.pop(0), "scripted")
+        if self.accepted.is_set():
+            self.closed.wait()
+        self.accepted.set()
+        ours, self.peer = socket.socketpair()
+        return ours, ("192.0.2.7", 1)
+
+    def getsockname(self):
+        return ("127.0.0.1", 5672)
+
+    def close(self):
+        self.closed.set()
+
+
+@pytest.mark.parametrize("errors", [(errno.ECONNABORTED,), (errno.EMFILE, errno.ENFILE), (errno.ENOMEM, errno.EPROTO)])
+def test_accepting_goes_on_after_passing_errors(listen, errors, monkeypatch):
+    monkeypatch.setattr(listener, "EXHAUSTED_PAUSE_S", 0.001)
+    served = Event()
+    scripted = ScriptedSocket(*errors)
+
+    listen(lambda connection, address: served.set(), SocketOptions(nodelay=False), bound=scripted)
+
+    assert served.wait(5)
+    assert scripted.errors == []
+
+
+def test_flood_of_connects_leaves_others_their_turn(listen):
+    """While connections wait to be accepted, accept() itself never yields."""
+    accepted, turns = [], []
+
+    class Flood(ScriptedSocket):
+        def accept(self):
+            accepted.append(1)
+            if len(accepted) > 1000:
+                self.closed.wait()
+            ours, _ = socket.socketpair()
+            return ours, ("192.0.2.7", 1)
+
+    def watch():
+        while len(accepted) < 1000:
+            turns.append(len(accepted))
+            gevent.sleep(0)
+
+    watcher = gevent.spawn(watch)
+    listen(lambda connection, address: None, SocketOptions(nodelay=False), bound=Flood())
+    wait_until(lambda: len(accepted) > 1000, sleep=gevent.sleep)
+    watcher.join()
+
+    assert max(later - earlier for earlier, later in zip(turns, turns[1:])) <= listener.ACCEPTS_PER_TURN

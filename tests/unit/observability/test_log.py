@@ -1,0 +1,118 @@
+"""What a log line holds, and what it can be made to hold by a peer: nothing."""
+import json
+import logging
+import re
+
+import pytest
+
+from gomq_py.observability import log
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """A function that logs to a file as configured and returns its lines."""
+    path = tmp_path / "broker.log"
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    for handler in before[1]:
+        root.removeHandler(handler)
+
+    def configured(level="info", format_="text"):
+        log.configure(level, format_, str(path))
+        return lambda: path.read_text().splitlines()
+
+    yield configured
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(before[0])
+    for handler in before[1]:
+        root.addHandler(handler)
+
+
+def test_line_has_time_level_source_and_message(lines):
+    read = lines()
+
+    log.logger("amqp").info("connection %s closed: %s", "127.0.0.1:5000", "CONNECTION_FORCED - bye")
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info  amqp: connection 127.0.0.1:5000 closed: CONNECTION_FORCED - bye", read()[0])
+
+
+def test_json_line_is_one_object(lines):
+    read = lines(format_="json")
+
+    log.logger("amqp").warning("user %r refused", "a\nb")
+
+    entry = json.loads(read()[0])
+    assert (entry["level"], entry["source"], entry["message"]) == ("warn", "amqp", "user 'a\\nb' refused")
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_a_peer_cannot_forge_a_line_or_drive_a_terminal(lines, format_):
+    read = lines(format_=format_)
+
+    log.logger("amqp").info("user %s", "x\n2026-01-01T00:00:00.000Z info  amqp: forged\r\x1b[2J\x9b\u2028\x00")
+
+    assert len(read()) == 1
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u2028]", read()[0])
+
+
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_octets_that_are_no_utf8_are_written_as_escapes(lines, format_):
+    read = lines(format_=format_)
+
+    log.logger("amqp").info("queue %s", b"\xff\xfe".decode("utf-8", "surrogateescape"))
+
+    assert "udcff" in read()[0]
+
+
+def test_other_languages_stay_readable(lines):
+    read = lines()
+
+    log.logger("amqp").info("queue %s", "größe-注文")
+
+    assert "größe-注文" in read()[0]
+
+
+@pytest.mark.parametrize("uri", ["amqp://joe:s3cret@host/vhost", "AMQPS://joe:s3cret@[::1]:5671/%2f", "http://:s3cret@host"])
+def test_passwords_in_uris_are_masked(lines, uri):
+    read = lines()
+
+    log.logger("shovel").info("connecting to %s", uri)
+
+    assert "s3cret" not in read()[0]
+    assert "host" in read()[0] or "::1" in read()[0]
+
+
+def test_crash_has_its_traceback_indented_below(lines):
+    read = lines()
+
+    try:
+        raise ValueError("line one\nline two")
+    except ValueError:
+        log.logger("amqp").exception("reader died")
+
+    first, *rest = read()
+    assert first.endswith("error amqp: reader died")
+    assert rest and all(line.startswith("    ") for line in rest)
+
+
+def test_levels_below_the_chosen_one_are_not_written_and_can_change_at_run_time(lines):
+    read = lines(level="warn")
+
+    log.logger("amqp").info("one")
+    log.set_level("debug")
+    log.logger("amqp").debug("two")
+    log.set_level("none")
+    log.logger("amqp").critical("three")
+
+    assert [line.rpartition(" ")[2] for line in read()] == ["two"]
+
+
+def test_libraries_warn_but_do_not_chat(lines):
+    read = lines(level="debug")
+
+    logging.getLogger("somelibrary").info("chat")
+    logging.getLogger("somelibrary").warning("careful")
+
+    assert [line.rpartition(" ")[2] for line in read()] == ["careful"]
