@@ -21,6 +21,7 @@ from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, b
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.files import Files
+from gomq_py.storage.replication import NullReplicator
 from gomq_py.storage.sync import GroupCommit
 
 LOG = logger("boot")
@@ -98,7 +99,7 @@ class Launcher:
             LOG.info("stopped")
 
     def _build(self) -> None:
-        settings, files = self.settings, Files()
+        settings, files = self.settings, Files((NullReplicator(),))
         self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
         self._data_dir.open()
         self._committer = GroupCommit(files, enabled=settings.sync)

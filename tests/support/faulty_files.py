@@ -1,4 +1,4 @@
-"""FaultyFiles: a disk that fails, writes half or dawdles at the N-th seam call of a scenario.
+"""FaultyFiles: a disk that fails, writes half or hangs at the N-th seam call of a scenario.
 
 A scenario is run once with no fault to count its calls (``calls``), then once for every N. Only what the disk did before is on it afterwards, so
 the folder can be recovered with plain ``Files``.
@@ -6,24 +6,26 @@ the folder can be recovered with plain ``Files``.
 import errno
 import os
 import threading
-import time
 
 from tests.support.watched_files import ANNOUNCEMENTS, POOL_CALLS, WatchedFiles
+
+
+LONGEST_HOLD_S = 20.0  # a test that forgets to resume ends all the same
 
 
 class FaultyFiles(WatchedFiles):
     """Misbehaves at seam call ``fail_at`` (from 1), or never. ``calls`` is what happened: (call, base name) in order.
 
     ``how``: "fail" raises instead of doing it, "short" does half of an append and then raises, "after" does it and raises all the same (the answer
-    was lost; a flush that failed after some pages), "delay" takes ``delay_s`` longer, "dead" fails this call and every later one.
+    was lost; a flush that failed after some pages), "hold" lets a flush hang until ``resume`` is set, "dead" fails this call and every later one.
     """
 
-    def __init__(self, fail_at=None, how="fail", error=errno.EIO, delay_s=0.02, listeners=()):
+    def __init__(self, fail_at=None, how="fail", error=errno.EIO, listeners=()):
         super().__init__(listeners)
         self.fail_at = fail_at
         self.how = how
         self.error = error
-        self.delay_s = delay_s
+        self.resume = threading.Event()
         self.calls = []
         self.failed = None  # (call, base name) that was hit
         self._count_lock = threading.Lock()
@@ -43,9 +45,9 @@ class FaultyFiles(WatchedFiles):
         self._misbehave(call, subject)
 
     def _misbehave(self, call, subject):
-        if self.how == "delay":
+        if self.how == "hold":
             if call in POOL_CALLS:  # a slow disk is felt in the pool; the hub's own calls do not wait for the platter
-                time.sleep(self.delay_s)
+                self.resume.wait(LONGEST_HOLD_S)
         elif self.how == "short" and call == "append":
             self._short = True
         elif self.how == "after" and call in POOL_CALLS:

@@ -1,0 +1,79 @@
+"""Mirror: a Replicator that rebuilds a data folder elsewhere from nothing but the events, as a follower would."""
+import os
+
+from gomq_py.storage.replication import Replicator
+
+
+class Mirror(Replicator):
+    """Repeats under ``copy`` what is done under ``source``. Writes at once and keeps no file open: a test's follower, not a fast one."""
+
+    def __init__(self, source, copy):
+        self.source = os.fspath(source)
+        self.copy = os.fspath(copy)
+        self.events = 0
+        os.makedirs(self.copy, exist_ok=True)
+
+    def created(self, path, size):
+        fd = os.open(self._here(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        os.ftruncate(fd, size)
+        os.close(fd)
+
+    def folder_created(self, path):
+        os.mkdir(self._here(path))
+
+    def appended(self, file, start, end):
+        self._write(file, start, end)
+
+    def overwritten(self, file, start, end):
+        self._write(file, start, end)
+
+    def resized(self, path, size):
+        os.truncate(self._here(path), size)
+
+    def punched(self, path, start, end):
+        self._put(self._here(path), start, bytes(end - start))
+
+    def renamed(self, source, target):
+        os.rename(self._here(source), self._here(target))
+
+    def unlinked(self, path):
+        os.unlink(self._here(path))
+
+    def folder_removed(self, path):
+        os.rmdir(self._here(path))
+
+    def differences(self):
+        """What is not the same in both folders, byte for byte; the lock file is not part of the data."""
+        here, there = folder_content(self.source), folder_content(self.copy)
+        return sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+
+    def _here(self, path):
+        self.events += 1
+        relative = os.path.relpath(path, self.source)
+        assert not relative.startswith(".."), f"{path} is outside of the data folder"
+        return os.path.join(self.copy, relative)
+
+    def _write(self, file, start, end):
+        content = file.read(start, end)
+        assert len(content) == end - start, f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
+        self._put(self._here(file.path), start, content)
+
+    @staticmethod
+    def _put(path, start, content):
+        fd = os.open(path, os.O_WRONLY)
+        os.pwrite(fd, content, start)
+        os.close(fd)
+
+
+def folder_content(root):
+    """Relative path -> octets, or None for a folder."""
+    content = {}
+    for folder, folders, names in os.walk(root):
+        for name in folders:
+            content[os.path.relpath(os.path.join(folder, name), root)] = None
+        for name in names:
+            if name != ".lock":
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    content[os.path.relpath(path, root)] = file.read()
+    return content
