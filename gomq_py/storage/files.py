@@ -363,7 +363,7 @@ def flush_descriptor(fd):
         os.fdatasync(fd)
     else:
         import fcntl
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # macOS: fsync leaves the bytes in the drive's cache
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]  # macOS: fsync leaves the bytes in the drive's cache
 
 
 def punch_hole(fd, start, count):
