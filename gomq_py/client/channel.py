@@ -1,0 +1,381 @@
+"""A channel of the blocking client: one Python method per AMQP method, answers awaited, the rest collected for the caller."""
+from collections import deque
+
+from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, REPLY_SUCCESS
+from gomq_py.amqp.wire.errors import UnexpectedFrame
+from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack,
+    BasicPublish, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk,
+    ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ExchangeBind, ExchangeBindOk, ExchangeDeclare,
+    ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect,
+    TxSelectOk, decode_method,
+)
+from gomq_py.client.delivery import Delivery, Returned
+from gomq_py.client.errors import ChannelClosed, ClosedError, Timeout
+
+NO_PROPERTIES = b"\x00\x00"
+_CARRYING_CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
+_BATCH_OCTETS = 65536  # publish_many writes that much at once: fewer system calls, still a small share of a socket's buffer
+
+
+class _Incoming:
+    """A message whose frames are arriving: after its method, before its last body frame."""
+
+    __slots__ = ("method", "properties", "parts", "missing")
+
+    def __init__(self, method):
+        self.method = method
+        self.properties = None  # until the header frame is there
+        self.parts = []
+        self.missing = 0
+
+
+class Channel:
+    """Made by ``Connection.channel``. Calls raise ChannelClosed or ConnectionClosed when the broker closes, Timeout when it does not answer.
+
+    ``deliveries`` holds what came for consumers without a callback, ``returned`` what the broker sent back, ``cancelled`` the tags of consumers it
+    ended; they are the caller's to empty.
+    """
+
+    def __init__(self, connection, channel_id):
+        self.connection = connection
+        self.id = channel_id
+        self.error: ClosedError | None = None
+        self.active = True  # False after the broker's channel.flow
+        self.deliveries: deque = deque()
+        self.returned: deque = deque()
+        self.cancelled: deque = deque()
+        self.consumers: dict = {}  # tag -> callback or None
+        self.published = 0  # sequence number of the last publish in confirm mode
+        self.confirming = False
+        self.unconfirmed: dict = {}  # sequence numbers in order, as keys: an ordered set
+        self.nacked: list = []  # sequence numbers refused since the last wait_for_confirms
+        self._replies: deque = deque()
+        self._incoming: _Incoming | None = None  # the message being received
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.error is None:
+            self.close()
+
+    @property
+    def closed(self):
+        """Whether the channel has ended; ``error`` says why."""
+        return self.error is not None
+
+    # Life
+
+    def open(self):
+        """Called by the connection."""
+        self.call(ChannelOpen(), ChannelOpenOk)
+
+    def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
+        """Close; does nothing on a closed channel."""
+        if self.error is not None:
+            return
+        self.call(ChannelClose(reply_code=reply_code, reply_text=reply_text), ChannelCloseOk)
+        self.error = ChannelClosed(0, "closed by this client")
+        self.connection.forget(self)
+
+    def flow(self, active):
+        """Stop or restart deliveries of this channel; what the broker made of it."""
+        return self.call(ChannelFlow(active=active), ChannelFlowOk).active
+
+    # Exchanges
+
+    def exchange_declare(self, exchange, type="direct", passive=False, durable=False, auto_delete=False, internal=False, arguments=None):
+        """Create an exchange, or check that it is as described."""
+        self.call(ExchangeDeclare(
+            exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments or {},
+        ), ExchangeDeclareOk)
+
+    def exchange_delete(self, exchange, if_unused=False):
+        """Delete an exchange."""
+        self.call(ExchangeDelete(exchange=exchange, if_unused=if_unused), ExchangeDeleteOk)
+
+    def exchange_bind(self, destination, source, routing_key="", arguments=None):
+        """Let ``source`` route to ``destination``."""
+        self.call(ExchangeBind(destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}), ExchangeBindOk)
+
+    def exchange_unbind(self, destination, source, routing_key="", arguments=None):
+        """Undo exchange_bind."""
+        self.call(ExchangeUnbind(destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}), ExchangeUnbindOk)
+
+    # Queues
+
+    def queue_declare(self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None):
+        """Create a queue, or check that it is as described; the QueueDeclareOk with its name, message_count and consumer_count."""
+        return self.call(QueueDeclare(
+            queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=arguments or {},
+        ), QueueDeclareOk)
+
+    def queue_bind(self, queue, exchange, routing_key="", arguments=None):
+        """Let ``exchange`` route to ``queue``."""
+        self.call(QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}), QueueBindOk)
+
+    def queue_unbind(self, queue, exchange, routing_key="", arguments=None):
+        """Undo queue_bind."""
+        self.call(QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}), QueueUnbindOk)
+
+    def queue_purge(self, queue):
+        """Drop the ready messages; how many there were."""
+        return self.call(QueuePurge(queue=queue), QueuePurgeOk).message_count
+
+    def queue_delete(self, queue, if_unused=False, if_empty=False):
+        """Delete a queue; how many ready messages it had."""
+        return self.call(QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty), QueueDeleteOk).message_count
+
+    # Publishing
+
+    def publish(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
+        """Publish without waiting for a confirm; the sequence number in confirm mode, else 0. ``properties``: Properties, wire form or None."""
+        self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
+        return self._number_publish()
+
+    def publish_many(self, messages, mandatory=False):
+        """Publish each (exchange, routing_key, body, properties) of an iterable in large writes; the sequence number of the last in confirm mode."""
+        buffer = bytearray()
+        last = self.published
+        for exchange, routing_key, body, properties in messages:
+            buffer += self.publish_frames(exchange, routing_key, body, properties, mandatory)
+            last = self._number_publish()
+            if len(buffer) >= _BATCH_OCTETS:
+                self._write(bytes(buffer))
+                buffer.clear()
+        if buffer:
+            self._write(bytes(buffer))
+        return last
+
+    def publish_frames(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
+        """The frames of one publish on this channel, for callers that batch and write by themselves."""
+        if properties is None:
+            properties = NO_PROPERTIES
+        elif not isinstance(properties, (bytes, bytearray, memoryview)):
+            properties = properties.encode()
+        if isinstance(body, str):
+            body = body.encode()
+        method = BasicPublish(exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate)
+        return method_frame(self.id, method) + content_frames(self.id, properties, body, self.connection.frame_max)
+
+    def confirm_select(self):
+        """Number the publishes from now on and have each confirmed."""
+        self.call(ConfirmSelect(), ConfirmSelectOk)
+        self.confirming = True
+
+    def wait_for_confirms(self, timeout_s=None):
+        """Wait until every publish is confirmed: True if none was refused since the last call. Raises Timeout."""
+        self._wait(lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
+        refused = bool(self.nacked)
+        self.nacked.clear()
+        return not refused
+
+    def tx_select(self):
+        """Make the channel transactional."""
+        self.call(TxSelect(), TxSelectOk)
+
+    def tx_commit(self):
+        """Carry out what was published and settled since the last commit."""
+        self.call(TxCommit(), TxCommitOk)
+
+    def tx_rollback(self):
+        """Forget it."""
+        self.call(TxRollback(), TxRollbackOk)
+
+    # Consuming
+
+    def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
+        """Limit unsettled deliveries: of each consumer started from now on, or (``global_``) of the channel."""
+        self.call(BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_), BasicQosOk)
+
+    def consume(self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False, arguments=None):
+        """Start a consumer; its tag. ``callback(delivery)`` is called from ``Connection.drain``; without one, ``next_delivery`` gives them out."""
+        method = BasicConsume(
+            queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local, arguments=arguments or {},
+        )
+        tag = self.call(method, BasicConsumeOk).consumer_tag
+        self.consumers[tag] = callback
+        return tag
+
+    def cancel(self, consumer_tag):
+        """End a consumer. What was delivered before stays in ``deliveries`` and unsettled."""
+        self.call(BasicCancel(consumer_tag=consumer_tag), BasicCancelOk)
+        self.consumers.pop(consumer_tag, None)
+
+    def next_delivery(self, timeout_s=None):
+        """The next Delivery for a consumer without a callback, or None after ``timeout_s`` (None: wait for ever)."""
+        try:
+            self._wait(lambda: self.deliveries, timeout_s)
+        except Timeout:
+            return None
+        return self.deliveries.popleft()
+
+    def get(self, queue, no_ack=False):
+        """Take one message: a Delivery, or None when the queue is empty."""
+        reply = self.call(BasicGet(queue=queue, no_ack=no_ack), (Delivery, BasicGetEmpty))
+        return reply if isinstance(reply, Delivery) else None
+
+    def ack(self, delivery_tag=0, multiple=False):
+        """Settle a delivery; with ``multiple`` all up to it (0: all)."""
+        self.send(BasicAck(delivery_tag=delivery_tag, multiple=multiple))
+
+    def nack(self, delivery_tag=0, multiple=False, requeue=True):
+        """Refuse a delivery; with ``multiple`` all up to it (0: all)."""
+        self.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
+
+    def reject(self, delivery_tag, requeue=True):
+        """Refuse one delivery."""
+        self.send(BasicReject(delivery_tag=delivery_tag, requeue=requeue))
+
+    def recover(self, requeue=True):
+        """Have all unsettled deliveries delivered again."""
+        self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
+
+    def recover_async(self, requeue=True):
+        """``recover`` without an answer."""
+        self.send(BasicRecoverAsync(requeue=requeue))
+
+    # Any method
+
+    def send(self, method):
+        """Send a method and go on."""
+        self._write(method_frame(self.id, method))
+
+    def call(self, method, expected, timeout_s=None):
+        """Send a method and wait for its answer, a class or tuple of classes."""
+        self.send(method)
+        return self.await_reply(expected, timeout_s)
+
+    def await_reply(self, expected, timeout_s=None):
+        """Wait for an answer to something sent before; answers come in order, one that is not ``expected`` is an UnexpectedFrame."""
+        self._wait(lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s)
+        reply = self._replies.popleft()
+        if not isinstance(reply, expected):
+            raise UnexpectedFrame(f"{reply!r} where an answer of another kind was expected")
+        return reply
+
+    # What the connection calls.
+
+    def handle_frame(self, kind, payload):
+        """One frame of this channel. Raises what the broker did wrong."""
+        incoming = self._incoming
+        if kind == FRAME_METHOD and incoming is None:
+            method = decode_method(payload)
+            if isinstance(method, _CARRYING_CONTENT):
+                self._incoming = _Incoming(method)
+            else:
+                self._handle_method(method)
+        elif kind == FRAME_HEADER and incoming is not None and incoming.properties is None:
+            _, incoming.missing, incoming.properties = decode_header(payload)
+            self._finish_content(incoming)
+        elif kind == FRAME_BODY and incoming is not None and incoming.properties is not None:
+            incoming.parts.append(payload)
+            incoming.missing -= len(payload)
+            if incoming.missing < 0:
+                raise UnexpectedFrame(f"channel {self.id}: the body is longer than its header says")
+            self._finish_content(incoming)
+        else:
+            raise UnexpectedFrame(f"frame of type {kind} on channel {self.id} out of order")
+
+    def call_consumers(self):
+        """Hand deliveries to the callbacks of their consumers; how many."""
+        count = 0
+        for _ in range(len(self.deliveries)):
+            delivery = self.deliveries.popleft()
+            callback = self.consumers.get(delivery.consumer_tag)
+            if callback is None:
+                self.deliveries.append(delivery)
+            else:
+                count += 1
+                callback(delivery)
+        return count
+
+    def connection_ended(self, error):
+        """The connection has closed, and this channel with it."""
+        self.error = self.error or error
+
+    # The rest is private.
+
+    def _finish_content(self, incoming):
+        if incoming.missing:
+            return
+        self._incoming = None
+        method, properties = incoming.method, incoming.properties
+        body = incoming.parts[0] if len(incoming.parts) == 1 else b"".join(incoming.parts)
+        if isinstance(method, BasicReturn):
+            self.returned.append(Returned(method, properties, body))
+        elif isinstance(method, BasicGetOk):
+            self._replies.append(Delivery(self, method, properties, body))
+        else:
+            self.deliveries.append(Delivery(self, method, properties, body))
+
+    def _handle_method(self, method):
+        handler = _HANDLERS.get(type(method))
+        if handler is None:
+            self._replies.append(method)
+        else:
+            handler(self, method)
+
+    def _confirmed(self, method):
+        if not method.multiple:
+            self.unconfirmed.pop(method.delivery_tag, None)
+            tags = [method.delivery_tag]
+        else:
+            tags = []
+            for tag in self.unconfirmed:
+                if method.delivery_tag and tag > method.delivery_tag:
+                    break
+                tags.append(tag)
+            for tag in tags:
+                del self.unconfirmed[tag]
+        if isinstance(method, BasicNack):
+            self.nacked += tags
+
+    def _closed_by_broker(self, method):
+        self.error = ChannelClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
+        self.connection.send(method_frame(self.id, ChannelCloseOk()))
+        self.connection.channel_failed(self)
+
+    def _cancelled_by_broker(self, method):
+        self.consumers.pop(method.consumer_tag, None)
+        self.cancelled.append(method.consumer_tag)
+        if not method.no_wait:
+            self.send(BasicCancelOk(consumer_tag=method.consumer_tag))
+
+    def _flow_asked(self, method):
+        self.active = method.active
+        self.send(ChannelFlowOk(active=method.active))
+
+    def _number_publish(self):
+        if not self.confirming:
+            return 0
+        self.published += 1
+        self.unconfirmed[self.published] = None
+        return self.published
+
+    def _write(self, octets):
+        if self.error is not None:
+            self._raise()
+        self.connection.send(octets)
+
+    def _wait(self, predicate, timeout_s):
+        self.connection.wait_for(lambda: predicate() or self.error is not None, timeout_s)
+        if not predicate():
+            self._raise()
+
+    def _raise(self):
+        self.connection.failure_told(self)
+        assert self.error is not None
+        raise self.error.with_traceback(None)
+
+
+_HANDLERS = {
+    BasicAck: Channel._confirmed,
+    BasicNack: Channel._confirmed,
+    ChannelClose: Channel._closed_by_broker,
+    BasicCancel: Channel._cancelled_by_broker,
+    ChannelFlow: Channel._flow_asked,
+}

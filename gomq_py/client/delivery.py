@@ -1,0 +1,65 @@
+"""Messages as a client meets them: delivered or got from a queue, or returned by the broker. A leaf over the codec."""
+from gomq_py.amqp.wire.properties import Properties
+
+
+class Message:
+    """A body and its properties, which are decoded when first looked at; ``raw_properties`` publishes them again exactly as they came."""
+
+    __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
+
+    def __init__(self, exchange, routing_key, raw_properties, body):
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.raw_properties = raw_properties
+        self.body = body
+        self._properties = None
+
+    @property
+    def properties(self):
+        """The Properties. Raises SyntaxError_ where the broker sent none that are well-formed."""
+        if self._properties is None:
+            self._properties = Properties.decode(self.raw_properties)
+        return self._properties
+
+
+class Delivery(Message):
+    """A message from a queue, to be settled on the channel it came from unless it was taken with ``no_ack``.
+
+    ``consumer_tag`` is "" and ``message_count`` set for one taken by basic.get.
+    """
+
+    __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")
+
+    def __init__(self, channel, method, raw_properties, body):
+        super().__init__(method.exchange, method.routing_key, raw_properties, body)
+        self.channel = channel
+        self.delivery_tag = method.delivery_tag
+        self.redelivered = method.redelivered
+        self.consumer_tag = getattr(method, "consumer_tag", "")
+        self.message_count = getattr(method, "message_count", None)
+
+    def ack(self, multiple=False):
+        """Done with it (``multiple``: and with every delivery before it)."""
+        self.channel.ack(self.delivery_tag, multiple)
+
+    def nack(self, multiple=False, requeue=True):
+        """Not done with it: back to its queue, or dropped or dead-lettered."""
+        self.channel.nack(self.delivery_tag, multiple, requeue)
+
+    def reject(self, requeue=True):
+        """``nack`` of this one, in the words of AMQP 0-9-1."""
+        self.channel.reject(self.delivery_tag, requeue)
+
+    def __repr__(self):
+        return f"<Delivery {self.delivery_tag} of {len(self.body)} octets from {self.exchange!r} with key {self.routing_key!r}>"
+
+
+class Returned(Message):
+    """A mandatory or immediate message that came back, with the reason."""
+
+    __slots__ = ("reply_code", "reply_text")
+
+    def __init__(self, method, raw_properties, body):
+        super().__init__(method.exchange, method.routing_key, raw_properties, body)
+        self.reply_code = method.reply_code
+        self.reply_text = method.reply_text

@@ -1,0 +1,28 @@
+"""What can go wrong on a client connection. A leaf: the codes and texts are the broker's own."""
+
+
+class ClientError(Exception):
+    """Base of everything the client raises on account of the broker or the network."""
+
+
+class ClosedError(ClientError):
+    """Closed, by the broker, by us or by the network. ``reply_code`` is 0 where no close method told why; class and method id name what failed."""
+
+    def __init__(self, reply_code, reply_text, class_id=0, method_id=0):
+        super().__init__(f"{reply_code} {reply_text}" if reply_code else reply_text)
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
+
+
+class ConnectionClosed(ClosedError):
+    """The connection is of no use any more, nor are its channels."""
+
+
+class ChannelClosed(ClosedError):
+    """The channel is of no use any more; the connection goes on."""
+
+
+class Timeout(ClientError, TimeoutError):
+    """The broker did not answer in time. The answer may still come: the channel is not to be used again."""

@@ -1,0 +1,74 @@
+"""Transport: a non-blocking socket, plain or TLS, and waiting for it. The only module of the client that knows sockets.
+
+The socket module is a parameter: with ``gevent.socket`` the waiting is cooperative, with the stdlib's it blocks the thread. The select and ssl
+modules are taken from the same package.
+"""
+from importlib import import_module
+from typing import Any
+
+
+class Transport:
+    """Octets to and from one peer; never blocks except in ``wait`` and ``connect``."""
+
+    def __init__(self, socket_module):
+        self._socket_module = socket_module
+        self._select = _sibling(socket_module, "select")
+        self._would_block: tuple = (BlockingIOError, InterruptedError)
+        self._tls = False
+        self.socket: Any = None
+
+    def connect(self, parameters, timeout_s, tls_context=None):
+        """Connect, and do the TLS handshake where the parameters ask for it. Raises OSError. May switch."""
+        sock = self._socket_module.create_connection((parameters.host, parameters.port), timeout=timeout_s)
+        sock.setsockopt(self._socket_module.IPPROTO_TCP, self._socket_module.TCP_NODELAY, 1)
+        if parameters.tls:
+            ssl = _sibling(self._socket_module, "ssl")
+            self._tls = True
+            self._would_block += (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+            context = tls_context or _tls_context(ssl, parameters.options)
+            sock = context.wrap_socket(sock, server_hostname=parameters.options.get("server_name_indication", parameters.host))
+        sock.settimeout(0)
+        self.socket = sock
+
+    def send(self, octets):
+        """Send what the socket takes now; the count, 0 when it takes nothing. Raises OSError."""
+        try:
+            return self.socket.send(octets)
+        except self._would_block:
+            return 0
+
+    def receive(self, count=65536):
+        """Up to ``count`` octets that are there now: None when there are none yet, b"" when the peer has closed. Raises OSError."""
+        try:
+            return self.socket.recv(count)
+        except self._would_block:
+            return None
+
+    def wait(self, timeout_s, writable=False):
+        """Wait until there is something to read (or room to write); False after ``timeout_s`` seconds (None: for ever). May switch."""
+        if not writable and self._tls and self.socket.pending():
+            return True
+        poll = self._select.poll()
+        poll.register(self.socket.fileno(), self._select.POLLIN | (self._select.POLLOUT if writable else 0))
+        return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
+
+    def close(self):
+        """Close the socket; once is enough."""
+        if self.socket is not None:
+            self.socket.close()
+
+
+def _sibling(module, name):
+    """gevent.socket -> gevent.select; socket -> select."""
+    package = module.__name__.rpartition(".")[0]
+    return import_module(f"{package}.{name}" if package else name)
+
+
+def _tls_context(ssl, options):
+    context = ssl.create_default_context(cafile=options.get("cacertfile"))
+    if options.get("verify") == "verify_none":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.get("certfile"):
+        context.load_cert_chain(options["certfile"], options.get("keyfile"))
+    return context
