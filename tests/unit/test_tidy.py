@@ -255,6 +255,18 @@ def test_nothing_that_was_built_is_under_version_control():
     assert [path.name for path in tracked_files() if path.suffix in {".so", ".c", ".o", ".whl", ".pyc", ".jar"}] == []
 
 
+_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def test_links_between_documents_lead_somewhere():
+    dead = []
+    for path in tracked_files():
+        if path.suffix == ".md":
+            dead += [f"{path.relative_to(ROOT)}: {link}" for link in _LINK.findall(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()]
+
+    assert dead == []
+
+
 _VERSION = re.compile(r"## \[(?:Unreleased|\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d)")
 _CHANGES = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 

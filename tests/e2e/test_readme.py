@@ -1,0 +1,16 @@
+"""The README's example, run as it stands."""
+import re
+import subprocess
+import sys
+
+from tests.unit.source_tree import ROOT
+
+
+def test_example_publishes_and_consumes(broker):
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    assert "127.0.0.1:5672" in example
+
+    finished = subprocess.run(
+        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")], capture_output=True, text=True, timeout=60)
+
+    assert (finished.returncode, finished.stdout) == (0, "dig a hole\n"), finished.stderr
