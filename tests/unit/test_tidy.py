@@ -262,7 +262,8 @@ def test_links_between_documents_lead_somewhere():
     dead = []
     for path in tracked_files():
         if path.suffix == ".md":
-            dead += [f"{path.relative_to(ROOT)}: {link}" for link in _LINK.findall(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()]
+            links = _LINK.findall(path.read_text(encoding="utf-8"))
+            dead += [f"{path.relative_to(ROOT)}: {link}" for link in links if not (path.parent / link).exists()]
 
     assert dead == []
 
