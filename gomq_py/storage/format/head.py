@@ -1,0 +1,152 @@
+"""Heads: the first 128 octets of a segment's two files, and the seals in them. Little-endian.
+
+    offset size                                    Both files: the head proper. Never changed while the file is what it says.
+         0    8  magic "GOMQMSGS" or "GOMQACKS"
+         8    4  schema version 1
+        12    4  segment number
+        16   16  incarnation of the queue: random, made when it was declared
+        32    8  generation: never the same twice, so that a recycled file is nobody's
+        40    8  offset of the first record (streams); 0 otherwise
+        48    4  capacity of the msgs file in octets
+        52    8  0
+        60    4  CRC-32C of octets 0..59: the seed of every other checksum in the file
+
+    offset size                                    msgs only: the seal, written when all before it has been flushed
+        64    4  records                           0 octets at 64..111: not sealed
+        68    4  next ordinal
+        72    8  body octets of all records
+        80    4  end of the data
+        84    8  first timestamp                   of the first record, Unix milliseconds
+        92    8  last timestamp
+       100    8  0
+       108    4  CRC-32C of octets 64..107, from the seed + 1
+       112    4  synced through: all before this position has been flushed; damage there is a fault of the disk, not the end of a crash
+       116    4  CRC-32C of the position, from the seed + 2
+
+    offset size                                    acks only
+        64    4  delivered through: records before this position have been given to a consumer once
+        68    4  CRC-32C of the position, from the seed + 3
+        72    4  entries                           the seal of a clean stop; 0 octets at 72..95: none
+        76    4  acked records
+        80    8  body octets of acked records
+        88    4  0
+        92    4  CRC-32C of octets 72..91, from the seed + 4
+
+Both files then hold what their modules draw: format.record from 128 on, format.acks from 128 on. A leaf: no I/O.
+"""
+from struct import Struct
+from typing import NamedTuple
+
+from gomq_py import octets
+
+SCHEMA_VERSION = 1
+HEAD_BYTES = 128
+MSGS_MAGIC = b"GOMQMSGS"
+ACKS_MAGIC = b"GOMQACKS"
+
+_HEAD = Struct("<8sII16sQQI8xI")
+_SEAL = Struct("<IIQIQQ8xI")
+_ACKS_SEAL = Struct("<IIQ4xI")
+assert (_HEAD.size, _SEAL.size, _ACKS_SEAL.size) == (64, 48, 24)
+
+SEAL_AT = 64
+SYNCED_AT = 112
+DELIVERED_AT = 64
+ACKS_SEAL_AT = 72
+
+# What is added to the seed for each kind of checksum in a head, so that one cannot stand for another.
+_SEAL_SALT = 1
+SYNCED_SALT = 2
+DELIVERED_SALT = 3
+_ACKS_SEAL_SALT = 4
+
+
+class Head(NamedTuple):
+    """What the head proper says. ``seed`` is its checksum."""
+
+    magic: bytes
+    number: int
+    incarnation: bytes
+    generation: int
+    first_offset: int
+    capacity: int
+    seed: int
+
+    def twin(self, magic):
+        """The head of the other file of the pair."""
+        return decode(encode(magic, self.number, self.incarnation, self.generation, self.first_offset, self.capacity))
+
+
+class Seal(NamedTuple):
+    """What a sealed msgs file holds."""
+
+    count: int
+    next_ordinal: int
+    body_bytes: int
+    end: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+
+
+class AcksSeal(NamedTuple):
+    """What an acks file held at a clean stop."""
+
+    entries: int
+    count: int
+    body_bytes: int
+
+
+def encode(magic, number, incarnation, generation, first_offset, capacity):
+    """The 64 octets of a head proper."""
+    head = _HEAD.pack(magic, SCHEMA_VERSION, number, incarnation, generation, first_offset, capacity, 0)
+    return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
+
+
+def decode(head, magic=None):
+    """The ``Head`` in the first 64 octets, or None when they are none, of another schema version or (with ``magic``) of another kind."""
+    if len(head) < 64:
+        return None
+    found, version, number, incarnation, generation, first_offset, capacity, seed = _HEAD.unpack_from(head)
+    if found not in (MSGS_MAGIC, ACKS_MAGIC) or version != SCHEMA_VERSION or magic not in (None, found):
+        return None
+    if octets.crc32c(0, head, 0, 60) != seed:
+        return None
+    return Head(found, number, incarnation, generation, first_offset, capacity, seed)
+
+
+def encode_seal(seed, seal):
+    """The 48 octets of a msgs file's seal."""
+    return _closed(seed + _SEAL_SALT, _SEAL.pack(*seal, 0))
+
+
+def decode_seal(seed, head):
+    """The ``Seal`` in a msgs file's first 128 octets, or None."""
+    part = head[SEAL_AT:SEAL_AT + _SEAL.size]
+    return Seal(*_SEAL.unpack(part)[:-1]) if _is_closed(seed + _SEAL_SALT, part, _SEAL.size) else None
+
+
+def encode_acks_seal(seed, seal):
+    """The 24 octets of an acks file's seal."""
+    return _closed(seed + _ACKS_SEAL_SALT, _ACKS_SEAL.pack(*seal, 0))
+
+
+def decode_acks_seal(seed, head):
+    """The ``AcksSeal`` in an acks file's first 128 octets, or None."""
+    part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
+    return AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size) else None
+
+
+def decode_mark(seed, salt, head, at):
+    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 when they do not check."""
+    part = head[at:at + 8]
+    if len(part) < 8 or not _is_closed(seed + salt, part, 8):
+        return 0
+    return int.from_bytes(part[:4], "little")
+
+
+def _closed(seed, part):
+    return part[:-4] + octets.crc32c(seed & 0xFFFFFFFF, part, 0, len(part) - 4).to_bytes(4, "little")
+
+
+def _is_closed(seed, part, size):
+    return len(part) == size and any(part) and _closed(seed, part) == part

@@ -1,0 +1,41 @@
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+
+from gomq_py cimport octets
+
+ctypedef const unsigned char* const_octets
+
+cpdef Py_ssize_t size_of(Py_ssize_t routing_length, Py_ssize_t properties_length, Py_ssize_t body_length) noexcept
+
+@cython.locals(routing=Py_ssize_t, properties=Py_ssize_t, body=Py_ssize_t, trailer=Py_ssize_t, size=Py_ssize_t)
+cdef Py_ssize_t encode(
+    unsigned char* p, Py_ssize_t at, uint32_t seed, uint32_t ordinal, unsigned char kind, unsigned char flags, unsigned char priority,
+    uint64_t timestamp_ms, uint64_t expires_at_ms, const unsigned char* source, Py_ssize_t routing_at, Py_ssize_t routing_length,
+    Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_at, Py_ssize_t body_length) noexcept
+
+@cython.locals(size=Py_ssize_t, routing_length=Py_ssize_t)
+cdef Py_ssize_t measure(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
+
+@cython.locals(routing_length=Py_ssize_t, exchange_length=Py_ssize_t)
+cdef bint header_is_sound(const unsigned char* p, Py_ssize_t at, uint32_t seed) noexcept
+
+@cython.locals(start=Py_ssize_t, length=Py_ssize_t)
+cdef bint content_is_sound(const unsigned char* p, Py_ssize_t at, uint32_t seed) noexcept
+
+@cython.locals(count=Py_ssize_t, hit=Py_ssize_t, position=Py_ssize_t)
+cdef Py_ssize_t find(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, uint32_t seed, uint32_t ordinal) except -2
+
+cdef class RecordScanner:
+    cdef const unsigned char* p
+    cdef readonly Py_ssize_t at, position, size, routing_length, properties_length, body_length
+    cdef Py_ssize_t end
+    cdef uint32_t seed
+    cdef readonly uint32_t next_ordinal, ordinal
+    cdef readonly list damaged
+    cdef readonly unsigned char kind, flags, priority
+    cdef readonly uint64_t timestamp_ms, expires_at_ms
+    cpdef bint next(self) except -1
+    @cython.locals(p=const_octets, at=Py_ssize_t, size=Py_ssize_t, found=Py_ssize_t)
+    cdef Py_ssize_t _step(self) except -1
+    @cython.locals(p=const_octets, at=Py_ssize_t)
+    cdef int _fill(self) except -1

@@ -1,0 +1,192 @@
+"""Record: one message in a segment. Little-endian; every record begins at a multiple of 8 octets from the start of the file.
+
+    offset size
+         0    2  magic 0x4D52
+         2    1  kind: 1 AMQP, 2 MQTT
+         3    1  flags: bit 0 persistent; the others belong to the kind
+         4    1  priority
+         5    1  0
+         6    2  routing length R
+         8    4  properties length P
+        12    4  body length B
+        16    4  ordinal of the record in its segment
+        20    8  timestamp, Unix milliseconds
+        28    8  expires at, Unix milliseconds; 0: never
+        36    4  CRC-32C of octets 0..35 and the routing
+        40    R  exchange and routing key, two short strings as on the wire
+         .    P  properties, as the publisher sent them
+         .    B  body
+         .    4  CRC-32C of properties and body
+         .       zeros up to a multiple of 8
+
+Both checksums continue from the segment's seed, the checksum of its head: what a file held in an earlier life, or octets of a body that look like a
+record, do not check. Written by storage.segment; read by it, by recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O.
+Nothing read here is believed before it was compared with the end of the data.
+"""
+from gomq_py import octets
+
+MAGIC = 0x4D52
+MAGIC_OCTETS = b"RM"
+HEADER_BYTES = 40
+TRAILER_BYTES = 4
+ALIGNMENT = 8
+PERSISTENT = 1
+
+# Two empty names, no properties, no body: what the acks file must have room for (format.acks).
+SMALLEST_RECORD_BYTES = 48
+
+# Two short strings of 255 octets.
+LARGEST_ROUTING_BYTES = 512
+
+# How much of a damaged region is copied at a time to look for the next record's magic.
+SEARCH_BYTES = 65536
+
+
+def size_of(routing_length, properties_length, body_length):
+    """Octets a record takes in a segment."""
+    return (44 + routing_length + properties_length + body_length + 7) & ~7
+
+
+def encode(
+    p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
+    source, routing_at, routing_length, properties_at, properties_length, body_at, body_length,
+):
+    """Write a record at ``p[at]`` from three ranges of ``source``; the caller has made sure of the room. Returns its size."""
+    routing = at + 40
+    properties = routing + routing_length
+    body = properties + properties_length
+    trailer = body + body_length
+    size = (trailer + 11 - at) & ~7
+    octets.put_le64(p, at + size - 8, 0)  # the padding; the last octets of the record go over it
+    octets.put_le16(p, at, MAGIC)
+    p[at + 2] = kind
+    p[at + 3] = flags
+    p[at + 4] = priority
+    p[at + 5] = 0
+    octets.put_le16(p, at + 6, routing_length)
+    octets.put_le32(p, at + 8, properties_length)
+    octets.put_le32(p, at + 12, body_length)
+    octets.put_le32(p, at + 16, ordinal)
+    octets.put_le64(p, at + 20, timestamp_ms)
+    octets.put_le64(p, at + 28, expires_at_ms)
+    octets.copy(p, routing, source, routing_at, routing_length)
+    octets.copy(p, properties, source, properties_at, properties_length)
+    octets.copy(p, body, source, body_at, body_length)
+    octets.put_le32(p, at + 36, octets.crc32c(octets.crc32c(seed, p, at, 36), p, routing, routing_length))
+    octets.put_le32(p, trailer, octets.crc32c(seed, p, properties, properties_length + body_length))
+    return size
+
+
+def measure(p, at, end):
+    """Size of the record that seems to begin at ``at`` and to end at or before ``end``; 0 when there is none. Checks no checksum."""
+    if at + SMALLEST_RECORD_BYTES > end or octets.le16(p, at) != MAGIC:
+        return 0
+    routing_length = octets.le16(p, at + 6)
+    if routing_length > LARGEST_ROUTING_BYTES:
+        return 0
+    size = (44 + routing_length + octets.le32(p, at + 8) + octets.le32(p, at + 12) + 7) & ~7
+    return size if size <= end - at else 0
+
+
+def header_is_sound(p, at, seed):
+    """Whether header and routing of a measured record check, and the routing is two short strings."""
+    routing_length = octets.le16(p, at + 6)
+    if octets.crc32c(octets.crc32c(seed, p, at, 36), p, at + 40, routing_length) != octets.le32(p, at + 36):
+        return False
+    if routing_length < 2:  # what is read next must lie inside
+        return False
+    exchange_length = p[at + 40]
+    if exchange_length + 2 > routing_length:
+        return False
+    return exchange_length + p[at + 41 + exchange_length] + 2 == routing_length
+
+
+def content_is_sound(p, at, seed):
+    """Whether properties and body of a measured record check."""
+    start = at + 40 + octets.le16(p, at + 6)
+    length = octets.le32(p, at + 8) + octets.le32(p, at + 12)
+    return octets.crc32c(seed, p, start, length) == octets.le32(p, start + length)
+
+
+def find(p, at, end, seed, ordinal):
+    """Where the next sound header with an ordinal of at least ``ordinal`` begins, from ``at`` (a multiple of 8) on; -1: none before ``end``."""
+    while at + SMALLEST_RECORD_BYTES <= end:
+        count = min(SEARCH_BYTES, end - at)
+        chunk = bytes(p[at:at + count])
+        hit = chunk.find(MAGIC_OCTETS)
+        while hit >= 0:
+            position = at + hit
+            if hit % ALIGNMENT == 0 and measure(p, position, end) and octets.le32(p, position + 16) >= ordinal:
+                if header_is_sound(p, position, seed):
+                    return position
+            hit = chunk.find(MAGIC_OCTETS, hit + 1)
+        at += count
+    return -1
+
+
+class RecordScanner:
+    """Walks the records of a segment that may be damaged.
+
+    ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records lost) of what was stepped over, ``at`` is
+    where the data ends once ``next`` has said False. A region without any sound record behind it is not damage but the end: the ordinary tail of a crash.
+    """
+
+    __slots__ = (
+        "p", "at", "end", "seed", "next_ordinal", "damaged",
+        "position", "size", "ordinal", "kind", "flags", "priority", "routing_length", "properties_length", "body_length",
+        "timestamp_ms", "expires_at_ms",
+    )
+
+    def __init__(self, buffer, start, end, seed, ordinal=0):
+        """``buffer`` outlives the scanner and holds at least ``end`` octets."""
+        if end > len(buffer):
+            raise ValueError(f"scan to {end} in a buffer of {len(buffer)} octets")
+        self.p = octets.pointer(buffer)
+        self.at = start
+        self.end = end
+        self.seed = seed
+        self.next_ordinal = ordinal
+        self.damaged = []
+        self.position = self.size = self.ordinal = self.routing_length = self.properties_length = self.body_length = 0
+        self.kind = self.flags = self.priority = 0
+        self.timestamp_ms = self.expires_at_ms = 0
+
+    def next(self):
+        """Move to the next record. False at the end."""
+        while True:
+            size = self._step()
+            if size == 0:
+                return False
+            if content_is_sound(self.p, self.position, self.seed):
+                self._fill()
+                return True
+            self.damaged.append((self.position, self.position + size, 1))
+
+    def _step(self):
+        """Move to the next sound header; 0 at the end, else the record's size."""
+        p, at = self.p, self.at
+        size = measure(p, at, self.end)
+        if size == 0 or octets.le32(p, at + 16) < self.next_ordinal or not header_is_sound(p, at, self.seed):
+            found = find(p, at + ALIGNMENT, self.end, self.seed, self.next_ordinal)
+            if found < 0:
+                return 0
+            self.damaged.append((at, found, octets.le32(p, found + 16) - self.next_ordinal))
+            at = found
+            size = measure(p, at, self.end)
+        self.position = at
+        self.size = size
+        self.ordinal = octets.le32(p, at + 16)
+        self.next_ordinal = self.ordinal + 1
+        self.at = at + size
+        return size
+
+    def _fill(self):
+        p, at = self.p, self.position
+        self.kind = p[at + 2]
+        self.flags = p[at + 3]
+        self.priority = p[at + 4]
+        self.routing_length = octets.le16(p, at + 6)
+        self.properties_length = octets.le32(p, at + 8)
+        self.body_length = octets.le32(p, at + 12)
+        self.timestamp_ms = octets.le64(p, at + 20)
+        self.expires_at_ms = octets.le64(p, at + 28)

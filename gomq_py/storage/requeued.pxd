@@ -1,0 +1,40 @@
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef class LocationHeap:
+    cdef readonly Py_ssize_t count
+    cdef uint64_t[::1] _items
+    cdef Py_ssize_t _room
+    cpdef uint64_t first(self)
+    @cython.locals(at=Py_ssize_t)
+    cpdef int push(self, uint64_t location) except -1
+    @cython.locals(lowest=uint64_t)
+    cpdef uint64_t pop(self) except? 0
+    @cython.locals(at=Py_ssize_t, moved=uint64_t)
+    cpdef int remove(self, uint64_t location) except -1
+    @cython.locals(parent=Py_ssize_t)
+    cdef int _sift_up(self, Py_ssize_t at, uint64_t location) except -1
+    @cython.locals(child=Py_ssize_t)
+    cdef int _sift_down(self, Py_ssize_t at, uint64_t location) except -1
+    @cython.locals(at=Py_ssize_t)
+    cdef int _resize(self, Py_ssize_t room) except -1
+
+cdef class DeliveryCounts:
+    cdef readonly Py_ssize_t count
+    cdef uint64_t[::1] _keys
+    cdef uint64_t[::1] _values
+    cdef Py_ssize_t _mask
+    @cython.locals(at=Py_ssize_t)
+    cpdef uint64_t get(self, uint64_t location)
+    @cython.locals(at=Py_ssize_t)
+    cpdef uint64_t get_entry(self, uint64_t location)
+    @cython.locals(at=Py_ssize_t)
+    cpdef int put(self, uint64_t location, uint64_t failed, uint64_t entry) except -1
+    @cython.locals(at=Py_ssize_t, following=Py_ssize_t, home=Py_ssize_t)
+    cpdef int discard(self, uint64_t location) except -1
+    cdef Py_ssize_t _home(self, uint64_t location)
+    @cython.locals(at=Py_ssize_t)
+    cdef Py_ssize_t _slot(self, uint64_t location)
+    @cython.locals(slots=Py_ssize_t, at=Py_ssize_t, old=Py_ssize_t)
+    cdef int _grow(self) except -1
+    cdef int _allocate(self, Py_ssize_t slots) except -1

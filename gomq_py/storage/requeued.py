@@ -1,0 +1,167 @@
+"""Requeued messages: which locations wait to go again, in order, and how often a message came back. Typed arrays, no object per message.
+
+Owned by message_store, and made by it only when the first message comes back.
+"""
+from array import array
+
+# Slots of a new table; each doubling moves what is there.
+FIRST_SLOTS = 16
+
+# The golden ratio in 64 bits: neighbouring locations land far apart (Knuth, TAOCP 3, 6.4).
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
+
+
+class LocationHeap:
+    """A binary heap of locations, the lowest (oldest message) first. 8 octets each."""
+
+    __slots__ = ("count", "_items", "_room")
+
+    def __init__(self):
+        self.count = 0
+        self._room = FIRST_SLOTS
+        self._items = array("Q", bytes(8 * FIRST_SLOTS))
+
+    def first(self):
+        """The lowest location. Only when ``count`` is not 0."""
+        return self._items[0]
+
+    def push(self, location):
+        """Add a location."""
+        if self.count == self._room:
+            self._resize(self._room * 2)
+        at = self.count
+        self.count += 1
+        return self._sift_up(at, location)
+
+    def pop(self):
+        """Take the lowest location."""
+        lowest = self._items[0]
+        self.count -= 1
+        if self.count:
+            self._sift_down(0, self._items[self.count])
+        if self._room > FIRST_SLOTS and self.count * 4 < self._room:
+            self._resize(self._room // 2)
+        return lowest
+
+    def remove(self, location):
+        """Take a location from anywhere; it is there. Slow: it is looked for."""
+        at = 0
+        while self._items[at] != location:
+            at += 1
+            assert at < self.count, location
+        self.count -= 1
+        if at == self.count:
+            return 0
+        moved = self._items[self.count]
+        if at > 0 and self._items[(at - 1) >> 1] > moved:
+            return self._sift_up(at, moved)
+        return self._sift_down(at, moved)
+
+    def _sift_up(self, at, location):
+        while at > 0:
+            parent = (at - 1) >> 1
+            if self._items[parent] <= location:
+                break
+            self._items[at] = self._items[parent]
+            at = parent
+        self._items[at] = location
+        return 0
+
+    def _sift_down(self, at, location):
+        child = 2 * at + 1
+        while child < self.count:
+            if child + 1 < self.count and self._items[child + 1] < self._items[child]:
+                child += 1
+            if self._items[child] >= location:
+                break
+            self._items[at] = self._items[child]
+            at = child
+            child = 2 * at + 1
+        self._items[at] = location
+        return 0
+
+    def _resize(self, room):
+        items = array("Q", bytes(8 * room))
+        for at in range(self.count):
+            items[at] = self._items[at]
+        self._items = items
+        self._room = room
+        return 0
+
+
+class DeliveryCounts:
+    """Location -> how many deliveries have failed, and the index of the acks entry that says so (0: none yet). 16 octets a slot, open addressing."""
+
+    __slots__ = ("count", "_keys", "_values", "_mask")
+
+    def __init__(self):
+        self.count = 0
+        self._allocate(FIRST_SLOTS)
+
+    def get(self, location):
+        """The count, 0 when there is none."""
+        at = self._slot(location)
+        return self._values[at] >> 32 if self._keys[at] else 0
+
+    def get_entry(self, location):
+        """The index of its COUNT entry in the acks file plus 1, 0 when there is none."""
+        at = self._slot(location)
+        return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
+
+    def put(self, location, failed, entry):
+        """Set both."""
+        at = self._slot(location)
+        if self._keys[at] == 0:
+            if (self.count + 1) * 3 > (self._mask + 1) * 2:
+                self._grow()
+                at = self._slot(location)
+            self._keys[at] = location
+            self.count += 1
+        self._values[at] = failed << 32 | entry
+        return 0
+
+    def discard(self, location):
+        """Forget a location; it need not be there."""
+        at = self._slot(location)
+        if self._keys[at] == 0:
+            return 0
+        self.count -= 1
+        # Close the gap: what stands behind it moves up unless that would put it before its own first slot.
+        following = at
+        while True:
+            following = (following + 1) & self._mask
+            if self._keys[following] == 0:
+                break
+            home = self._home(self._keys[following])
+            if ((following - home) & self._mask) >= ((following - at) & self._mask):
+                self._keys[at] = self._keys[following]
+                self._values[at] = self._values[following]
+                at = following
+        self._keys[at] = 0
+        return 0
+
+    def _home(self, location):
+        return (((location * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF) >> 32) & self._mask
+
+    def _slot(self, location):
+        """Where the location is, or the empty slot where it would go."""
+        at = self._home(location)
+        while self._keys[at] != 0 and self._keys[at] != location:
+            at = (at + 1) & self._mask
+        return at
+
+    def _grow(self):
+        keys, values, slots = self._keys, self._values, self._mask + 1
+        self._allocate(slots * 2)
+        for old in range(slots):
+            if keys[old]:
+                at = self._slot(keys[old])
+                self._keys[at] = keys[old]
+                self._values[at] = values[old]
+        return 0
+
+    def _allocate(self, slots):
+        self._keys = array("Q", bytes(8 * slots))
+        self._values = array("Q", bytes(8 * slots))
+        self._mask = slots - 1
+        return 0

@@ -1,0 +1,195 @@
+"""Group commit: one flush for everything that became dirty while the last one ran, then the confirms that waited for it. The only place that flushes.
+
+Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the disk. A sync that begins takes everything
+marked by then, so batches grow by themselves when the disk is slow and are small when it is fast. Flushes run in a thread pool of their own: the hub's
+serves name resolution and hashing, which must not wait for a disk. A sync that failed proves nothing, not even when it is repeated: whoever it covered is
+fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor a thread's time.
+"""
+import logging
+import os
+
+import gevent
+from gevent.event import AsyncResult, Event
+from gevent.threadpool import ThreadPool
+
+from gomq_py.storage.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+# Flushes of different files overlap in the kernel's journal; more threads than this only queue there.
+THREADS = 4
+
+# How long marked data may wait for a sync that nobody waits for (persistent messages without confirms, names of recycled segments). The kernel's own
+# writeback would take up to 30 s; syncing at once would make a publisher that asked for nothing pay for a disk write per batch.
+UNHURRIED_S = 0.2
+
+
+class GroupCommit:
+    """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing and calls everybody back at once."""
+
+    def __init__(self, files, enabled=True, threads=THREADS):
+        self.syncs = 0
+        self._files = files
+        self._enabled = enabled
+        self._threads = threads
+        self._pool = None
+        self._greenlet = None
+        self._wake = Event()
+        self._stores, self._logs, self._folders = {}, {}, {}
+        self._waiting = []  # callbacks for the sync that begins next
+        self._in_flight = []  # callbacks of the sync that is running
+        self._is_syncing = self._hurried = self._stopping = False
+        self._failed_logs = {}
+
+    # what marks itself
+
+    def mark(self, store):
+        """The store has something to flush. When a sync begins its ``sync_files()`` tells what; then ``synced()`` or ``fence(error)`` is called."""
+        self._stores[store] = None
+        self._begin_soon()
+
+    def mark_file(self, file):
+        """A log was appended to."""
+        self._logs[file] = None
+        self._begin_soon()
+
+    def mark_folder(self, path):
+        """A name in the folder changed."""
+        self._folders[os.fspath(path)] = None
+        self._begin_soon()
+
+    # who waits
+
+    def after_sync(self, callback, hurry=True):
+        """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this returns, when nothing is left to flush.
+
+        Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
+        """
+        if not self._enabled:
+            callback(None)
+        elif self._has_marks():
+            self._waiting.append(callback)
+            if hurry:
+                self._hurried = True
+                self._wake.set()
+        elif self._is_syncing:
+            self._in_flight.append(callback)
+        else:
+            callback(None)
+
+    def wait(self):
+        """Wait until all that is marked now has been flushed. Raises the error of a failed sync. May switch."""
+        result = AsyncResult()
+        self.after_sync(lambda error: result.set(None) if error is None else result.set_exception(error))
+        result.get()
+
+    def stop(self):
+        """Flush what is marked and end. May switch."""
+        self._stopping = True
+        self._forget_marks() if not self._enabled else None
+        while self._greenlet is not None:
+            self._wake.set()
+            self._greenlet.join()
+        if self._pool is not None:
+            self._pool.kill()
+            self._pool = None
+
+    # the cycle
+
+    def _has_marks(self):
+        return bool(self._stores or self._folders or self._logs)
+
+    def _begin_soon(self):
+        if self._greenlet is None:
+            self._greenlet = gevent.spawn(self._run if self._enabled else self._forget_marks)
+            self._greenlet.name = "group-commit"
+
+    def _forget_marks(self):
+        """Without syncing, what is marked counts as flushed at the end of the loop's turn."""
+        self._greenlet = None
+        while self._has_marks():
+            stores, self._stores, self._logs, self._folders = self._stores, {}, {}, {}
+            for store in stores:
+                store.sync_files()
+                store.synced()
+
+    def _run(self):
+        """Cycle while there is something to flush, then end: an idle broker has no greenlet here."""
+        try:
+            while self._has_marks():
+                if not self._hurried and not self._stopping:
+                    self._wake.wait(UNHURRIED_S)
+                self._cycle()
+        except BaseException:
+            logger.exception("group commit ended; nothing that is to be durable will be confirmed any more")
+            raise
+        self._greenlet = None
+
+    def _cycle(self):
+        """One sync, from taking the marks to the callbacks."""
+        stores, logs, folders = self._stores, self._logs, self._folders
+        self._stores, self._logs, self._folders = {}, {}, {}
+        self._in_flight, self._waiting = self._waiting, []
+        self._hurried = False
+        self._wake.clear()
+        self._is_syncing = True
+        failures = {}  # store or None -> error
+        jobs = self._collect(stores, logs, folders, failures)
+        self._flush(jobs, failures)
+        self._is_syncing = False
+        self.syncs += 1
+        for store in stores:
+            if store in failures:
+                store.fence(failures[store])
+            else:
+                store.synced()
+        callbacks, self._in_flight = self._in_flight, []
+        error = next(iter(failures.values()), None)
+        for callback in callbacks:
+            try:
+                callback(error)
+            except Exception:
+                logger.exception("a callback after a sync failed")
+
+    def _collect(self, stores, logs, folders, failures):
+        """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too."""
+        jobs = []
+        for store in stores:
+            try:
+                jobs += [(self._files.sync, file, store) for file in store.sync_files()]
+            except StoreError as error:
+                failures[store] = error
+        for file in logs:
+            if file in self._failed_logs:
+                failures[file] = self._failed_logs[file]
+            jobs.append((self._files.sync, file, file))
+        for _, file, _ in jobs:
+            file.retain()
+        return jobs + [(self._files.sync_folder, path, path) for path in folders]
+
+    def _flush(self, jobs, failures):
+        """Run the jobs in the pool, divided among its threads. May switch."""
+        if self._pool is None:
+            self._pool = ThreadPool(self._threads)
+        lanes = min(self._threads, len(jobs))
+        results = [self._pool.spawn(_flush_each, jobs[lane::lanes]) for lane in range(lanes)]
+        for result in results:
+            for owner, error in result.get():
+                logger.error("sync failed: %s", error)
+                failures[owner] = error
+        for function, file, owner in jobs:
+            if function == self._files.sync:
+                file.release()
+                if owner is file and owner in failures:
+                    self._failed_logs[owner] = failures[owner]
+
+
+def _flush_each(jobs):
+    """In a pool thread: flush one after the other. Returns (owner, error) of those that failed."""
+    failed = []
+    for function, target, owner in jobs:
+        try:
+            function(target)
+        except Exception as error:
+            failed.append((owner, error))
+    return failed

@@ -1,0 +1,95 @@
+"""Message stores for tests: one made in a folder, messages put in and taken out as plain values."""
+from typing import NamedTuple
+
+from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
+from gomq_py.storage.pool import SegmentPool
+from gomq_py.storage.recovery import open_store
+from gomq_py.storage.sync import GroupCommit
+
+INCARNATION = bytes(range(16))
+
+
+class Shown(NamedTuple):
+    """What a test compares of a message."""
+
+    body: bytes
+    redelivered: bool = False
+    delivery_count: int = 0
+
+
+class StoreBench:
+    """One store with everything below it; ``reopen`` is a restart, ``crash`` one without a close."""
+
+    def __init__(self, folder, files=None, enabled=False, **options):
+        self.folder = folder
+        self.files = files or Files()
+        self.options = options
+        self.enabled = enabled
+        self.damaged = []
+        self.fenced = []
+        self.message = Message()
+        self.start()
+
+    def start(self):
+        self.committer = GroupCommit(self.files, enabled=self.enabled)
+        self.pool = SegmentPool(self.folder / "pool", self.files, self.committer, segment_bytes=self.options.get("segment_bytes", 8388608))
+        self.store, self.report = open_store(
+            self.folder / "queue", self.files, self.pool, self.committer, INCARNATION, listener=self, **self.options)
+        return self.store
+
+    def close(self):
+        self.store.close()
+        self.committer.stop()
+
+    def reopen(self):
+        self.close()
+        return self.start()
+
+    def crash(self):
+        """Forget everything in memory; the mappings are the page cache."""
+        return self.start()
+
+    # what the store tells
+
+    def record_damaged(self, store, path, start, end, count):
+        self.damaged.append((path, start, end, count))
+
+    def store_fenced(self, store, error):
+        self.fenced.append(error)
+
+    # messages as values
+
+    def push(self, body, persistent=True, **fields):
+        """Append a message with this body; returns its location."""
+        message = Message()
+        message.assign(fields.pop("exchange", b""), fields.pop("routing_key", b"q"), fields.pop("properties", b"\0\0"), body, 1700000000000,
+                       persistent=persistent, **fields)
+        self.store.append(message)
+        return message.describe()["location"]
+
+    def peek(self):
+        """The oldest ready message as ``Shown``, or None."""
+        return self._shown() if self.store.peek(self.message) else None
+
+    def shift(self):
+        """Take the oldest ready message: (location, Shown), or None."""
+        shown = self.peek()
+        if shown is None:
+            return None
+        self.store.shift()
+        return self.message.describe()["location"], shown
+
+    def drain(self, ack=True):
+        """Take all that is ready, in order."""
+        taken = []
+        while (item := self.shift()) is not None:
+            taken.append(item[1])
+            if ack:
+                self.store.delete(item[0])
+        self.store.flush()
+        return taken
+
+    def _shown(self):
+        fields = self.message.describe()
+        return Shown(self.message.get_body(), fields["redelivered"], fields["delivery_count"])

@@ -1,0 +1,176 @@
+"""Message store: the verbs of a queue, segments coming and going."""
+import pytest
+
+from gomq_py.storage.errors import StoreError
+from tests.support.stores import Shown, StoreBench
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return StoreBench(tmp_path)
+
+
+def names(folder):
+    return sorted(p.name for p in (folder / "queue").glob("*")) if (folder / "queue").exists() else []
+
+
+def test_messages_come_out_in_the_order_they_went_in(bench):
+    bodies = [b"%d" % n for n in range(1000)]
+    for body in bodies:
+        bench.push(body)
+
+    assert [shown.body for shown in bench.drain()] == bodies
+
+
+def test_peek_shows_without_taking(bench):
+    bench.push(b"one")
+
+    assert bench.peek() == bench.peek() == Shown(b"one")
+    assert (bench.store.ready_count, bench.store.unacked_count) == (1, 0)
+
+
+def test_an_empty_store_has_nothing_and_no_files(bench, tmp_path):
+    assert bench.peek() is None
+    assert names(tmp_path) == []
+
+
+def test_counts_and_bytes_follow_a_message_through_its_life(bench):
+    store = bench.store
+    bench.push(b"12345")
+    bench.push(b"678")
+    assert (store.ready_count, store.ready_bytes, store.unacked_count, store.unacked_bytes) == (2, 8, 0, 0)
+
+    location, _ = bench.shift()
+    assert (store.ready_count, store.ready_bytes, store.unacked_count, store.unacked_bytes) == (1, 3, 1, 5)
+
+    store.delete(location)
+    assert (store.ready_count, store.ready_bytes, store.unacked_count, store.unacked_bytes) == (1, 3, 0, 0)
+
+
+def test_every_part_of_a_message_comes_back(bench):
+    bench.push(b"body", exchange=b"amq.topic", routing_key=b"a.b", properties=b"\x10\x00\x02", priority=7, expires_at_ms=99)
+    bench.peek()
+    message = bench.message
+
+    assert message.get_exchange() == b"amq.topic"
+    assert message.get_routing_key() == b"a.b"
+    assert message.get_properties() == b"\x10\x00\x02"
+    assert message.get_body() == b"body"
+    fields = message.describe()
+    assert (fields["priority"], fields["expires_at_ms"], fields["timestamp_ms"], fields["persistent"]) == (7, 99, 1700000000000, True)
+
+
+def test_requeued_messages_go_again_in_their_old_places(bench):
+    for n in range(5):
+        bench.push(b"%d" % n)
+    locations = [bench.shift()[0] for _ in range(4)]
+    for location in (locations[3], locations[0], locations[2]):
+        bench.store.requeue(location)
+
+    assert bench.drain() == [Shown(b"0", True, 1), Shown(b"2", True, 1), Shown(b"3", True, 1), Shown(b"4")]
+
+
+def test_each_requeue_counts(bench):
+    bench.push(b"poison")
+    for count in range(4):
+        location, shown = bench.shift()
+        assert shown == Shown(b"poison", count > 0, count)
+        bench.store.requeue(location)
+
+
+def test_shift_takes_what_peek_showed_even_if_an_older_message_came_back_between(bench):
+    for n in range(3):
+        bench.push(b"%d" % n)
+    first, second = bench.shift()[0], bench.shift()[0]
+    bench.store.requeue(second)
+    assert bench.peek().body == b"1"
+
+    bench.store.requeue(first)
+    bench.store.shift()
+
+    assert [shown.body for shown in bench.drain()] == [b"0", b"2"]
+
+
+def test_an_unacked_message_can_be_read_again(bench):
+    bench.push(b"one")
+    location, _ = bench.shift()
+    bench.push(b"two")
+
+    assert bench.store.read(location, bench.message)
+    assert bench.message.get_body() == b"one"
+
+
+def test_segments_roll_and_vanish_when_all_of_one_is_acked(bench, tmp_path):
+    body = bytes(10000)
+    for _ in range(20):
+        bench.push(body)
+    assert names(tmp_path) == ["acks.0000000001", "acks.0000000002", "msgs.0000000001", "msgs.0000000002"]
+
+    assert len(bench.drain()) == 20
+
+    assert names(tmp_path) == ["acks.0000000002", "msgs.0000000002"]
+
+
+def test_a_segment_with_an_unacked_message_stays(bench, tmp_path):
+    for _ in range(20):
+        bench.push(bytes(10000))
+    first, _ = bench.shift()
+    bench.drain()
+    assert "msgs.0000000001" in names(tmp_path)
+
+    bench.store.delete(first)
+
+    assert "msgs.0000000001" not in names(tmp_path)
+
+
+def test_a_message_larger_than_a_segment_gets_its_own(tmp_path):
+    bench = StoreBench(tmp_path, segment_bytes=65536)
+    bodies = [b"a", b"b" * 300000, b"c"]
+    for body in bodies:
+        bench.push(body)
+
+    assert [shown.body for shown in bench.drain()] == bodies
+
+
+def test_purge_forgets_what_is_ready_and_keeps_what_is_out(bench):
+    for n in range(50):
+        bench.push(b"%05000d" % n)
+    out = [bench.shift()[0] for _ in range(3)]
+    bench.store.requeue(out[1])
+
+    assert bench.store.purge() == 48
+
+    assert bench.peek() is None
+    assert (bench.store.ready_count, bench.store.ready_bytes, bench.store.unacked_count) == (0, 0, 2)
+    bench.store.requeue(out[2])
+    bench.push(b"new")
+    assert [shown.body[-3:] for shown in bench.drain()] == [b"002", b"new"]
+
+
+def test_a_transient_store_leaves_no_name_on_the_disk(tmp_path):
+    (tmp_path / "queue").mkdir()
+    bench = StoreBench(tmp_path, durable=False)
+    for n in range(30):
+        bench.push(b"%09000d" % n)
+
+    assert names(tmp_path) == []
+    assert len(bench.drain()) == 30
+
+
+def test_deleted_files_are_gone(bench, tmp_path):
+    for _ in range(20):
+        bench.push(bytes(10000))
+    bench.store.delete_files()
+
+    assert not (tmp_path / "queue").exists()
+    with pytest.raises(StoreError):
+        bench.push(b"x")
+
+
+def test_a_location_that_was_never_handed_out_is_refused(bench):
+    bench.push(b"one")
+    location, _ = bench.shift()
+
+    for wrong in (location + 8, location + 4, location + (1 << 28), location & ~0xFFFFFFF):
+        with pytest.raises(StoreError):
+            bench.store.delete(wrong)
