@@ -110,15 +110,29 @@ class Launcher:
         """Bind every address before accepting on any, so that a port in use leaves no client half served."""
         settings = self.settings
         options = SocketOptions(settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size, settings.tcp_send_buffer_size)
-        bound = []
-        if settings.amqp_port >= 0:
-            bound.append(bind_tcp(settings.amqp_bind, settings.amqp_port, settings.listen_backlog, settings.reuse_port))
+        self._bind_amqp("amqp", settings.amqp_port, options)
+        if settings.tls_cert:
+            self._bind_amqp("amqps", settings.amqps_port, options, self._tls_handshake())
         if settings.amqp_unix_path:
-            bound.append(bind_unix(settings.amqp_unix_path, settings.listen_backlog))
-        self.listeners = [Listener(listening, "amqp", self._amqp.handle, options) for listening in bound]
+            self.listeners.append(Listener(bind_unix(settings.amqp_unix_path, settings.listen_backlog), "amqp", self._amqp.handle, options))
         for listener in self.listeners:
             listener.start()
             LOG.info("listening %s %s", listener.protocol, listener.address)
+
+    def _bind_amqp(self, protocol: str, port: int, options: SocketOptions, handshake: Any = None) -> None:
+        if port >= 0:
+            listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
+            self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake))
+
+    def _tls_handshake(self) -> Any:
+        from gomq_py.net import tls  # here, because a broker without certificate should not carry the library
+        settings = self.settings
+        try:
+            context = tls.server_context(
+                settings.tls_cert, settings.tls_key, settings.tls_ciphers, settings.tls_min_version, settings.tls_keylog_file)
+        except tls.TLSError as error:
+            raise BootError(str(error)) from error
+        return tls.handshaker(context, settings.login_timeout)
 
     def _say_what_is_unusual(self) -> None:
         speed = build_info.speed()

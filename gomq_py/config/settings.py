@@ -21,7 +21,6 @@ _NO_MANAGEMENT = "the management API"
 _NO_METRICS = "metrics"
 _NO_CLUSTERING = "clustering"
 _NO_OAUTH = "OAuth"
-_NO_TLS = "TLS"
 _NO_PROXY = "the PROXY protocol"
 _NO_ALARMS = "disk alarms"
 
@@ -110,21 +109,21 @@ OPTIONS: tuple[Option, ...] = (
     Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",), pending=_NO_METRICS),
     Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",), pending=_NO_METRICS),
     Option("main", "tls_cert", PATH, "", "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.", flags=("--tls-cert", "--cert"),
-           environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"), reloadable=True, pending=_NO_TLS),
+           environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"), reloadable=True),
     Option("main", "tls_key", PATH, "", "Private key (PEM) of that certificate; empty when the certificate file holds it.",
-           flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"), reloadable=True, pending=_NO_TLS),
+           flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"), reloadable=True),
     Option("main", "tls_ciphers", TEXT, "", "Ciphers of TLS 1.2 in OpenSSL's notation; empty for the library's choice.", flags=("--ciphers",),
-           environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True, pending=_NO_TLS),
+           environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True),
     Option("main", "tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.", flags=("--tls-min-version",),
-           environment=("TLS_MIN_VERSION",), aliases=_tls_section("tls_min_version"), reloadable=True, pending=_NO_TLS),
-    Option("main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.", pending=_NO_TLS),
-    Option("main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",), pending=_NO_TLS),
+           environment=("TLS_MIN_VERSION",), aliases=_tls_section("tls_min_version"), reloadable=True),
+    Option("main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging."),
+    Option("main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",), pending="kernel TLS"),
     # -- amqp ----------------------------------------------------------------------------------------------------------------------------------
     Option("amqp", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
            flags=("--amqp-bind",), environment=("AMQP_BIND",)),
     Option("amqp", "port", PORT, 5672, "Port of AMQP.", name="amqp_port", flags=("-p", "--port", "--amqp-port"), environment=("AMQP_PORT",)),
     Option("amqp", "tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
-           flags=("--amqps-port",), environment=("AMQPS_PORT",), pending=_NO_TLS),
+           flags=("--amqps-port",), environment=("AMQPS_PORT",)),
     Option("amqp", "unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path", flags=("--amqp-unix-path",)),
     Option("amqp", "heartbeat", integer(0, 65535), 60, "Seconds between heartbeats that are proposed to clients; 0 proposes none."),
     Option("amqp", "frame_max", integer(4096, 134217728), 131072, "Largest frame in octets. Larger ones make other channels wait."),

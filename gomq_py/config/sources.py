@@ -130,7 +130,7 @@ def _sni_warnings(entry: ini.Entry) -> list[str]:
         key = key.removeprefix(prefix)
     if key not in SNI_KEYS:
         return [f"{entry.place}: unknown key {entry.key!r} in section [{entry.section}] is ignored"]
-    return [f"{entry.place}: {entry.key} has no effect yet: this version is without TLS"]
+    return [f"{entry.place}: {entry.key} has no effect yet: this version is without a certificate per host name"]
 
 
 def _take_environment(settings: Settings, environment: Mapping[str, str]) -> None:

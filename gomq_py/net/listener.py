@@ -25,6 +25,7 @@ EXHAUSTED_PAUSE_S = 0.1
 ACCEPTS_PER_TURN = 32
 
 Handle = Callable[[Any, Any], None]
+Handshake = Callable[[Any], Any]
 
 
 class BindError(Exception):
@@ -123,9 +124,10 @@ class SocketOptions:
 class Listener:
     """Accepts on one socket until it is closed; every connection gets a greenlet of its own."""
 
-    def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions):
-        """``listening`` is bound and listens already, and is owned from here on."""
+    def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions, handshake: Handshake | None = None):
+        """``listening`` is bound and listens already, and is owned from here on. ``handshake`` makes of an accepted socket the one to serve (TLS)."""
         self.protocol = protocol
+        self._handshake = handshake
         self._socket = listening
         self._handle = handle
         self._options = options
@@ -179,6 +181,8 @@ class Listener:
     def _serve(self, connection: Any, address: Any) -> None:
         try:
             self._options.apply(connection)
+            if self._handshake is not None:
+                connection = self._handshake(connection)
             self._handle(connection, address)
         except GreenletExit:
             raise

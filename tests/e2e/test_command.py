@@ -4,12 +4,14 @@ import os
 import re
 import signal
 import socket
+import ssl
 import time
 
 import psutil
 import pytest
 
 import gomq_py
+from tests.support import certificates
 from tests.support.command import gomq_py as run
 from tests.support.waiting import wait_until
 
@@ -233,3 +235,25 @@ def test_idle_broker_uses_no_cpu(broker):
 def test_idle_broker_is_small(broker):
     """45 MB is the promise for AMQP alone, doors being imported when they are opened."""
     assert psutil.Process(broker.pid).memory_info().rss < 45_000_000
+
+
+def test_amqps_serves_clients_that_trust_its_certificate(broker_process, tmp_path):
+    import pika
+    files = certificates.make(tmp_path)
+    broker = broker_process(amqps_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+    context = ssl.create_default_context(cafile=files.authority)
+
+    connection = pika.BlockingConnection(pika.ConnectionParameters(port=broker.ports["amqps"], ssl_options=pika.SSLOptions(context, "localhost")))
+    channel = connection.channel()
+    channel.queue_declare("over-tls")
+    channel.basic_publish("", "over-tls", b"x" * 300_000)
+
+    assert channel.basic_get("over-tls", auto_ack=True)[2] == b"x" * 300_000
+    connection.close()
+
+
+def test_certificate_that_cannot_be_read_is_one_line(tmp_path):
+    finished = run("--data-dir", tmp_path / "data", "--port", 0, "--amqps-port", 0, "--tls-cert", tmp_path / "absent.pem", "--log-level", "none")
+
+    assert finished.returncode == 1
+    assert "absent.pem: No such file or directory" in complaint(finished)
