@@ -41,7 +41,7 @@ MAP = {
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart
-    "client": {"amqp.wire", "octets"},
+    "client": {"amqp.wire", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "octets", "build_info", ""},
 }
 
