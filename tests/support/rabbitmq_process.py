@@ -1,0 +1,122 @@
+"""A RabbitMQ of our own, as the reference that conformance expectations are checked against.
+
+For broker_under_test and the benchmark. Starts Debian's rabbitmq-server with its own node name, ports, epmd and folders, so that it neither sees nor
+disturbs an installed service. `find_server` says whether it is there.
+"""
+import glob
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import uuid
+
+from tests.support.waiting import wait_until
+
+START_TIMEOUT_S = 60
+CONFIGURATION = """
+loopback_users.guest = true
+disk_free_limit.absolute = 10MB
+vm_memory_high_watermark.absolute = 1GB
+log.console = false
+"""
+
+
+def find_server():
+    """The path of the server script without Debian's wrapper (which changes the user), or None."""
+    found = sorted(glob.glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"))
+    return found[-1] if found and shutil.which("erl") else None
+
+
+def free_port():
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class RabbitMQProcess:
+    """A node in `data_dir`, started by `start` or `with`; the verbs are BrokerProcess's."""
+
+    def __init__(self, data_dir):
+        self.data_dir = str(data_dir)
+        self.port = free_port()
+        self.epmd_port = free_port()
+        self.node_name = f"witness-{uuid.uuid4().hex[:8]}@localhost"
+        self.process = None
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.is_running:
+            self.stop()
+
+    @property
+    def is_running(self):
+        """True while the node lives."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def amqp_url(self):
+        """Where it listens."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
+    def environment(self):
+        """Everything that could touch an installed node points elsewhere."""
+        folder = self.data_dir
+        return dict(
+            os.environ, HOME=folder, ERL_EPMD_PORT=str(self.epmd_port), ERL_EPMD_ADDRESS="127.0.0.1",
+            RABBITMQ_NODENAME=self.node_name, RABBITMQ_NODE_IP_ADDRESS="127.0.0.1", RABBITMQ_NODE_PORT=str(self.port),
+            RABBITMQ_DIST_PORT=str(free_port()),
+            RABBITMQ_MNESIA_BASE=f"{folder}/mnesia", RABBITMQ_LOG_BASE=f"{folder}/log", RABBITMQ_PID_FILE=f"{folder}/pid",
+            RABBITMQ_ENABLED_PLUGINS_FILE=f"{folder}/enabled_plugins", RABBITMQ_CONF_ENV_FILE=f"{folder}/env.conf",
+            RABBITMQ_CONFIG_FILE=f"{folder}/rabbitmq",
+            # Idle schedulers must not spin: the machine is shared with the tests.
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none",
+        )
+
+    def start(self):
+        """Start the node and wait until it accepts connections. Returns itself."""
+        with open(f"{self.data_dir}/rabbitmq.conf", "w", encoding="ascii") as file:
+            file.write(CONFIGURATION)
+        with open(f"{self.data_dir}/enabled_plugins", "w", encoding="ascii") as file:
+            file.write("[].")
+        with open(f"{self.data_dir}/console.log", "ab") as log:
+            self.process = subprocess.Popen([find_server()], env=self.environment(), stdout=log, stderr=log, start_new_session=True)
+        wait_until(lambda: self.is_listening() or not self.is_running, START_TIMEOUT_S, f"rabbitmq-server listening; see {self.data_dir}/console.log")
+        assert self.is_running, f"rabbitmq-server left; see {self.data_dir}/console.log"
+        return self
+
+    def is_listening(self):
+        """Whether it accepts connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def stop(self):
+        """Stop in order."""
+        self.signal(signal.SIGTERM)
+        self.stop_epmd()
+
+    def kill(self):
+        """Stop without warning."""
+        self.signal(signal.SIGKILL)
+        self.stop_epmd()
+
+    def restart(self):
+        """Stop in order and start again on the same port."""
+        self.signal(signal.SIGTERM)
+        return self.start()
+
+    def signal(self, number):
+        """Signal the Erlang node (the server script's child does not get the script's signals) and wait for its end."""
+        with open(f"{self.data_dir}/pid", encoding="ascii") as file:
+            os.kill(int(file.read()), number)
+        self.process.wait(30)
+
+    def stop_epmd(self):
+        """End the port mapper that the node started for itself."""
+        subprocess.run(["epmd", "-port", str(self.epmd_port), "-kill"], check=False, capture_output=True)
