@@ -1,0 +1,230 @@
+"""Users: who may come in, with which tags, and what they may do in which vhost. Kept in the data folder's ``users`` log.
+
+Ground: above storage, below broker and doors. Changes are written before they are made and are on disk when the committer has synced. Nothing yields;
+verifying a bcrypt hash takes long and is a plain function (``Users.verify``) that a door runs in a thread pool when ``is_costly`` says so.
+"""
+import hashlib
+import hmac
+import os
+from ipaddress import IPv6Address, ip_address
+
+from gomq_py.amqp.wire.fields import decode_table, encode_table
+from gomq_py.auth import passwords
+from gomq_py.auth.permissions import Permission
+from gomq_py.observability.log import logger
+from gomq_py.storage.framed_log import FramedLog
+
+LOG = logger("auth")
+TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
+
+# Passwords lately verified, as keyed digests: what a fleet that reconnects all at once needs.
+REMEMBERED_LOGINS = 4096
+# A log this much longer than what it says is rewritten at boot.
+_COMPACT_OVER = 1000
+
+
+class User:
+    """A user. ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes notice."""
+
+    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "state")
+
+    def __init__(self, name, password_hash, hashing_algorithm, tags, state):
+        self.name = name
+        self.password_hash = password_hash
+        self.hashing_algorithm = hashing_algorithm
+        self.tags = tuple(tags)
+        self.permissions = {}
+        self.state = state
+
+    def __repr__(self):
+        return f"<User {self.name!r}>"
+
+    def permission(self, vhost):
+        """The Permission in this vhost, or None: no access at all."""
+        return self.permissions.get(vhost)
+
+    def has_tag(self, tag):
+        return tag in self.tags
+
+
+class Users:
+    """Every user by name. ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only."""
+
+    def __init__(self, files, path, committer, make_state, only_local=()):
+        self._committer = committer
+        self._make_state = make_state
+        self._only_local = frozenset(only_local)
+        self._users = {}
+        self._cache_key = os.urandom(32)
+        self._verified = {}
+        self._log = FramedLog(files, path)
+        self._replay()
+
+    def close(self):
+        self._log.close()
+
+    # looking up
+
+    def __contains__(self, name):
+        return name in self._users
+
+    def __len__(self):
+        return len(self._users)
+
+    def __iter__(self):
+        return iter(list(self._users.values()))
+
+    def get(self, name):
+        """The user of this name, or None."""
+        return self._users.get(name)
+
+    # logging in
+
+    def is_costly(self, name, password):
+        """Whether ``verify`` takes long for these, and so belongs into a thread pool."""
+        user = self._users.get(name)
+        return user is not None and passwords.is_costly(user.password_hash) and self._proof(user, password) not in self._verified
+
+    def verify(self, name, password):
+        """Whether this is the user's password; repeated logins are cheap. Safe in a thread."""
+        user = self._users.get(name)
+        if user is None:
+            passwords.verify(password, _NOBODYS_HASH)  # somebody who tries names learns nothing from the time it takes
+            return False
+        proof = self._proof(user, password)
+        if proof in self._verified:
+            return True
+        if not passwords.verify(password, user.password_hash, user.hashing_algorithm):
+            return False
+        if len(self._verified) >= REMEMBERED_LOGINS:
+            self._verified.clear()
+        self._verified[proof] = None
+        return True
+
+    def may_come_from(self, name, address):
+        """Whether this user is let in from a peer address (text; empty for a unix socket)."""
+        return name not in self._only_local or is_loopback(address)
+
+    # changing
+
+    def set_user(self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=()):
+        """Create a user or change password and tags of one; neither password nor hash: no login by password. Raises ValueError, OSError."""
+        algorithm = passwords.algorithm_named(hashing_algorithm)
+        if password is not None:
+            password_hash = passwords.hash_password(password, algorithm)
+        password_hash = passwords.check_hash(password_hash or "", algorithm)
+        self._append({"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)})
+        return self._put(name, password_hash, algorithm, tags)
+
+    def set_tags(self, name, tags):
+        """Change a user's tags. Raises KeyError, OSError."""
+        user = self._users[name]
+        self._append({"op": "user", "name": name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(tags)})
+        user.tags = tuple(tags)
+
+    def delete_user(self, name):
+        """Returns the user that went, or None. Raises OSError."""
+        user = self._users.get(name)
+        if user is None:
+            return None
+        self._append({"op": "user-delete", "name": name})
+        del self._users[name]
+        user.permissions.clear()
+        user.state.revision += 1
+        return user
+
+    def set_permission(self, name, vhost, configure, write, read):
+        """Grant a user rights in a vhost. Raises KeyError for an unknown user, ValueError for a bad expression, OSError."""
+        user = self._users[name]
+        permission = Permission(name, vhost, configure, write, read)
+        self._append({"op": "permission", "user": name, "vhost": vhost, "configure": configure, "write": write, "read": read})
+        user.permissions[vhost] = permission
+        user.state.revision += 1
+        return permission
+
+    def delete_permission(self, name, vhost):
+        """Take a user's access to a vhost away. Returns whether there was any. Raises OSError."""
+        user = self._users.get(name)
+        if user is None or vhost not in user.permissions:
+            return False
+        self._append({"op": "permission-delete", "user": name, "vhost": vhost})
+        del user.permissions[vhost]
+        user.state.revision += 1
+        return True
+
+    def forget_vhost(self, vhost):
+        """A vhost is gone, and with it every permission in it. Raises OSError."""
+        for user in list(self._users.values()):
+            self.delete_permission(user.name, vhost)
+
+    # helpers
+
+    def _proof(self, user, password):
+        """What is remembered of a password that was right: useless outside this process, and void when the hash changes."""
+        octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
+        return hmac.digest(self._cache_key, user.password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256")
+
+    def _put(self, name, password_hash, algorithm, tags):
+        user = self._users.get(name)
+        if user is None:
+            user = self._users[name] = User(name, password_hash, algorithm, tags, self._make_state())
+        else:
+            user.password_hash, user.hashing_algorithm, user.tags = password_hash, algorithm, tuple(tags)
+        return user
+
+    def _append(self, record):
+        self._log.append(encode_table(record))
+        self._committer.mark_file(self._log.file)
+
+    def _replay(self):
+        for payload in self._log.replay():
+            self._apply(decode_table(payload)[0])
+        for damage in self._log.damage:
+            LOG.error("users: %r", damage)
+        current = len(self._users) + sum(len(user.permissions) for user in self._users.values())
+        if self._log.record_count > 2 * current + _COMPACT_OVER:
+            self._log.rewrite([encode_table(record) for record in self._snapshot()])
+
+    def _apply(self, record):
+        op = record["op"]
+        if op == "user":
+            self._put(_text(record["name"]), record["hash"], record["algorithm"], record["tags"])
+        elif op == "user-delete":
+            self._users.pop(_text(record["name"]), None)
+        elif op in ("permission", "permission-delete"):
+            user = self._users.get(_text(record["user"]))
+            vhost = _text(record["vhost"])
+            if user is not None and op == "permission":
+                user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
+            elif user is not None:
+                user.permissions.pop(vhost, None)
+        else:
+            LOG.warning("users: a record of unknown kind %r is left out", op)
+
+    def _snapshot(self):
+        for user in self._users.values():
+            yield {"op": "user", "name": user.name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(user.tags)}
+            for vhost, right in user.permissions.items():
+                yield {
+                    "op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure, "write": right.write, "read": right.read,
+                }
+
+
+def is_loopback(address):
+    """Whether a peer address is this machine: loopback in either family, IPv4 mapped into IPv6 too, or a unix socket (empty)."""
+    if not address:
+        return True
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return parsed.is_loopback
+
+
+def _text(value):
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+_NOBODYS_HASH = passwords.hash_password(os.urandom(16))

@@ -1,0 +1,176 @@
+"""Queue arguments: every key that has a meaning, how its value is checked, which kinds of queue take it, and RabbitMQ's text when it is wrong.
+
+Used by vhosts when a queue is declared. Unknown keys are accepted and kept, as in RabbitMQ. A queue that exists already is only compared with, never
+checked again, so that a definition from an older broker stays usable.
+"""
+import re
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.values import difference_in, same_argument, type_name
+
+CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
+QUEUE_TYPE = "x-queue-type"
+
+# RabbitMQ's internal names, which its texts show.
+_TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
+
+_ALL = frozenset((CLASSIC, QUORUM, STREAM))
+_QUEUES = frozenset((CLASSIC, QUORUM))
+_CLASSIC_ONLY = frozenset((CLASSIC,))
+_STREAM_ONLY = frozenset((STREAM,))
+
+_MAX_AGE = re.compile(r"\d+[YMDhms]")
+# 10 years, RabbitMQ's limit for timers.
+_MAX_TIMER_MS = 10 * 365 * 24 * 3600 * 1000
+
+
+class _Wrong(Exception):
+    """The value is not acceptable; the text is RabbitMQ's reason, in Erlang's notation."""
+
+
+def queue_type_of(arguments):
+    """``classic``, ``quorum`` or ``stream``: what was asked for, classic where nothing was."""
+    return arguments.get(QUEUE_TYPE) or CLASSIC
+
+
+def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
+    """Check a new queue; ``entity`` is how texts call it. Raises PreconditionFailed."""
+    _check_values(entity, arguments, (QUEUE_TYPE,))  # first: the others depend on it
+    kind = queue_type_of(arguments)
+    if kind != CLASSIC:
+        for wrong, name in ((not durable, "non-durable"), (auto_delete, "auto-delete"), (exclusive, "exclusive-owner")):
+            if wrong:
+                raise PreconditionFailed(f"invalid property '{name}' for {entity}")
+    dead_letter_exchange = arguments.get("x-dead-letter-exchange", "")
+    if not isinstance(dead_letter_exchange, str):
+        raise PreconditionFailed(f"invalid type '{type_name(dead_letter_exchange)}' for arg 'x-dead-letter-exchange' in {entity}")
+    for key in arguments:
+        if key in ARGUMENTS and kind not in ARGUMENTS[key][1]:
+            raise PreconditionFailed(f"invalid arg '{key}' for {entity} of queue type {_TYPE_MODULES[kind]}")
+    _check_values(entity, arguments, arguments)
+
+
+def check_may_be_unnamed(arguments):
+    """Refuse a generated name to kinds that are shared by their name. Raises PreconditionFailed."""
+    kind = arguments.get(QUEUE_TYPE, CLASSIC)
+    if kind in (QUORUM, STREAM):
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type {_TYPE_MODULES[kind]}")
+
+
+def check_same_arguments(entity, received, current):
+    """Compare a declaration's arguments with those the queue has. Raises PreconditionFailed for the first known key that differs."""
+    for key in ARGUMENTS:
+        if key == QUEUE_TYPE and queue_type_of(received) == queue_type_of(current):
+            continue  # none is classic
+        if not same_argument(received, current, key):
+            raise PreconditionFailed(difference_in(key, entity, received, current))
+
+
+def _check_values(entity, arguments, keys):
+    for key in keys:
+        if key not in ARGUMENTS or key not in arguments:
+            continue
+        try:
+            ARGUMENTS[key][0](arguments[key], arguments)
+        except _Wrong as reason:
+            raise PreconditionFailed(f"invalid arg '{key}' for {entity}: {reason}") from None
+
+
+# one check per kind of value
+
+def _integer(value, _arguments):
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Wrong(f'"expected integer, got {type_name(value)}"')
+
+
+def _not_negative(value, arguments):
+    _integer(value, arguments)
+    if value < 0:
+        raise _Wrong(f"{{value_negative,{value}}}")
+
+
+def _milliseconds(value, arguments):
+    _not_negative(value, arguments)
+    if value > _MAX_TIMER_MS:
+        raise _Wrong(f"{{value_too_large,{value}}}")
+
+
+def _positive_milliseconds(value, arguments):
+    _milliseconds(value, arguments)
+    if value == 0:
+        raise _Wrong("{value_zero,0}")
+
+
+def _priority(value, arguments):
+    _not_negative(value, arguments)
+    if value > 255:
+        raise _Wrong(f"{{max_value_exceeded,{value}}}")
+
+
+def _text(value, _arguments):
+    if not isinstance(value, str):
+        raise _Wrong(f"{{unacceptable_type,{type_name(value)}}}")
+
+
+def _boolean(value, _arguments):
+    if not isinstance(value, bool):
+        raise _Wrong(f"{{unacceptable_type,{type_name(value)}}}")
+
+
+def _dead_letter_routing_key(value, arguments):
+    _text(value, arguments)
+    if "x-dead-letter-exchange" not in arguments:
+        raise _Wrong("routing_key_but_no_dlx_defined")
+
+
+def _one_of(reason, *allowed):
+    def check(value, arguments):
+        _text(value, arguments)
+        if value not in allowed:
+            raise _Wrong(reason.format(value))
+    return check
+
+
+def _queue_version(value, arguments):
+    _integer(value, arguments)
+    if value not in (1, 2):
+        raise _Wrong(f"\"unsupported queue version '{value}'\"")
+
+
+def _max_age(value, arguments):
+    _text(value, arguments)
+    if not _MAX_AGE.fullmatch(value):
+        raise _Wrong("invalid_max_age")
+
+
+_queue_type = _one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM)
+
+# key: (check, kinds of queue that take it). The order is RabbitMQ's: the first difference found is the one that is reported.
+ARGUMENTS = {
+    "x-expires": (_positive_milliseconds, _QUEUES),
+    "x-message-ttl": (_milliseconds, _QUEUES),
+    "x-dead-letter-exchange": (_text, _QUEUES),
+    "x-dead-letter-routing-key": (_dead_letter_routing_key, _QUEUES),
+    "x-dead-letter-strategy": (_one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"), _QUEUES),
+    "x-max-length": (_not_negative, _ALL),
+    "x-max-length-bytes": (_not_negative, _ALL),
+    "x-max-in-memory-length": (_not_negative, frozenset((QUORUM,))),
+    "x-max-in-memory-bytes": (_not_negative, frozenset((QUORUM,))),
+    "x-max-priority": (_priority, _CLASSIC_ONLY),
+    "x-overflow": (_one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"), _QUEUES),
+    "x-queue-mode": (_one_of("\"unsupported queue mode '{}'\"", "default", "lazy"), _CLASSIC_ONLY),
+    "x-queue-version": (_queue_version, _CLASSIC_ONLY),
+    "x-single-active-consumer": (_boolean, _QUEUES),
+    QUEUE_TYPE: (_queue_type, _ALL),
+    "x-quorum-initial-group-size": (_not_negative, frozenset((QUORUM,))),
+    "x-max-age": (_max_age, _STREAM_ONLY),
+    "x-stream-max-segment-size-bytes": (_not_negative, _STREAM_ONLY),
+    "x-initial-cluster-size": (_not_negative, _STREAM_ONLY),
+    "x-queue-leader-locator": (_one_of("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"), _ALL),
+    "x-delivery-limit": (_not_negative, _QUEUES),
+    "x-consumer-timeout": (_milliseconds, _QUEUES),
+    "x-message-deduplication": (_boolean, _QUEUES),
+    "x-cache-size": (_not_negative, _QUEUES),
+    "x-cache-ttl": (_milliseconds, _QUEUES),
+    "x-deduplication-header": (_text, _QUEUES),
+}

@@ -1,0 +1,49 @@
+"""Binding: one rule of an exchange, from it to a queue or another exchange. A value; the exchange matches it, the vhost keeps both ends in step."""
+import hashlib
+from base64 import urlsafe_b64encode
+from urllib.parse import quote
+
+
+class Binding:
+    """``source`` is an Exchange, ``destination`` a queue or an Exchange; ``identity`` is what makes two bindings of one source the same."""
+
+    __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
+
+    def __init__(self, source, destination, routing_key, arguments=None):
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = arguments or {}
+        self.identity = identity_of(destination, routing_key, self.arguments)
+
+    @property
+    def durable(self):
+        """Whether it outlives a restart: only if both ends do."""
+        return self.source.durable and self.destination.durable
+
+    @property
+    def properties_key(self):
+        """The name of this binding between its two ends in URLs: the key, percent-encoded, and a digest of the arguments if there are any."""
+        if not self.arguments:
+            return quote(self.routing_key, safe="", errors="surrogateescape") if self.routing_key else "~"
+        digest = hashlib.md5(repr(frozen(self.arguments)).encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+        return f"{quote(self.routing_key, safe='', errors='surrogateescape')}~{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+    def __repr__(self):
+        return f"<Binding {self.source.name!r} -> {self.destination.name!r} by {self.routing_key!r} {self.arguments or ''}>"
+
+
+def identity_of(destination, routing_key, arguments):
+    """A hashable that is equal for equal bindings of one source."""
+    return (destination, routing_key, frozen(arguments) if arguments else ())
+
+
+def frozen(value):
+    """A hashable twin of a decoded field value; tables lose their order, booleans stay apart from numbers."""
+    if isinstance(value, dict):
+        return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
+    if isinstance(value, list):
+        return ("array", *(frozen(item) for item in value))
+    if isinstance(value, bool):
+        return ("bool", value)
+    return value

@@ -1,0 +1,39 @@
+"""Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
+from gomq_py.amqp.wire.errors import CommandInvalid, PreconditionFailed
+from gomq_py.broker.exchanges.direct import DirectExchange
+from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.headers import HeadersExchange
+from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.values import type_name
+
+EXCHANGE_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
+
+# Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq. be made.
+PREDECLARED = (
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+    ("amq.topic", "topic", False),
+)
+
+# Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
+COMPARED_ARGUMENTS = ("alternate-exchange",)
+
+_NAME_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
+
+
+def exchange_type(name):
+    """The class for a type's name. Raises CommandInvalid (which closes the connection, as in RabbitMQ)."""
+    kind = EXCHANGE_TYPES.get(name)
+    if kind is None:
+        raise CommandInvalid(f"unknown exchange type '{name}'")
+    return kind
+
+
+def check_exchange_arguments(entity, arguments):
+    """Check the arguments of a new exchange; ``entity`` is how texts call it. Raises PreconditionFailed."""
+    for key in _NAME_ARGUMENTS:
+        if key in arguments and not isinstance(arguments[key], str):
+            raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")

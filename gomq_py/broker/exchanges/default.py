@@ -1,0 +1,19 @@
+"""Default exchange: the routing key is a queue's name. It has no bindings of its own and takes none."""
+from gomq_py.broker.exchanges.direct import DirectExchange
+from gomq_py.broker.exchanges.exchange import Exchange
+
+
+class DefaultExchange(Exchange):
+    """Looks into the vhost's own ``queues``, and then into ``sinks``: destinations without a queue, such as direct reply-to."""
+
+    type = DirectExchange.type
+
+    def __init__(self, vhost, queues, sinks):
+        super().__init__("", vhost, durable=True)
+        self._queues = queues
+        self._sinks = sinks
+
+    def match(self, routing_key, headers, targets):
+        destination = self._queues.get(routing_key) or self._sinks.get(routing_key)
+        if destination is not None:
+            targets.add(destination)

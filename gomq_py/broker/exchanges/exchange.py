@@ -1,0 +1,93 @@
+"""Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchange_types`` names them.
+
+Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an exchange only says which of its own bindings
+match. Changes only when its vhost says so. Never yields, never stores.
+"""
+from gomq_py.broker.exchanges.state import ExchangeState
+
+
+class Exchange:
+    """An exchange of ``vhost`` (its name). ``state`` counts and carries the revision that cached routes are checked against.
+
+    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached.
+    """
+
+    type = ""
+    needs_headers = False
+
+    def __init__(self, name, vhost, durable=False, auto_delete=False, internal=False, arguments=None):
+        self.name = name
+        self.vhost = vhost
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments or {}
+        self.alternate = self.arguments.get("alternate-exchange") or self.arguments.get("x-alternate-exchange")
+        self.policy = self.operator_policy = None
+        self.state = ExchangeState()
+        self._bindings = {}
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self.name!r} in {self.vhost!r}, {len(self._bindings)} bindings>"
+
+    # bindings
+
+    @property
+    def binding_count(self):
+        return len(self._bindings)
+
+    def bindings(self):
+        """Every binding from this exchange, in the order they were made."""
+        return list(self._bindings.values())
+
+    def find(self, identity):
+        """The binding of this identity (``binding.identity_of``), or None."""
+        return self._bindings.get(identity)
+
+    def bind(self, binding):
+        """Add a binding. False: it was there already. ``check_binding`` has passed it before."""
+        if binding.identity in self._bindings:
+            return False
+        self._bindings[binding.identity] = binding
+        self._added(binding)
+        return True
+
+    def unbind(self, binding):
+        """Remove a binding this exchange has."""
+        del self._bindings[binding.identity]
+        self._removed(binding)
+
+    # what kinds define
+
+    def check_binding(self, routing_key, arguments):
+        """Refuse what this kind cannot match with. Raises PreconditionFailed."""
+
+    def match(self, routing_key, headers, targets):
+        """Add to the set ``targets`` every destination, queue or exchange, of a binding that matches. ``headers`` may be None."""
+        raise NotImplementedError
+
+    def _added(self, binding):
+        """Index a new binding."""
+
+    def _removed(self, binding):
+        """Forget a removed binding."""
+
+
+class KeyedExchange(Exchange):
+    """Keeps destinations by routing key. A destination bound to one key several times, with different arguments, is there once and counted."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._by_key = {}
+
+    def _added(self, binding):
+        destinations = self._by_key.setdefault(binding.routing_key, {})
+        destinations[binding.destination] = destinations.get(binding.destination, 0) + 1
+
+    def _removed(self, binding):
+        destinations = self._by_key[binding.routing_key]
+        destinations[binding.destination] -= 1
+        if not destinations[binding.destination]:
+            del destinations[binding.destination]
+            if not destinations:
+                del self._by_key[binding.routing_key]

@@ -1,0 +1,53 @@
+"""Headers exchange: a binding's arguments are compared with the message's headers (AMQP 0-9-1 §3.1.3.4, and RabbitMQ's extensions of it).
+
+``x-match`` chooses the mode: ``all`` (the default) and ``any`` leave out keys that begin with ``x-``, ``all-with-x`` and ``any-with-x`` compare them
+too; ``x-match`` itself is never compared. A binding value of None (void) asks only for the header's presence.
+"""
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.values import equal, type_name
+
+X_MATCH = "x-match"
+MODES = ("all", "any", "all-with-x", "any-with-x")
+
+
+class HeadersExchange(Exchange):
+    """Compares every binding with every message, as it must: a binding may ask for any header."""
+
+    type = "headers"
+    needs_headers = True
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._rules = {}
+
+    def check_binding(self, routing_key, arguments):
+        mode = arguments.get(X_MATCH, "all")
+        if not isinstance(mode, str):
+            raise PreconditionFailed(f"Invalid x-match field type {type_name(mode)} (value {mode!r}); expected longstr")
+        if mode not in MODES:
+            raise PreconditionFailed(f'Invalid x-match field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x')
+
+    def match(self, routing_key, headers, targets):
+        headers = headers or {}
+        for destination, wants_all, wanted in self._rules.values():
+            if destination not in targets and satisfies(headers, wants_all, wanted):
+                targets.add(destination)
+
+    def _added(self, binding):
+        mode = binding.arguments.get(X_MATCH, "all")
+        with_x = mode.endswith("-with-x")
+        wanted = [(key, value) for key, value in binding.arguments.items() if key != X_MATCH and (with_x or not key.startswith("x-"))]
+        self._rules[binding.identity] = (binding.destination, mode.startswith("all"), wanted)
+
+    def _removed(self, binding):
+        del self._rules[binding.identity]
+
+
+def satisfies(headers, wants_all, wanted):
+    """Whether headers meet a rule. Nothing wanted: ``all`` always matches, ``any`` never, as in RabbitMQ."""
+    for key, value in wanted:
+        found = key in headers and (value is None or equal(value, headers[key]))
+        if found != wants_all:
+            return found
+    return wants_all

@@ -1,0 +1,27 @@
+from libc.stdint cimport uint64_t
+cimport cython
+
+cdef class TopicNode:
+    cdef TopicNode parent, star, hash
+    cdef object word
+    cdef dict words, destinations
+    cdef bint is_hash
+    cdef uint64_t seen
+
+cdef class TopicTrie:
+    cdef TopicNode root
+    cdef uint64_t step
+    cdef readonly Py_ssize_t size
+    @cython.locals(node=TopicNode)
+    cpdef add(self, str pattern, destination)
+    @cython.locals(node=TopicNode)
+    cpdef remove(self, str pattern, destination)
+    @cython.locals(front=list, reached=list, node=TopicNode, child=TopicNode)
+    cpdef match(self, str key, set targets)
+    cpdef bint is_empty(self)
+    cdef _enter(self, TopicNode node, list front)
+    cdef TopicNode _child(self, TopicNode node, str word)
+    @cython.locals(parent=TopicNode)
+    cdef _prune(self, TopicNode node)
+
+cdef list split_key(str key)

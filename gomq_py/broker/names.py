@@ -1,0 +1,35 @@
+"""Names of exchanges and queues: what a client may choose, how the broker writes them. A leaf of the broker; knows no entity.
+
+RabbitMQ drops carriage returns and line feeds from the names in topology methods, keeps ``amq.`` for itself, and accepts everything else a short
+string can hold. Names are str, decoded with ``surrogateescape``.
+"""
+import os
+from base64 import urlsafe_b64encode
+
+from gomq_py.amqp.wire.errors import AccessRefused
+
+RESERVED_PREFIX = "amq."
+SERVER_NAMED_PREFIX = "amq.gen-"
+
+_CR_LF = str.maketrans("", "", "\r\n")
+
+
+def cleaned(name):
+    """The name without carriage returns and line feeds, as RabbitMQ does in topology methods."""
+    return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
+
+
+def check_not_reserved(kind, name):
+    """Refuse ``amq.`` to clients that create something. Raises AccessRefused."""
+    if name.startswith(RESERVED_PREFIX):
+        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def server_named():
+    """A fresh name for a queue declared without one: 132 random bits, enough never to meet another."""
+    return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+
+def described(kind, name, vhost):
+    """How reply texts name an entity: ``queue 'jobs' in vhost '/'``."""
+    return f"{kind} '{name}' in vhost '{vhost}'"

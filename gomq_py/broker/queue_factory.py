@@ -1,0 +1,79 @@
+"""Queue factory: a declaration into a queue with its store, and a deleted queue's files off the disk.
+
+Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*, a random number of its own, so that
+files of a deleted queue never meet those of a later one of the same name. Deleting: the log says so first, the files go once that is on disk; a crash
+between the two leaves a folder that nothing in the log names, and those go at boot.
+"""
+import os
+
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.observability.log import logger
+from gomq_py.storage.recovery import open_store
+
+LOG = logger("broker")
+INCARNATION_SIZE = 16
+
+
+class QueueFactory:
+    """Makes the queues of one broker. ``pool`` recycles segments, ``scheduler`` gives queues their turns."""
+
+    def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes):
+        self.scheduler = scheduler
+        self._data_dir = data_dir
+        self._files = files
+        self._pool = pool
+        self._committer = committer
+        self._segment_bytes = segment_bytes
+        self._incarnations = {}
+        self._known_folders = set()
+
+    def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
+        """A queue, new or (with the incarnation it had) as the last run left it. Raises OSError, StoreError."""
+        recovered = incarnation is not None
+        if not recovered:
+            incarnation = os.urandom(INCARNATION_SIZE)
+        folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
+        store, report = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, durable)
+        for path, start, end, count in report.damaged:
+            LOG.error("queue %r in vhost %r: %d damaged messages in %s from %d to %d are set aside", name, vhost, count, path, start, end)
+        queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
+        if durable:
+            self._incarnations[queue] = incarnation
+            if recovered:
+                self._known_folders.add(folder)
+        return queue
+
+    def incarnation_of(self, queue):
+        """A durable queue's incarnation, 16 octets."""
+        return self._incarnations[queue]
+
+    def remove(self, queue, reason):
+        """Let go of a deleted queue: its consumers are told now, its files go once the log is on disk."""
+        if not queue.durable:
+            queue.delete()
+            return
+        del self._incarnations[queue]
+        queue.close(reason)
+        self._committer.after_sync(lambda error: self._remove_files(queue, error))
+
+    def remove_orphans(self):
+        """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks."""
+        root = self._data_dir.queues_folder
+        for entry in sorted(os.listdir(root)):
+            path = os.path.join(root, entry)
+            if path not in self._known_folders:
+                LOG.info("removing %s: no queue of the definitions owns it", path)
+                self._files.remove_tree(path)
+        self._known_folders = set()
+
+    def _folder(self, vhost, name, incarnation):
+        return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
+
+    def _remove_files(self, queue, error):
+        if error is not None:
+            LOG.error("the files of deleted queue %r in vhost %r stay until the next boot: %s", queue.name, queue.vhost, error)
+            return
+        try:
+            queue.store.delete_files()
+        except OSError as failure:
+            LOG.error("the files of deleted queue %r in vhost %r stay until the next boot: %s", queue.name, queue.vhost, failure)

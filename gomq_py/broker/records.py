@@ -1,0 +1,48 @@
+"""Records: the durable definitions as what the topology log keeps, one function per change. Read back by broker.recovery."""
+
+
+def exchange_declared(exchange):
+    return {
+        "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type, "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal, "arguments": exchange.arguments,
+    }
+
+
+def exchange_deleted(exchange):
+    return {"op": "exchange-delete", "vhost": exchange.vhost, "name": exchange.name}
+
+
+def queue_declared(queue, incarnation):
+    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name."""
+    return {
+        "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete), "arguments": queue.arguments,
+        "incarnation": incarnation,
+    }
+
+
+def queue_deleted(queue):
+    return {"op": "queue-delete", "vhost": queue.vhost, "name": queue.name}
+
+
+def bound(binding):
+    return _binding("bind", binding)
+
+
+def unbound(binding):
+    return _binding("unbind", binding)
+
+
+def _binding(op, binding):
+    to_queue = not hasattr(binding.destination, "alternate")
+    return {
+        "op": op, "vhost": binding.source.vhost, "source": binding.source.name, "destination": binding.destination.name,
+        "to": "queue" if to_queue else "exchange", "key": binding.routing_key, "arguments": binding.arguments,
+    }
+
+
+def vhost_created(vhost):
+    return {"op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags}
+
+
+def vhost_deleted(name):
+    return {"op": "vhost-delete", "name": name}

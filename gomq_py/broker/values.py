@@ -1,0 +1,68 @@
+"""Field values: how the values of argument tables compare and how RabbitMQ writes them in reply texts. A leaf of the broker."""
+from datetime import datetime
+from decimal import Decimal
+
+_INT32 = 1 << 31
+_MISSING = object()
+
+
+def equal(one, other):
+    """Whether two decoded values are the same: numbers compare by value whatever their width, booleans are no numbers, octets equal their text."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, str) and isinstance(other, bytes):
+        return one.encode("utf-8", "surrogateescape") == other
+    if isinstance(one, bytes) and isinstance(other, str):
+        return one == other.encode("utf-8", "surrogateescape")
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def same_argument(one, other, key):
+    """Whether a key is in both tables with equal values, or in neither."""
+    return (key in one) == (key in other) and equal(one.get(key), other.get(key))
+
+
+def type_name(value):
+    """RabbitMQ's name for the field type such a value travels as."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "signedint" if -_INT32 <= value < _INT32 else "long"
+    for kind, name in _TYPE_NAMES:
+        if isinstance(value, kind):
+            return name
+    return "void"
+
+
+_TYPE_NAMES = (
+    (str, "longstr"), (bytes, "binary"), (float, "double"), (Decimal, "decimal"), (datetime, "timestamp"), (list, "array"), (dict, "table"),
+)
+
+
+def written(value):
+    """A value inside quotes, as reply texts show it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def difference(key, entity, received, current):
+    """RabbitMQ's text for an argument or property that is not what it was; either side may be absent (see ``difference_in``)."""
+    if received is _MISSING:
+        return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
+    if current is _MISSING:
+        return f"inequivalent arg '{key}' for {entity}: received {_typed(received)} but current is none"
+    return f"inequivalent arg '{key}' for {entity}: received '{written(received)}' but current is '{written(current)}'"
+
+
+def difference_in(key, entity, received, current):
+    """``difference`` of one key of two argument tables."""
+    return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
+
+
+def _typed(value):
+    return f"the value '{written(value)}' of type '{type_name(value)}'"

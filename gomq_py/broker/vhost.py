@@ -1,0 +1,393 @@
+"""VHost: names to exchanges and queues, and every rule about declaring, binding and deleting them.
+
+Above exchanges, queues and the topology log, below the doors. A verb checks everything first, then writes the log, then changes the model, all
+without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the doors' business, and so is waiting for the
+committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
+"""
+from gomq_py.amqp.wire.errors import AccessRefused, NotFound, PreconditionFailed, ResourceError, ResourceLocked
+from gomq_py.broker import records
+from gomq_py.broker.arguments import check_may_be_unnamed, check_queue_arguments, check_same_arguments
+from gomq_py.broker.binding import Binding, identity_of
+from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
+from gomq_py.broker.exchanges.default import DefaultExchange
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described, server_named
+from gomq_py.broker.values import difference, difference_in, same_argument
+
+
+class VHost:
+    """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
+
+    ``factory`` makes and removes queues (broker.queue_factory), ``log`` keeps what is durable (broker.topology_log).
+    """
+
+    def __init__(self, name, factory, log, description="", tags=()):
+        self.name = name
+        self.description = description
+        self.tags = list(tags)
+        self.exchanges = {}
+        self.queues = {}
+        self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
+        self._factory = factory
+        self._log = log
+        self._bindings_to = {}  # destination: {binding: None}
+        self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
+        self._exclusive = {}  # owner: {queue: None}
+        self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
+        self.exchanges[""] = self.default_exchange
+        for predeclared, type_, internal in PREDECLARED:
+            self.add_exchange(exchange_type(type_)(predeclared, name, durable=True, internal=internal))
+
+    def __repr__(self):
+        return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
+
+    # looking up
+
+    def exchange(self, name):
+        """The exchange of this name. Raises NotFound."""
+        exchange = self.exchanges.get(cleaned(name))
+        if exchange is None:
+            raise NotFound(f"no {described('exchange', cleaned(name), self.name)}")
+        return exchange
+
+    def queue(self, name, owner=None):
+        """The queue of this name, for somebody who may use it. Raises NotFound, ResourceLocked."""
+        queue = self.queues.get(cleaned(name))
+        if queue is None:
+            raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
+        self.check_access(queue, owner)
+        return queue
+
+    def check_access(self, queue, owner):
+        """Refuse an exclusive queue to everybody but its owner. Raises ResourceLocked."""
+        if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
+            raise ResourceLocked(_locked(queue, self.name))
+
+    # routing
+
+    def route(self, exchange, routing_key, headers=None, more_keys=()):
+        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and alternates, which may form cycles.
+
+        ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
+        """
+        found = {}
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            current = ahead.pop()
+            matched = set()
+            current.match(routing_key, headers, matched)
+            for key in more_keys:
+                current.match(key, headers, matched)
+            if not matched and current.alternate is not None and current.alternate in self.exchanges:
+                matched.add(self.exchanges[current.alternate])
+            for destination in matched:
+                if not isinstance(destination, Exchange):
+                    found[destination] = None
+                elif destination not in seen:
+                    seen.add(destination)
+                    ahead.append(destination)
+        return tuple(found)
+
+    # exchanges
+
+    def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
+        """exchange.declare that is not passive: the exchange, made if it was not there. Raises AccessRefused, CommandInvalid, PreconditionFailed."""
+        kind = exchange_type(type_)
+        name = cleaned(name)
+        self.check_not_default(name)
+        durable, auto_delete, internal, arguments = bool(durable), bool(auto_delete), bool(internal), arguments or {}
+        entity = described("exchange", name, self.name)
+        existing = self.exchanges.get(name)
+        if existing is not None:
+            properties = (("type", type_), ("durable", durable), ("auto_delete", auto_delete), ("internal", internal))
+            _check_same(existing, properties, entity)
+            for key in COMPARED_ARGUMENTS:
+                if not same_argument(arguments, existing.arguments, key):
+                    raise PreconditionFailed(difference_in(key, entity, arguments, existing.arguments))
+            return existing
+        check_not_reserved("exchange", name)
+        check_exchange_arguments(entity, arguments)
+        exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
+        if exchange.durable:
+            self._record(records.exchange_declared(exchange))
+        self.add_exchange(exchange)
+        return exchange
+
+    def delete_exchange(self, name, if_unused=False):
+        """exchange.delete; of a missing one too. Returns the exchange that went, or None. Raises AccessRefused, PreconditionFailed."""
+        name = cleaned(name)
+        self.check_not_default(name)
+        entity = described("exchange", name, self.name)
+        if name.startswith(RESERVED_PREFIX):
+            raise AccessRefused(f"deletion of system {entity} not allowed")
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return None
+        if if_unused and exchange.binding_count:
+            raise PreconditionFailed(f"{entity} in use")
+        self._drop_exchange(exchange)
+        return exchange
+
+    @staticmethod
+    def check_not_default(name):
+        """Refuse topology methods on the default exchange. Raises AccessRefused."""
+        if not name:
+            raise AccessRefused("operation not permitted on the default exchange")
+
+    # queues
+
+    def declare_queue(self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None):
+        """queue.declare that is not passive: (queue, whether it was made). An empty name asks for a generated one.
+
+        An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused, PreconditionFailed, ResourceLocked.
+        """
+        name = cleaned(name)
+        durable, auto_delete, arguments = bool(durable) and not exclusive, bool(auto_delete), arguments or {}
+        if name:
+            check_not_reserved("queue", name)
+        else:
+            check_may_be_unnamed(arguments)
+            name = server_named()
+        entity = described("queue", name, self.name)
+        existing = self.queues.get(name)
+        if existing is not None:
+            if existing.exclusive_owner is not (owner if exclusive else None):
+                raise ResourceLocked(_locked(existing, self.name))
+            _check_same(existing, (("durable", durable), ("auto_delete", auto_delete)), entity)
+            check_same_arguments(entity, arguments, existing.arguments)
+            return existing, False
+        check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
+        queue = self._factory.create(self.name, name, durable, auto_delete, owner if exclusive else None, arguments)
+        if durable:
+            try:
+                self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+            except ResourceError:
+                self._factory.remove(queue, "cannot be recorded")
+                raise
+        self._add_queue(queue)
+        return queue, True
+
+    def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
+        """queue.delete; of a missing one too. Returns how many messages were ready. Raises PreconditionFailed, ResourceLocked."""
+        queue = self.queues.get(cleaned(name))
+        if queue is None:
+            return 0
+        self.check_access(queue, owner)
+        entity = described("queue", queue.name, self.name)
+        if if_unused and queue.consumer_count:
+            raise PreconditionFailed(f"{entity} in use")
+        if if_empty and queue.ready_count:
+            raise PreconditionFailed(f"{entity} not empty")
+        return self._drop_queue(queue)
+
+    def release_owner(self, owner):
+        """A connection is gone: delete its exclusive queues. Returns how many there were."""
+        queues = list(self._exclusive.get(owner, ()))
+        for queue in queues:
+            self._drop_queue(queue)
+        return len(queues)
+
+    def owns_queues(self, owner):
+        """Whether a connection has exclusive queues here."""
+        return owner in self._exclusive
+
+    # bindings
+
+    def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
+        """queue.bind, names given. Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed, ResourceLocked."""
+        source, destination = self._ends(exchange, queue, self.queue, owner)
+        return self._bind(source, destination, routing_key, arguments or {})
+
+    def bind_exchange(self, destination, source, routing_key, arguments=None):
+        """exchange.bind, names given. Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed."""
+        self.check_not_default(cleaned(destination))
+        source, target = self._ends(source, destination, lambda name, _owner: self.exchange(name), None)
+        return self._bind(source, target, routing_key, arguments or {})
+
+    def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
+        """queue.unbind; of a missing queue, exchange or binding too. Returns whether there was one. Raises AccessRefused, ResourceLocked."""
+        self.check_not_default(cleaned(exchange))
+        return self._unbind(exchange, self.queues.get(cleaned(queue)), routing_key, arguments or {}, owner)
+
+    def unbind_exchange(self, destination, source, routing_key, arguments=None):
+        """exchange.unbind; of a missing exchange or binding too. Returns whether there was one. Raises AccessRefused."""
+        self.check_not_default(cleaned(source))
+        self.check_not_default(cleaned(destination))
+        return self._unbind(source, self.exchanges.get(cleaned(destination)), routing_key, arguments or {})
+
+    def bindings_to(self, destination):
+        """Every binding that leads to a queue or exchange, without the default exchange's."""
+        return list(self._bindings_to.get(destination, ()))
+
+    def _ends(self, source, destination, find_destination, owner):
+        self.check_not_default(cleaned(source))
+        return self.exchange(source), find_destination(destination, owner)
+
+    def _bind(self, source, destination, routing_key, arguments):
+        source.check_binding(routing_key, arguments)
+        binding = Binding(source, destination, routing_key, arguments)
+        if source.find(binding.identity) is not None:
+            return False
+        if binding.durable:
+            self._record(records.bound(binding))
+        self.add_binding(binding)
+        return True
+
+    def _unbind(self, source_name, destination, routing_key, arguments, owner=None):
+        source = self.exchanges.get(cleaned(source_name))
+        if source is None or destination is None:
+            return False
+        binding = source.find(identity_of(destination, routing_key, arguments))
+        if binding is None:
+            return False
+        if not isinstance(destination, Exchange):
+            self.check_access(destination, owner)
+        if binding.durable:
+            self._record(records.unbound(binding))
+        self._remove_binding(binding)
+        self._delete_if_unused([source])
+        return True
+
+    # changing the model
+
+    def _record(self, record):
+        """Write a durable change before it is made. Raises ResourceError (on the channel), and then nothing may change."""
+        try:
+            self._log.append(record)
+        except OSError as error:
+            raise ResourceError(f"cannot write the definitions of vhost '{self.name}': {error.strerror}").soft() from error
+
+    def add_binding(self, binding):
+        """Put a checked binding into place; for this class and recovery."""
+        binding.source.bind(binding)
+        self._bindings_to.setdefault(binding.destination, {})[binding] = None
+        self.routes_changed(binding.source)
+
+    def _remove_binding(self, binding):
+        binding.source.unbind(binding)
+        rest = self._bindings_to[binding.destination]
+        del rest[binding]
+        if not rest:
+            del self._bindings_to[binding.destination]
+        self.routes_changed(binding.source)
+
+    def add_exchange(self, exchange):
+        """Put a checked exchange into place; for this class and recovery."""
+        self.exchanges[exchange.name] = exchange
+        if exchange.alternate is not None:
+            self._alternates.setdefault(exchange.alternate, {})[exchange] = None
+        self._alternate_changed(exchange.name)
+
+    def _drop_exchange(self, exchange):
+        if exchange.durable:
+            self._record(records.exchange_deleted(exchange))
+        del self.exchanges[exchange.name]
+        if exchange.alternate is not None:
+            users = self._alternates[exchange.alternate]
+            del users[exchange]
+            if not users:
+                del self._alternates[exchange.alternate]
+        for binding in exchange.bindings():
+            self._remove_binding(binding)
+        exchange.state.revision += 1
+        self._alternate_changed(exchange.name)
+        self._unbind_all_from(exchange)
+
+    def _add_queue(self, queue):
+        self.queues[queue.name] = queue
+        queue.on_unused = self._queue_unused
+        if queue.exclusive_owner is not None:
+            self._exclusive.setdefault(queue.exclusive_owner, {})[queue] = None
+        self.default_exchange.state.revision += 1
+
+    def _drop_queue(self, queue):
+        if queue.durable:
+            self._record(records.queue_deleted(queue))
+        count = queue.ready_count
+        del self.queues[queue.name]
+        if queue.exclusive_owner is not None:
+            owned = self._exclusive[queue.exclusive_owner]
+            del owned[queue]
+            if not owned:
+                del self._exclusive[queue.exclusive_owner]
+        self.default_exchange.state.revision += 1
+        queue.on_unused = None
+        self._unbind_all_from(queue)
+        self._factory.remove(queue, f"{described('queue', queue.name, self.name)} deleted")
+        return count
+
+    def recover_queue(self, name, auto_delete, arguments, incarnation):
+        """Put a durable queue of an earlier run back into place; for recovery at boot. Blocks."""
+        self._add_queue(self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation))
+
+    def incarnation_of(self, queue):
+        """The random number that tells a durable queue from earlier ones of its name."""
+        return self._factory.incarnation_of(queue)
+
+    def close(self):
+        """The broker stops: close every queue, keeping what is durable."""
+        for queue in list(self.queues.values()):
+            queue.on_unused = None
+            queue.close("broker stops")
+
+    def delete(self):
+        """The vhost was deleted, and the log says so: let go of every queue."""
+        for queue in list(self.queues.values()):
+            queue.on_unused = None
+            self._factory.remove(queue, f"vhost '{self.name}' deleted")
+        for exchange in self.exchanges.values():
+            exchange.state.revision += 1
+        self.queues.clear()
+        self._exclusive.clear()
+
+    def _unbind_all_from(self, destination):
+        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other."""
+        bindings = self.bindings_to(destination)
+        for binding in bindings:
+            self._remove_binding(binding)
+        self._delete_if_unused(dict.fromkeys(binding.source for binding in bindings))
+
+    def _delete_if_unused(self, sources):
+        """Auto-delete: an exchange goes when its last binding has gone (never before it had one)."""
+        for source in sources:
+            if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:
+                self._drop_exchange(source)
+
+    def _queue_unused(self, queue):
+        """The last consumer of a queue has gone."""
+        if queue.auto_delete and self.queues.get(queue.name) is queue:
+            self._drop_queue(queue)
+
+    def routes_changed(self, exchange):
+        """What this exchange routes may have changed: throw away cached routes of it and of every exchange that leads to it."""
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            current = ahead.pop()
+            current.state.revision += 1
+            upstream = [binding.source for binding in self._bindings_to.get(current, ())]
+            upstream.extend(self._alternates.get(current.name, ()))
+            for source in upstream:
+                if source not in seen:
+                    seen.add(source)
+                    ahead.append(source)
+
+    def _alternate_changed(self, name):
+        """An exchange of this name came or went: those that use it as their alternate route differently now."""
+        for user in self._alternates.get(name, ()):
+            self.routes_changed(user)
+
+
+def _check_same(entity_there, properties, entity):
+    for key, received in properties:
+        current = getattr(entity_there, key)
+        if received != current:
+            raise PreconditionFailed(difference(key, entity, received, current))
+
+
+def _locked(queue, vhost):
+    return (
+        f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be originally declared on another connection or "
+        "the exclusive property value does not match that of the original declaration."
+    )

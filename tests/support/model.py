@@ -1,0 +1,69 @@
+"""A vhost without a disk: queues that keep nothing but their counts, and a log that keeps its records in a list."""
+from gomq_py.broker.destination import Destination
+from gomq_py.broker.vhost import VHost
+
+
+class FakeQueue(Destination):
+    """What a vhost asks of a queue; ``ready`` and ``consumers`` are set by the test."""
+
+    def __init__(self, name, vhost="/", durable=False, exclusive_owner=None, auto_delete=False, arguments=None):
+        super().__init__(name, durable)
+        self.vhost = vhost
+        self.exclusive_owner = exclusive_owner
+        self.auto_delete = auto_delete
+        self.arguments = arguments or {}
+        self.on_unused = None
+        self.ready_count = 0
+        self.consumer_count = 0
+        self.closed = False
+
+    def __repr__(self):
+        return f"<FakeQueue {self.name}>"
+
+    def close(self, reason=""):
+        self.closed = True
+
+    def lose_last_consumer(self):
+        self.consumer_count = 0
+        self.on_unused(self)
+
+
+class FakeFactory:
+    """Makes FakeQueues; ``removed`` are those that were deleted."""
+
+    def __init__(self):
+        self.removed = []
+
+    def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
+        return FakeQueue(name, vhost, durable, owner, auto_delete, arguments)
+
+    def incarnation_of(self, queue):
+        return b"0123456789abcdef"
+
+    def remove(self, queue, reason):
+        self.removed.append(queue)
+        queue.close(reason)
+
+
+class ListLog:
+    """A topology log in memory; with ``error`` set every append fails with it."""
+
+    def __init__(self):
+        self.records = []
+        self.error = None
+
+    def append(self, record):
+        if self.error is not None:
+            raise self.error
+        self.records.append(record)
+
+
+def make_vhost(name="/"):
+    """(vhost, factory, log) of an empty vhost."""
+    factory, log = FakeFactory(), ListLog()
+    return VHost(name, factory, log), factory, log
+
+
+def routed(vhost, exchange, routing_key, headers=None, more_keys=()):
+    """The sorted names of the queues a message reaches."""
+    return sorted(destination.name for destination in vhost.route(vhost.exchange(exchange), routing_key, headers, more_keys))

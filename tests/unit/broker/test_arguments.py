@@ -1,0 +1,73 @@
+"""Queue arguments: good, bad and boundary values of each, with RabbitMQ's words."""
+import pytest
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.arguments import check_queue_arguments
+
+ENTITY = "queue 'q' in vhost '/'"
+YEARS_10_MS = 10 * 365 * 24 * 3600 * 1000
+
+
+def check(arguments, durable=True, exclusive=False, auto_delete=False):
+    check_queue_arguments(ENTITY, durable, exclusive, auto_delete, arguments)
+
+
+def reason(arguments, **properties):
+    with pytest.raises(PreconditionFailed) as refused:
+        check(arguments, **properties)
+    return refused.value.text
+
+
+@pytest.mark.parametrize("arguments", [
+    {"x-expires": 1}, {"x-expires": YEARS_10_MS}, {"x-message-ttl": 0}, {"x-message-ttl": YEARS_10_MS}, {"x-max-length": 0},
+    {"x-max-length-bytes": 1 << 40}, {"x-max-priority": 0}, {"x-max-priority": 255}, {"x-dead-letter-exchange": ""},
+    {"x-dead-letter-exchange": "x", "x-dead-letter-routing-key": "k"}, {"x-overflow": "drop-head"}, {"x-overflow": "reject-publish"},
+    {"x-overflow": "reject-publish-dlx"}, {"x-queue-mode": "lazy"}, {"x-queue-version": 2}, {"x-single-active-consumer": False},
+    {"x-queue-type": "classic"}, {"x-queue-type": "quorum"}, {"x-queue-type": "stream"}, {"x-queue-type": "stream", "x-max-age": "7D"},
+    {"x-queue-type": "quorum", "x-delivery-limit": 5}, {"x-delivery-limit": 0}, {"x-queue-leader-locator": "client-local"}, {"x-consumer-timeout": 0},
+    {"x-never-heard-of": [1, {"a": None}]},
+])
+def test_accepted(arguments):
+    check(arguments)
+
+
+@pytest.mark.parametrize("key, value, text", [
+    ("x-expires", 0, "{value_zero,0}"), ("x-expires", -1, "{value_negative,-1}"), ("x-expires", "5", '"expected integer, got longstr"'),
+    ("x-expires", True, '"expected integer, got bool"'), ("x-expires", None, '"expected integer, got void"'),
+    ("x-expires", 1.5, '"expected integer, got double"'), ("x-expires", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"),
+    ("x-message-ttl", -1, "{value_negative,-1}"), ("x-max-length", -1, "{value_negative,-1}"),
+    ("x-max-length-bytes", "1", '"expected integer, got longstr"'),
+    ("x-max-priority", 256, "{max_value_exceeded,256}"), ("x-max-priority", -1, "{value_negative,-1}"),
+    ("x-dead-letter-routing-key", 5, "{unacceptable_type,signedint}"), ("x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"),
+    ("x-overflow", "nope", "invalid_overflow"), ("x-overflow", 1, "{unacceptable_type,signedint}"),
+    ("x-queue-mode", "fast", "\"unsupported queue mode 'fast'\""), ("x-queue-version", 3, "\"unsupported queue version '3'\""),
+    ("x-queue-version", "1", '"expected integer, got longstr"'), ("x-single-active-consumer", 1, "{unacceptable_type,signedint}"),
+    ("x-queue-type", "nope", "\"unsupported queue type 'nope'\""), ("x-queue-type", 5, "{unacceptable_type,signedint}"),
+    ("x-delivery-limit", -1, "{value_negative,-1}"), ("x-consumer-timeout", -1, "{value_negative,-1}"),
+])
+def test_refused(key, value, text):
+    assert reason({key: value}) == f"invalid arg '{key}' for {ENTITY}: {text}"
+
+
+def test_dead_letter_exchange_must_be_a_name():
+    assert reason({"x-dead-letter-exchange": True}) == f"invalid type 'bool' for arg 'x-dead-letter-exchange' in {ENTITY}"
+
+
+@pytest.mark.parametrize("kind, key, value", [
+    ("classic", "x-max-age", "1D"), ("quorum", "x-max-priority", 5), ("quorum", "x-queue-mode", "lazy"), ("quorum", "x-max-age", "1D"),
+    ("stream", "x-message-ttl", 5), ("stream", "x-expires", 5), ("stream", "x-dead-letter-exchange", "x"), ("stream", "x-overflow", "drop-head"),
+    ("stream", "x-max-priority", 5), ("stream", "x-single-active-consumer", True), ("stream", "x-delivery-limit", 5),
+])
+def test_refused_on_that_type_of_queue(kind, key, value):
+    assert reason({"x-queue-type": kind, key: value}) == f"invalid arg '{key}' for {ENTITY} of queue type rabbit_{kind}_queue"
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+@pytest.mark.parametrize("properties, name", [({"durable": False}, "non-durable"), ({"auto_delete": True}, "auto-delete"),
+                                              ({"exclusive": True}, "exclusive-owner")])
+def test_quorum_queues_and_streams_are_durable_and_shared(kind, properties, name):
+    assert reason({"x-queue-type": kind}, **properties) == f"invalid property '{name}' for {ENTITY}"
+
+
+def test_max_age_is_a_number_and_a_unit():
+    assert reason({"x-queue-type": "stream", "x-max-age": "1x"}) == f"invalid arg 'x-max-age' for {ENTITY}: invalid_max_age"
