@@ -38,11 +38,16 @@ class Broker:
         self._make_defaults()
 
     def close(self):
-        """Close every queue and log; what is marked is flushed by the committer's stop."""
+        """Close every queue and log, flushed. May switch."""
         for vhost in self.vhosts.values():
             vhost.close()
+        try:
+            self.committer.wait()
+        except Exception as error:
+            LOG.error("the last sync failed: %s", error)
         self._log.close()
         self.users.close()
+        self._pool.close()
 
     # vhosts
 
