@@ -8,6 +8,7 @@ import shutil
 
 # Program -> Debian package. One line per program that a test may name.
 DEBIAN_PACKAGES = {
+    "cc": "gcc libc6-dev python3-dev",
     "rabbitmq-server": "rabbitmq-server",
     "rabbitmqctl": "rabbitmq-server",
     "java": "default-jre-headless",

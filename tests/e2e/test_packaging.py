@@ -1,0 +1,116 @@
+"""What setup.py builds with a compiler, without one, and without Cython.
+
+Built from a copy of the sources in which one hot module is left, so that a build takes seconds. Needs no network: no build isolation, no dependencies.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+
+from tests.unit.source_tree import ROOT, tracked_files
+
+LEFT = {"__init__.pxd", "octets.pxd", "message.pxd"}
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the sources with one hot module, gomq_py.storage.message."""
+    for path in tracked_files():
+        place = path.relative_to(ROOT)
+        if place.parts[0] in ("gomq_py", "etc") or len(place.parts) == 1:
+            if path.suffix != ".pxd" or path.name in LEFT:
+                (tmp_path / "copy" / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, tmp_path / "copy" / place)
+    return tmp_path / "copy"
+
+
+def run(copy, *arguments, **environment):
+    clean = {name: value for name, value in os.environ.items() if name not in ("GOMQ_PURE_PYTHON", "GOMQ_REQUIRE_COMPILED", "PYTHONPATH")}
+    return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=110)
+
+
+def wheel(copy, **environment):
+    """(names in the wheel, what the build said)."""
+    finished = run(
+        copy, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-w", "wheels", ".", **environment)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    with zipfile.ZipFile(next((copy / "wheels").glob("gomq_py-*.whl"))) as archive:
+        return archive.namelist(), finished.stdout + finished.stderr
+
+
+def compiled(names):
+    return [name for name in names if name.endswith(".so")]
+
+
+@pytest.mark.needs_program("cc")
+def test_wheel_holds_the_compiled_module_and_both_its_sources(copy):
+    names, said = wheel(copy, GOMQ_REQUIRE_COMPILED="1")
+
+    assert [name.split(".")[0] for name in compiled(names)] == ["gomq_py/storage/message"]
+    assert {"gomq_py/storage/message.py", "gomq_py/storage/message.pxd", "gomq_py/octets.pxd"} <= set(names)
+    assert "WARNING: gomq-py" not in said
+
+
+def test_without_a_compiler_the_plain_modules_are_installed_with_a_warning(copy):
+    names, said = wheel(copy, CC="/nowhere/cc")
+
+    assert compiled(names) == []
+    assert "gomq_py/storage/message.py" in names
+    assert "hot modules are not compiled" in said
+
+
+def test_without_cython_the_plain_modules_are_installed_with_a_warning(copy):
+    (copy / "Cython").mkdir()
+    (copy / "Cython" / "__init__.py").write_text("raise ImportError('no Cython here')\n")
+
+    names, said = wheel(copy, PYTHONPATH=str(copy))
+
+    assert compiled(names) == []
+    assert "hot modules are not compiled, they will run interpreted and slowly: no Cython here" in said
+
+
+def test_compilation_can_be_required(copy):
+    finished = run(copy, "setup.py", "build_ext", CC="/nowhere/cc", GOMQ_REQUIRE_COMPILED="1")
+
+    assert finished.returncode != 0
+
+
+@pytest.mark.needs_program("cc")
+def test_fault_in_a_hot_module_is_an_error_where_somebody_could_compile_it(copy):
+    (copy / "gomq_py" / "storage" / "message.pxd").write_text("cdef class Message:\n    cdef nonsense a, b c\n")
+
+    finished = run(copy, "setup.py", "build_ext", "--inplace")
+
+    assert finished.returncode != 0
+    assert "message.pxd:2" in finished.stdout + finished.stderr
+
+
+@pytest.mark.needs_program("cc")
+def test_source_archive_holds_what_a_build_needs_and_nothing_that_was_built(copy):
+    run(copy, "setup.py", "build_ext", "--inplace")
+    finished = run(copy, "setup.py", "-q", "sdist")
+    assert finished.returncode == 0, finished.stderr
+
+    with tarfile.open(next((copy / "dist").glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "etc/gomq.ini", "gomq_py/octets.pxd", "gomq_py/storage/message.pxd"} <= names
+    assert [name for name in names if name.endswith((".so", ".c"))] == []
+
+
+def test_commands_of_the_package_exist(copy):
+    """Every console script of setup.cfg names a function that can be imported."""
+    names, _ = wheel(copy, GOMQ_PURE_PYTHON="1")
+    entry_points = next(name for name in names if name.endswith("entry_points.txt"))
+    with zipfile.ZipFile(next((copy / "wheels").glob("gomq_py-*.whl"))) as archive:
+        lines = [line for line in archive.read(entry_points).decode().splitlines() if "=" in line]
+
+    targets = dict(tuple(part.strip() for part in line.split("=")) for line in lines)
+    assert "gomq-py" in targets
+    for target in targets.values():
+        module, _, function = target.partition(":")
+        assert run(copy, "-c", f"from {module} import {function}").returncode == 0, target
