@@ -16,7 +16,7 @@ from gomq_py import octets
 from gomq_py.amqp.wire.constants import (
     CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, FRAME_OVERHEAD,
 )
-from gomq_py.amqp.wire.errors import FrameError, SyntaxError_
+from gomq_py.amqp.wire.errors import FrameError, UnexpectedFrame
 
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
@@ -89,10 +89,15 @@ def header_payload(properties, body_size, class_id=CLASS_BASIC):
 
 
 def decode_header(payload):
-    """(class_id, body_size, properties in wire form, unchecked) of a content header's payload. Raises SyntaxError_ if it is cut short."""
-    if len(payload) < _HEADER.size + 2:
-        raise SyntaxError_("malformed content header")
-    class_id, _, body_size = _HEADER.unpack_from(payload)
+    """(class_id, body_size, properties in wire form, unchecked) of a content header's payload.
+
+    Raises FrameError if it is cut short, UnexpectedFrame for a weight other than 0 (RabbitMQ's answers).
+    """
+    if len(payload) < _HEADER.size:
+        raise FrameError(f"content header of {len(payload)} octets")
+    class_id, weight, body_size = _HEADER.unpack_from(payload)
+    if weight:
+        raise UnexpectedFrame("expected content header for class 60, got non content header frame instead")
     return class_id, body_size, bytes(payload[_HEADER.size:])
 
 

@@ -1,12 +1,13 @@
 """Method: the base of every AMQP method: a field table, and octets to objects and back by that table. A leaf; the methods themselves are in methods.
 
 A method frame's payload is class id (u16), method id (u16), then the fields in order without padding (§4.2.4); runs of bits share octets, first bit
-lowest. Short strings are str (``surrogateescape``, so that any octets come back exactly), long strings bytes, tables dicts.
+lowest. Short strings are str, long strings bytes, tables dicts. What cannot be decoded is a FrameError as in RabbitMQ, not the SyntaxError of the
+prose.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from gomq_py.amqp.wire.errors import SyntaxError_
+from gomq_py.amqp.wire.errors import FrameError, SyntaxError_
 from gomq_py.amqp.wire.fields import decode_table, encode_shortstr, encode_table
 
 OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
@@ -46,7 +47,7 @@ class Method:
 
     @classmethod
     def decode(cls, payload, offset=4):
-        """From a method frame's payload, the fields beginning at ``offset``. Raises SyntaxError_ unless they fill it exactly."""
+        """From a method frame's payload, the fields beginning at ``offset``. Raises FrameError unless they fill it exactly."""
         self = cls.__new__(cls)
         bits = bit = 0
         for name, kind in cls.FIELDS:
@@ -75,7 +76,10 @@ class Method:
             start = offset + 1
             end = start + cls._octet(payload, offset)
         elif kind is TABLE:
-            return decode_table(payload, offset)
+            try:
+                return decode_table(payload, offset)
+            except SyntaxError_:
+                raise cls._malformed() from None
         else:
             start = offset
             struct = _SIZE if kind is LONGSTR else _STRUCTS[kind]
@@ -89,11 +93,16 @@ class Method:
         if end > len(payload):
             raise cls._malformed()
         raw = bytes(payload[start:end])
-        return (raw if kind is LONGSTR else raw.decode("utf-8", "surrogateescape")), end
+        if kind is LONGSTR:
+            return raw, end
+        try:
+            return raw.decode("utf-8"), end
+        except UnicodeDecodeError:
+            raise FrameError("Malformed UTF-8 in shortstr") from None
 
     @classmethod
     def _malformed(cls):
-        return SyntaxError_(f"malformed {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
+        return FrameError(f"cannot decode {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
 
     def encode(self):
         """A method frame's payload: ids and fields. Raises ValueError or struct.error for values that do not fit."""

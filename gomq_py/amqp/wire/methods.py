@@ -3,14 +3,14 @@
 The table is the specification's, checked against it by a test. ``METHODS[class_id << 16 | method_id]`` finds a class. ``SYNCHRONOUS``: the sender
 waits for an answer. What the broker does with a method is amqp.server's business.
 """
-from gomq_py.amqp.wire.errors import NotImplemented_, SyntaxError_
+from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
 from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method, names
 
 
 def decode_method(payload):
-    """The method in a method frame's payload. Raises SyntaxError_ for malformed fields, NotImplemented_ for an unknown class or method id."""
+    """The method in a method frame's payload. Raises FrameError for malformed fields, NotImplemented_ for an unknown class or method id."""
     if len(payload) < 4:
-        raise SyntaxError_("malformed method frame: no class and method id")
+        raise FrameError(f"method frame of {len(payload)} octets: no class and method id")
     identity = int.from_bytes(payload[:4], "big")
     method_class = METHODS.get(identity)
     if method_class is None:

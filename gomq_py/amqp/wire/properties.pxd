@@ -3,7 +3,7 @@ from gomq_py cimport octets
 from gomq_py.amqp.wire cimport fields
 
 cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY, CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
-cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, UNKNOWN_FLAGS
+cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, CONTINUED
 
 cdef Py_ssize_t skip_shortstr(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 

@@ -6,8 +6,8 @@ The bytes are those of a content header behind class, weight and body size (§4.
     9 reply_to s   8 expiration s   7 message_id s   6 timestamp T   5 type s   4 user_id s   3 app_id s   2 cluster_id s
     (s short string, F table, B octet, T u64)
 
-Bit 1 names no property and bit 0 announces a second flag word that the basic class does not have; both are malformed. The broker stores and
-delivers these bytes as the publisher sent them. Never decodes what nobody asked for, never reads past the end it is given.
+Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word that the basic class does not have and is malformed. The
+broker stores and delivers these bytes as the publisher sent them. Never decodes what nobody asked for, never reads past the end it is given.
 """
 from struct import Struct
 
@@ -18,7 +18,7 @@ from gomq_py.amqp.wire.fields import decode_table, encode_shortstr, encode_table
 
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY = 0x8000, 0x4000, 0x2000, 0x1000, 0x0800
 CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP = 0x0400, 0x0200, 0x0100, 0x0080, 0x0040
-TYPE, USER_ID, APP_ID, CLUSTER_ID, UNKNOWN_FLAGS = 0x0020, 0x0010, 0x0008, 0x0004, 0x0003
+TYPE, USER_ID, APP_ID, CLUSTER_ID, CONTINUED = 0x0020, 0x0010, 0x0008, 0x0004, 0x0001
 
 # (name, flag, kind) in wire order
 FIELDS = (
@@ -65,7 +65,7 @@ class PropertyScan:
             return -1
         flags = octets.be16(p, start)
         self.flags = flags
-        if flags & UNKNOWN_FLAGS:
+        if flags & CONTINUED:
             return -1
         at = start + 2
         if flags & 0xF800:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.wire.errors import FrameError, SyntaxError_
+from gomq_py.amqp.wire.errors import FrameError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import (
     HEARTBEAT_FRAME, FrameReader, content_frames, decode_header, frame, header_payload, method_frame, raw_method_frame,
 )
@@ -143,10 +143,15 @@ def test_a_header_payload_comes_apart_again():
     assert decode_header(header_payload(b"\x10\x00\x02", 2**40)) == (60, 2**40, b"\x10\x00\x02")
 
 
-@pytest.mark.parametrize("length", range(14))
+@pytest.mark.parametrize("length", range(12))
 def test_a_header_cut_short_is_refused(length):
-    with pytest.raises(SyntaxError_):
+    with pytest.raises(FrameError):
         decode_header(header_payload(b"\x00\x00", 5)[:length])
+
+
+def test_a_header_with_a_weight_is_refused():
+    with pytest.raises(UnexpectedFrame):
+        decode_header(b"\x00\x3c\x00\x01" + bytes(10))
 
 
 def test_a_publish_is_three_frames_of_literal_octets():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.wire.errors import NotImplemented_, SyntaxError_
+from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
 from gomq_py.amqp.wire.methods import (
     METHODS, BasicAck, BasicConsume, BasicDeliver, BasicPublish, BasicQos, ConnectionOpen, ConnectionStartOk, ConnectionTune, ConnectionUpdateSecret,
     ExchangeDeclare, QueueDeclare, QueueDeclareOk, decode_method,
@@ -154,27 +154,27 @@ def test_every_method_cut_anywhere_is_refused_with_its_name(method_class):
     octets = sample(method_class).encode()
 
     for length in range(4, len(octets)):
-        with pytest.raises(SyntaxError_) as caught:
+        with pytest.raises(FrameError) as caught:
             decode_method(GUARDED.place(octets[:length]))
-        assert "malformed" in caught.value.text
+        assert caught.value.text == f"cannot decode {method_class.NAME}"
 
 
 @pytest.mark.parametrize("method_class", METHODS.values(), ids=lambda method_class: method_class.NAME)
 def test_every_method_with_octets_behind_it_is_refused(method_class):
-    with pytest.raises(SyntaxError_):
+    with pytest.raises(FrameError):
         decode_method(sample(method_class).encode() + b"\x00")
 
 
 def test_a_malformed_method_is_named_in_the_error():
-    with pytest.raises(SyntaxError_) as caught:
+    with pytest.raises(FrameError) as caught:
         decode_method(b"\x00\x32\x00\x0a\x00")
 
-    assert (caught.value.class_id, caught.value.method_id, caught.value.text) == (50, 10, "malformed queue.declare")
+    assert (caught.value.class_id, caught.value.method_id, caught.value.text) == (50, 10, "cannot decode queue.declare")
 
 
 @pytest.mark.parametrize("octets", [b"", b"\x00", b"\x00\x3c\x00"])
 def test_a_method_frame_without_ids_is_refused(octets):
-    with pytest.raises(SyntaxError_):
+    with pytest.raises(FrameError):
         decode_method(octets)
 
 
@@ -203,10 +203,14 @@ def test_a_field_the_method_does_not_have_is_refused():
         QueueDeclare(durabel=True)
 
 
-def test_a_name_of_any_octets_comes_back_exactly():
-    octets = b"\x00\x3c\x00\x28\x00\x00\x01\xff\x02\xc3\x28\x00"
+def test_a_name_that_is_not_utf8_is_refused_in_rabbitmqs_words():
+    with pytest.raises(FrameError, match="Malformed UTF-8 in shortstr"):
+        decode_method(b"\x00\x3c\x00\x28\x00\x00\x00\x02\xc3\x28\x00")
 
-    assert decode_method(octets).encode() == octets
+
+def test_a_malformed_table_is_told_with_the_method_that_carries_it():
+    with pytest.raises(FrameError, match="cannot decode queue.declare"):
+        decode_method(b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01a?")
 
 
 def test_unused_bits_of_a_bit_octet_are_ignored():
@@ -242,5 +246,5 @@ def test_a_method_with_any_octet_changed_decodes_or_is_refused(method, data):
 
     try:
         decode_method(GUARDED.place(octets))
-    except (SyntaxError_, NotImplemented_):
+    except (FrameError, NotImplemented_):
         pass

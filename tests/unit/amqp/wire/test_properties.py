@@ -87,10 +87,15 @@ def test_properties_with_octets_behind_them_are_refused(octets):
     assert scanned(octets + b"\x00") is None
 
 
-@pytest.mark.parametrize("flags", [b"\x00\x01", b"\x00\x02", b"\x00\x03"])
-def test_flags_that_name_no_property_are_refused(flags):
+@pytest.mark.parametrize("flags", [b"\x00\x01", b"\x00\x03"])
+def test_a_second_flag_word_is_refused(flags):
     assert scanned(flags) is None
-    assert scanned(flags + bytes(20)) is None
+    assert scanned(flags + b"\x00\x00") is None
+
+
+def test_the_flag_that_names_no_property_is_ignored_as_in_rabbitmq():
+    assert scanned(b"\x00\x06\x01z").flags == 6
+    assert Properties.decode(b"\x00\x06\x01z").as_dict() == {"cluster_id": "z"}
 
 
 def test_the_scan_tells_where_the_properties_lie_that_the_broker_acts_on():
