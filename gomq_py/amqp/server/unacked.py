@@ -166,6 +166,10 @@ class Unacked:
                 found.append((tag, *self._describe(self.at, self._offset(tag))))
         return found
 
+    def memory_octets(self):
+        """Octets that ring and rows aside occupy."""
+        return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
+
     def _describe(self, at, offset):
         holder = self.holders[octets.le32(at, offset + 8)]
         return holder, octets.le64(at, offset), octets.le32(at, offset + 12), octets.le32(at, offset + 16)
