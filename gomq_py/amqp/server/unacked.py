@@ -222,7 +222,9 @@ class Unacked:
         """The ring is full: grow it, or move the stale entries of its older half aside when most are settled."""
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
-            return
+            if self.capacity:
+                return
+            # nothing was left in the ring, so it was given back
         if self.capacity < 65536:
             capacity = max(self.capacity * 2, FIRST_CAPACITY)
         else:
