@@ -83,7 +83,7 @@ class Broker:
             record = description.record
             vhost = self.vhosts[name] = VHost(name, self._factory, self._log, record["description"], record["tags"])
             recovery.restore(vhost, description)
-        self._factory.remove_orphans()
+        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
         snapshot = list(recovery.snapshot(self.vhosts.values()))
         if self._log.record_count > 2 * len(snapshot) + COMPACT_OVER:
             LOG.info("definitions: rewriting %d records as %d", self._log.record_count, len(snapshot))

@@ -56,12 +56,19 @@ class QueueFactory:
         queue.close(reason)
         self._committer.after_sync(lambda error: self._remove_files(queue, error))
 
-    def remove_orphans(self):
-        """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks."""
+    def remove_orphans(self, log_is_damaged=False):
+        """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
+
+        When the log has lost records it may be their queues that it does not know: then they are set aside, messages and all, for the operator.
+        """
         root = self._data_dir.queues_folder
         for entry in sorted(os.listdir(root)):
             path = os.path.join(root, entry)
-            if path not in self._known_folders:
+            if path in self._known_folders:
+                continue
+            if log_is_damaged and os.listdir(path):
+                LOG.error("the definitions are damaged and name no queue for %s; it is kept as %s", path, self._data_dir.set_aside(path))
+            else:
                 LOG.info("removing %s: no queue of the definitions owns it", path)
                 self._files.remove_tree(path)
         self._known_folders = set()

@@ -10,6 +10,7 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
       pool/               emptied segments waiting to be used again
       queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
       transient/          where files of transient queues are made; they have no names, so it is empty
+      set-aside/          what a damaged folder could not account for, kept for the operator; nobody reads it
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL, and be longer than a file name may.
 Never decides what a version means to its content: readers of older schemas live beside the formats.
@@ -33,6 +34,7 @@ USERS = "users"
 POOL = "pool"
 QUEUES = "queues"
 TRANSIENT = "transient"
+SET_ASIDE = "set-aside"
 
 # What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was cut short.
 _NOT_CONTENT = frozenset({LOCK, "lost+found"})
@@ -128,6 +130,20 @@ class DataDir:
     def file_path(self, name):
         """Where a room that keeps one small file of its own (``policies``, ``parameters``) puts it."""
         return self._at(name)
+
+    def set_aside(self, path):
+        """Move a file or folder that nobody can account for out of the way, without losing it. Returns where it is now. Blocks; for boot."""
+        folder = self._at(SET_ASIDE)
+        if not os.path.isdir(folder):
+            self._files.make_folder(folder)
+            self._files.sync_folder(self.path)
+        name = os.path.basename(path)
+        number = 0
+        while os.path.lexists(target := os.path.join(folder, f"{name}.{number}")):
+            number += 1
+        self._files.rename(path, target)
+        self._files.sync_folder(folder)
+        return target
 
     # sizes
 

@@ -10,7 +10,7 @@ from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import FramedLog
 from tests.durability.seeds import seeds
 from tests.support.faulty_files import FaultyFiles
-from tests.support.power_cut import PowerCutFiles
+from tests.support.power_cut import Disk, PowerCutFiles
 
 
 class Account:
@@ -89,11 +89,11 @@ def cut_often(root, random, share, run, account, target):
 
     def on_call(call, path):
         if random.random() < share:
-            taken.append((files.cut(f"{target}-{len(taken)}"), account.copy()))
+            taken.append((disk.cut(f"{target}-{len(taken)}"), account.copy()))
 
-    files = PowerCutFiles(root, random, on_call=on_call)
-    run(files)
-    files.discard()
+    disk = Disk(root, random)
+    run(PowerCutFiles(disk, on_call=on_call))
+    disk.discard()
     return taken
 
 

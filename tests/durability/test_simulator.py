@@ -1,10 +1,11 @@
 """The power-cut simulator itself: it must lose everything that was not flushed, and nothing that was. A kind simulator proves nothing."""
+import errno
 import os
 from random import Random
 
 import pytest
 
-from tests.support.power_cut import PowerCutFiles, PowerIsOff
+from tests.support.power_cut import Disk, PowerCutFiles, PowerIsOff
 
 CUTS = 60
 
@@ -17,16 +18,16 @@ def root(tmp_path):
 
 @pytest.fixture
 def files(root):
-    files = PowerCutFiles(root, Random(1), write_back=0)
+    files = PowerCutFiles(Disk(root, Random(1), write_back=0))
     yield files
-    files.discard()
+    files.disk.discard()
 
 
 def outcomes(files, tmp_path, look):
     """What ``look`` sees in many cuts of this moment, as a set."""
     seen = set()
     for number in range(CUTS):
-        seen.add(look(files.cut(tmp_path / f"cut{files.cuts}-{number}")))
+        seen.add(look(files.disk.cut(tmp_path / f"cut{files.disk.cuts}-{number}")))
     return seen
 
 
@@ -89,18 +90,41 @@ def test_each_page_of_a_mapping_is_lost_or_kept_by_itself(files, root, tmp_path)
 def test_a_flush_covers_what_was_written_before_it_began_and_no_more(root, tmp_path):
     file = None
 
-    def write_meanwhile():
+    def write_meanwhile(path):
         file.map[1:2] = b"2"
 
-    files = PowerCutFiles(root, Random(2), flush_pause=write_meanwhile, write_back=0)
+    files = PowerCutFiles(Disk(root, Random(2), write_back=0), flush_pause=write_meanwhile)
     file = files.create(root / "msgs", 4096)
     file.map[0:1] = b"1"
 
     files.sync(file)
-    files._flush_pause = None
+    files.flush_pause = None
     files.sync_folder(root)
 
     assert outcomes(files, tmp_path, lambda folder: content("msgs")(folder)[:2]) == {b"1\0", b"12"}
+
+
+def test_a_flush_after_a_failed_one_succeeds_and_writes_nothing_of_what_that_one_lost(root, tmp_path):
+    """What Linux does since it has had errors to report: a retry proves nothing."""
+    def fail(path):
+        raise OSError(errno.EIO, "bad sector", path)
+
+    files = PowerCutFiles(Disk(root, Random(2), write_back=0), flush_pause=fail)
+    file = files.create(root / "msgs", 8192)
+    files.flush_pause = None
+    files.sync(file)
+    files.sync_folder(root)
+    file.map[0:1] = file.map[4096:4097] = b"1"
+    files.flush_pause = fail
+
+    with pytest.raises(OSError):
+        files.sync(file)
+    files.flush_pause = None
+    file.map[4097:4098] = b"2"
+    files.sync(file)
+
+    seen = outcomes(files, tmp_path, lambda folder: content("msgs")(folder)[0:1] + content("msgs")(folder)[4096:4098])
+    assert seen == {b"\x0012", b"112"}
 
 
 def test_names_of_one_folder_are_lost_or_kept_each_by_itself(files, root, tmp_path):
@@ -165,7 +189,7 @@ def test_a_cut_that_was_not_flushed_may_be_undone(files, root, tmp_path):
 
 
 def test_pages_may_be_at_a_state_between_the_flush_and_the_cut(root, tmp_path):
-    files = PowerCutFiles(root, Random(3), write_back=0.5)
+    files = PowerCutFiles(Disk(root, Random(3), write_back=0.5))
     file = files.create(root / "acks", 4096)
     files.sync(file)
     files.sync_folder(root)
@@ -192,7 +216,7 @@ def test_a_renamed_folder_keeps_its_content(files, root, tmp_path):
     assert outcomes(files, tmp_path, names) == {("queue",), ("gone",)}
 
 
-def test_nothing_happens_after_the_power_is_off(files, root):
+def test_nothing_happens_after_the_process_is_dead(files, root):
     file = files.open_log(root / "log")
     files.switch_off()
 
@@ -204,15 +228,27 @@ def test_nothing_happens_after_the_power_is_off(files, root):
     assert (root / "log").read_bytes() == b""
 
 
+def test_what_a_killed_process_wrote_is_still_not_flushed_for_the_next_one(files, root, tmp_path):
+    file = files.open_log(root / "log")
+    files.sync(file)
+    files.sync_folder(root)
+    files.append(file, b"x")
+    files.switch_off()
+
+    again = PowerCutFiles(files.disk)
+    assert again.open_log(root / "log").size == 1
+    assert b"" in outcomes(again, tmp_path, content("log"))
+
+
 def test_a_laid_out_folder_is_taken_as_flushed(files, root, tmp_path):
     files.make_folder(root / "queue")
     files.append(files.open_log(root / "queue" / "log"), b"x")
     for folder in (root / "queue", root):
         files.sync_folder(folder)
-    first = files.lay_out_flushed(tmp_path / "first")
+    first = files.disk.lay_out_flushed(tmp_path / "first")
     assert os.listdir(first / "queue") == ["log"] and content("queue/log")(first) == b""
 
-    again = PowerCutFiles(first, Random(4))
+    again = PowerCutFiles(Disk(first, Random(4)))
 
     assert outcomes(again, tmp_path, content("queue/log")) == {b""}
 
@@ -221,11 +257,11 @@ def test_one_seed_gives_one_folder(tmp_path):
     seen = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        files = PowerCutFiles(tmp_path / name, Random(7))
+        files = PowerCutFiles(Disk(tmp_path / name, Random(7)))
         file = files.create(tmp_path / name / "msgs", 1 << 15)
         for at in range(0, 1 << 15, 100):
             file.map[at:at + 1] = b"x"
             files.appended(file, at, at + 1)
-        seen.append(content("msgs")(files.cut(tmp_path / (name + "-cut"))))
+        seen.append(content("msgs")(files.disk.cut(tmp_path / (name + "-cut"))))
 
     assert seen[0] == seen[1]

@@ -1,4 +1,4 @@
-"""Power cuts: a Files that knows what would be on the disk if the power went now, and can lay that out as a data folder.
+"""Power cuts: a Files over a model of the disk, which can lay out the data folders that are possible if the power went now.
 
 The broker works on a real folder (the cache, so to speak). Beside it stands a model of the disk:
 
@@ -6,10 +6,11 @@ The broker works on a real folder (the cache, so to speak). Beside it stands a m
   size. A flush takes the content as of its *start*; what is written while it runs is not covered.
 - a folder's names as last flushed. Every later create, rename, unlink and folder create may or may not be there, each by itself and in no order
   (a rename inside a folder is one change; between folders it is two). A file whose name is missing is gone, however well it was flushed.
+- a flush that fails: what it was to write counts as written for the system, and a later flush that succeeds does not write it.
 - write-back: at any seam call the disk may take some pages and names early, so that a page can also be at a state between the flush and the cut.
 
-All choices come from one seeded generator. ``PowerCutFiles.cut(target)`` lays out one possible folder and disturbs nothing, so that one run can be
-cut many times. Writes that are not flushed *and* not seen by the seam do not exist here: that nothing bypasses it is ``test_layering``'s business.
+All choices come from one seeded generator. ``Disk.cut(target)`` lays out one possible folder and disturbs nothing, so that one run can be cut many
+times. What goes around the seam is not on the modelled disk at all, so a test that needs it fails.
 """
 import errno
 import os
@@ -28,20 +29,35 @@ class PowerIsOff(BaseException):
 class DiskFile:
     """One file of the model: its octets on the disk, and a descriptor of our own on the cache's file, which outlives its name."""
 
-    __slots__ = ("fd", "octets", "key")
+    __slots__ = ("fd", "octets", "key", "forgotten")
 
     def __init__(self, path, flushed):
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         status = os.fstat(self.fd)
         self.key = status.st_dev, status.st_ino
         self.octets = self.cached() if flushed else b""
+        self.forgotten = {}  # page number -> its octets when a flush of them failed
 
     def cached(self):
         """The content the broker sees."""
         return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
 
     def flush(self, snapshot):
-        self.octets = snapshot
+        """Write the file as it was when the flush began, but for pages that an earlier failed flush forgot and nobody has changed since."""
+        content = bytearray(snapshot)
+        for page, octets in list(self.forgotten.items()):
+            start = page * PAGE
+            if snapshot[start:start + PAGE] == octets:
+                content[start:start + PAGE] = self.octets[start:start + len(octets)].ljust(len(octets), b"\0")
+            else:
+                del self.forgotten[page]
+        self.octets = bytes(content)
+
+    def forget(self, snapshot):
+        """A flush failed: Linux takes the pages for clean all the same, so that the next flush succeeds without writing them."""
+        for start in range(0, len(snapshot), PAGE):
+            if snapshot[start:start + PAGE] != self.octets[start:start + PAGE]:
+                self.forgotten[start // PAGE] = snapshot[start:start + PAGE]
 
     def possible(self, choice):
         """The octets as they may be on the disk: as flushed, with some of the later pages, and one of the sizes in between."""
@@ -120,66 +136,69 @@ class Choice:
         return cached
 
 
-class PowerCutFiles(WatchedFiles):
-    """Works on ``root`` (an existing folder, taken as flushed in all its parts) and models its disk.
+class Disk:
+    """The model of the disk under ``root`` (an existing folder, taken as flushed in all its parts). Outlives the processes that use it.
 
-    ``on_call(call, path)`` is called before every seam call of the hub's thread: the moments at which a test may ``cut`` or ``switch_off``.
-    ``flush_pause()`` is called in the middle of every flush, in its thread.
+    ``cut`` lays out in a new folder one of the data folders that a power cut at this moment may leave; it changes nothing.
     """
 
-    def __init__(self, root, random, on_call=None, flush_pause=None, write_back=0.05, listeners=()):
-        super().__init__(listeners)
+    def __init__(self, root, random, write_back=0.05):
         self.root = os.path.abspath(os.fspath(root))
         self.random = random
-        self.calls = 0
         self.cuts = 0
-        self.off = False
-        self.on_call = on_call
-        self._flush_pause = flush_pause
+        self.lock = threading.RLock()
         self._write_back = write_back
-        self._model_lock = threading.RLock()
         self._nodes = {}  # path in the cache -> node
         self._files = {}  # (device, inode) -> DiskFile
         self._load(self.root)
 
-    # the broker's side: the cache changes, the model takes note
+    # the test's side
 
-    def about_to(self, call, subject):
-        if self.off:
-            if call in POOL_CALLS:
-                raise OSError(errno.EIO, "the power is off", subject)
-            raise PowerIsOff(call)
-        if call in POOL_CALLS:
-            return
-        self.calls += 1
-        if self.on_call is not None:
-            self.on_call(call, subject)
-            if self.off:
-                raise PowerIsOff(call)
+    def cut(self, target):
+        """The disk after a power cut now, one of many possible. Returns ``target``."""
+        with self.lock:
+            self.cuts += 1
+            self._lay_out(self._nodes[self.root], os.fspath(target), Choice(self.random))
+        return target
+
+    def lay_out_flushed(self, target):
+        """The same with nothing but what was flushed: the least a disk may keep."""
+        with self.lock:
+            self._lay_out(self._nodes[self.root], os.fspath(target), Nothing())
+        return target
+
+    def discard(self):
+        """Drop the model and its descriptors."""
+        for node in self._files.values():
+            os.close(node.fd)
+        self._files.clear()
+
+    # the files' side: what has happened in the cache
+
+    def tick(self):
+        """Time passes; now and then the system writes something back that nobody asked for."""
         if self.random.random() < self._write_back:
-            with self._model_lock:
+            with self.lock:
                 self._write_some_back()
 
-    def create(self, path, size):
-        file = super().create(path, size)
-        self._born(file.path)
-        return file
+    def born(self, path):
+        """A file was created."""
+        with self.lock:
+            self._link(path, self._file(path))
 
-    def open_log(self, path):
-        file = super().open_log(path)
-        if file.path not in self._nodes:
-            self._born(file.path)
-        return file
+    def folder_born(self, path):
+        with self.lock:
+            self._link(path, DiskFolder())
 
-    def make_folder(self, path):
-        super().make_folder(path)
-        with self._model_lock:
-            self._link(os.fspath(path), DiskFolder())
+    def gone(self, path):
+        """A file or folder lost its name."""
+        with self.lock:
+            self._nodes.pop(path, None)
+            folder, name = self._parent(path)
+            folder.change({name: None})
 
-    def rename(self, source, target, file=None):
-        super().rename(source, target, file)
-        source, target = os.fspath(source), os.fspath(target)
-        with self._model_lock:
+    def renamed(self, source, target):
+        with self.lock:
             for path in [path for path in self._nodes if path == source or path.startswith(source + os.sep)]:
                 self._nodes[target + path[len(source):]] = self._nodes.pop(path)
             node = self._nodes[target]
@@ -190,64 +209,42 @@ class PowerCutFiles(WatchedFiles):
                 new_folder.change({new_name: node})
                 old_folder.change({old_name: None})
 
-    def unlink(self, path):
-        super().unlink(path)
-        self._gone(os.fspath(path))
-
-    def remove_folder(self, path):
-        super().remove_folder(path)
-        self._gone(os.fspath(path))
-
-    def sync(self, file):
-        self.about_to("sync", file.path)
-        size = file.size
-        with self._model_lock:
-            status = os.fstat(file.fd)
+    def begin_flush(self, fd):
+        """What a flush that begins now will have written when it ends: for ``end_flush``. None for a file without a name."""
+        with self.lock:
+            status = os.fstat(fd)
             node = self._files.get((status.st_dev, status.st_ino))
-            snapshot = node.cached() if node else None
-        self._pause("sync", file.path)
-        if node:
-            with self._model_lock:
-                node.flush(snapshot)
-        file.synced_size = size
+            return node and (node, node.cached())
 
-    def sync_folder(self, path):
-        self.about_to("sync_folder", path)
-        with self._model_lock:
-            folder = self._nodes[os.fspath(path)]
+    def end_flush(self, flush):
+        if flush is not None:
+            node, snapshot = flush
+            with self.lock:
+                node.flush(snapshot)
+
+    def fail_flush(self, flush):
+        """The flush ended with an error; what it was to write is on the disk in part, and nobody will try again."""
+        if flush is not None:
+            node, snapshot = flush
+            with self.lock:
+                node.forget(snapshot)
+
+    def begin_folder_flush(self, path):
+        with self.lock:
+            folder = self._nodes[path]
             if not isinstance(folder, DiskFolder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-            covered = list(folder.changes)
-        self._pause("sync_folder", path)
-        with self._model_lock:
+            return folder, list(folder.changes)
+
+    def end_folder_flush(self, flush):
+        folder, covered = flush
+        with self.lock:
             for change in covered:
                 if any(change is other for other in folder.changes):
                     folder.apply(change)
 
-    # the test's side
-
-    def switch_off(self):
-        """From here on every seam call raises, and no flush succeeds: what is under way in memory dies with the process."""
-        self.off = True
-
-    def cut(self, target):
-        """Lay out in ``target`` (a folder that is not there yet) one of the data folders that a power cut at this moment may leave. Returns it."""
-        with self._model_lock:
-            self.cuts += 1
-            self._lay_out(self._nodes[self.root], os.fspath(target), Choice(self.random))
-        return target
-
-    def lay_out_flushed(self, target):
-        """The same with nothing but what was flushed: the worst the disk may do in good faith."""
-        with self._model_lock:
-            self._lay_out(self._nodes[self.root], os.fspath(target), Nothing())
-        return target
-
-    def discard(self):
-        """Drop the model and its descriptors."""
-        for node in self._files.values():
-            os.close(node.fd)
-        self._files.clear()
+    def knows(self, path):
+        return path in self._nodes
 
     # helpers
 
@@ -266,32 +263,15 @@ class PowerCutFiles(WatchedFiles):
         self._files[node.key] = node
         return node
 
-    def _born(self, path):
-        with self._model_lock:
-            self._link(path, self._file(path))
-
     def _link(self, path, node):
         self._nodes[path] = node
         folder, name = self._parent(path)
         folder.change({name: node})
 
-    def _gone(self, path):
-        with self._model_lock:
-            self._nodes.pop(path, None)
-            folder, name = self._parent(path)
-            folder.change({name: None})
-
     def _parent(self, path):
         return self._nodes[os.path.dirname(path)], os.path.basename(path)
 
-    def _pause(self, call, path):
-        if self._flush_pause is not None:
-            self._flush_pause()
-        if self.off:
-            raise OSError(errno.EIO, "the power went during a flush", path)
-
     def _write_some_back(self):
-        """The system writes some pages or names before anybody asks it to."""
         choice = Choice(self.random)
         node = self.random.choice(list(self._nodes.values()))
         if isinstance(node, DiskFile):
@@ -310,6 +290,92 @@ class PowerCutFiles(WatchedFiles):
             else:
                 with open(path, "wb") as file:
                     file.write(node.possible(choice))
+
+
+class PowerCutFiles(WatchedFiles):
+    """The files of one process on a Disk. ``switch_off`` is that process's death (a kill, or the end of a cut): another one may go on with the Disk.
+
+    ``on_call(call, path)`` is called before every seam call of the hub's thread: the moments at which a test may cut. ``flush_pause(path)`` is called
+    in the middle of every flush, in its thread; an OSError from it is the flush's failure.
+    """
+
+    def __init__(self, disk, on_call=None, flush_pause=None, listeners=()):
+        super().__init__(listeners)
+        self.disk = disk
+        self.calls = 0
+        self.off = False
+        self.on_call = on_call
+        self.flush_pause = flush_pause
+
+    def switch_off(self):
+        """From here on every seam call raises, and no flush succeeds: what is under way in memory dies with the process."""
+        self.off = True
+
+    def about_to(self, call, subject):
+        if self.off:
+            if call in POOL_CALLS:
+                raise OSError(errno.EIO, "the process is dead", subject)
+            raise PowerIsOff(call)
+        if call in POOL_CALLS:
+            return
+        self.calls += 1
+        if self.on_call is not None:
+            self.on_call(call, subject)
+            if self.off:
+                raise PowerIsOff(call)
+        self.disk.tick()
+
+    def create(self, path, size):
+        file = super().create(path, size)
+        self.disk.born(file.path)
+        return file
+
+    def open_log(self, path):
+        file = super().open_log(path)
+        if not self.disk.knows(file.path):
+            self.disk.born(file.path)
+        return file
+
+    def make_folder(self, path):
+        super().make_folder(path)
+        self.disk.folder_born(os.fspath(path))
+
+    def rename(self, source, target, file=None):
+        super().rename(source, target, file)
+        self.disk.renamed(os.fspath(source), os.fspath(target))
+
+    def unlink(self, path):
+        super().unlink(path)
+        self.disk.gone(os.fspath(path))
+
+    def remove_folder(self, path):
+        super().remove_folder(path)
+        self.disk.gone(os.fspath(path))
+
+    def sync(self, file):
+        self.about_to("sync", file.path)
+        size = file.size
+        flush = self.disk.begin_flush(file.fd)
+        try:
+            self._pause(file.path)
+        except OSError:
+            if not self.off:
+                self.disk.fail_flush(flush)
+            raise
+        self.disk.end_flush(flush)
+        file.synced_size = size
+
+    def sync_folder(self, path):
+        self.about_to("sync_folder", path)
+        flush = self.disk.begin_folder_flush(os.fspath(path))
+        self._pause(path)
+        self.disk.end_folder_flush(flush)
+
+    def _pause(self, path):
+        if self.flush_pause is not None:
+            self.flush_pause(path)
+        if self.off:
+            raise OSError(errno.EIO, "the process died during a flush", path)
 
 
 class Nothing:

@@ -163,3 +163,18 @@ def test_free_room_is_less_than_the_disk(tmp_path):
 def test_sizes_of_a_missing_folder_are_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         DataDir(tmp_path / "nowhere").free_bytes()
+
+
+def test_what_is_set_aside_keeps_its_content_and_pushes_out_nothing_that_was_there_before(tmp_path):
+    with DataDir(tmp_path / "data") as data_dir:
+        for content in ("first", "second"):
+            folder = tmp_path / "data" / "queues" / "orphan"
+            folder.mkdir()
+            (folder / "msgs").write_text(content)
+
+            target = data_dir.set_aside(folder)
+
+            assert not folder.exists()
+            assert open(os.path.join(target, "msgs")).read() == content
+
+    assert len(os.listdir(tmp_path / "data" / "set-aside")) == 2
