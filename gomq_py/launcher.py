@@ -20,7 +20,9 @@ from gomq_py.config.settings import Settings
 from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import DataDir, DataDirError
+from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
+from gomq_py.storage.framed_log import LogError
 from gomq_py.storage.replication import NullReplicator
 from gomq_py.storage.sync import GroupCommit
 
@@ -68,7 +70,7 @@ class Launcher:
         try:
             self._build()
             self._listen()
-        except (BindError, DataDirError) as error:
+        except (BindError, DataDirError, LogError, StoreError) as error:
             self.stop()
             raise BootError(str(error)) from error
         except OSError as error:

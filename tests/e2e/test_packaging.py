@@ -1,6 +1,7 @@
 """What setup.py builds with a compiler, without one, and without Cython.
 
-Built from a copy of the sources in which one hot module is left, so that a build takes seconds. Needs no network: no build isolation, no dependencies.
+Built from a copy of the sources in which one hot module is left, so that a build takes seconds. Needs no network: no build isolation, no
+dependencies.
 """
 import os
 import shutil

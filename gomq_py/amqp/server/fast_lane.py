@@ -38,7 +38,7 @@ class FastLane:
     def __init__(self, handler, buffers, channels, frame_max, scheduler, max_message=134217728):
         self.handler = handler
         self.buffers = buffers
-        self.at = buffers.input_at
+        self.at = self.buffers.input_at
         self.channels = channels
         self.scheduler = scheduler
         self.max_message = max_message
@@ -75,7 +75,7 @@ class FastLane:
                 raise errors.FrameError(f"frame end octet is {at[frame_end]}, expected {FRAME_END}")
             kind = at[position]
             number = octets.be16(at, position + 1)
-            if kind == 1 and size >= 13:
+            if kind == 1 and size >= 9:
                 method = octets.be32(at, position + 7)
                 if method == BASIC_PUBLISH or method == BASIC_ACK:
                     channel = self._find(number)

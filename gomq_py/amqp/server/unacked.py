@@ -166,6 +166,10 @@ class Unacked:
                 found.append((tag, *self._describe(self.at, self._offset(tag))))
         return found
 
+    def memory_octets(self):
+        """Octets that ring and rows aside occupy."""
+        return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
+
     def _describe(self, at, offset):
         holder = self.holders[octets.le32(at, offset + 8)]
         return holder, octets.le64(at, offset), octets.le32(at, offset + 12), octets.le32(at, offset + 16)
@@ -218,7 +222,9 @@ class Unacked:
         """The ring is full: grow it, or move the stale entries of its older half aside when most are settled."""
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
-            return
+            if self.capacity:
+                return
+            # nothing was left in the ring, so it was given back
         if self.capacity < 65536:
             capacity = max(self.capacity * 2, FIRST_CAPACITY)
         else:

@@ -21,4 +21,5 @@ cdef class ConsumerRing:
     cpdef offer(self, Consumer consumer)
     @cython.locals(consumer=Consumer)
     cdef Consumer next(self)
+    cdef _unring(self, Consumer consumer)
     cdef Py_ssize_t ready_at_top(self) except -1

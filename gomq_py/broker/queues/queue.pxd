@@ -3,6 +3,7 @@ from gomq_py.broker cimport destination
 from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
 from gomq_py.broker.queues.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
+from gomq_py.storage.message_store cimport MessageStore
 cimport cython
 
 cdef class Queue(destination.Destination):
@@ -10,7 +11,7 @@ cdef class Queue(destination.Destination):
     cdef readonly bint auto_delete, closed
     cdef public bint paused
     cdef public object exclusive_owner, on_unused, on_closed
-    cdef readonly object store
+    cdef readonly MessageStore store
     cdef readonly Scheduler scheduler
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, acked, requeued, got
@@ -19,7 +20,11 @@ cdef class Queue(destination.Destination):
     cpdef settle(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
+    cpdef add_consumer(self, Consumer consumer)
+    cpdef remove_consumer(self, Consumer consumer)
     cpdef offer(self, Consumer consumer)
     @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1
     cdef Py_ssize_t waiting(self) except -1
+    @cython.locals(consumer=Consumer, ring=ConsumerRing)
+    cdef _let_go(self, reason)

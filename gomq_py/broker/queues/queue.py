@@ -8,7 +8,7 @@ import logging
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker import destination
 from gomq_py.broker.queues.consumers import ConsumerRing
-from gomq_py.storage.errors import StoreError
+from gomq_py.storage.errors import StoreError, StoreFull
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Queue(destination.Destination):
         try:
             self.store.append(message)
         except StoreError as error:
-            self.fail(error)
+            self._refuse(error)
             return 0
         self.published += 1
         if not self.touched:
@@ -121,6 +121,7 @@ class Queue(destination.Destination):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
         if self.ring is None or not self.ring.remove(consumer):
             return
+        consumer.queue = None
         if self.ring.consumers:
             self.wake()
         else:
@@ -227,6 +228,13 @@ class Queue(destination.Destination):
             self.closed = True
         self.store.delete_files()
         return count
+
+    def _refuse(self, error):
+        """A message could not be stored: a full disk may have room again for the next one, any other fault closes the queue."""
+        if isinstance(error, StoreFull):
+            logger.error("queue %r in vhost %r refused a message: %s", self.name, self.vhost, error)
+        else:
+            self.fail(error)
 
     def fail(self, error):
         """The store cannot go on (I/O error, fenced): the queue closes, the broker lives."""
