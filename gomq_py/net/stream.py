@@ -40,8 +40,11 @@ class Stream:
         self.pauses = 0
         self.rewalk = False
 
-    def run(self, lane, handler):
-        """Read until the peer closes or stop() is called; returns then. Raises what process() raised, or the socket's OSError. May switch."""
+    def run(self, lane, handler, rest=b""):
+        """Read until the peer closes or stop() is called; returns then. Raises what process() raised, or the socket's OSError. May switch.
+
+        ``rest``: octets read before, by a handshake; they are walked first.
+        """
         self.lane = lane
         self.handler = handler
         self.ended = AsyncResult()
@@ -52,6 +55,10 @@ class Stream:
         try:
             if not self.pauses:
                 self.watcher.start(self._readable)
+            if rest:
+                self.tail = rest
+                self.rewalk = True
+                self.after_poll.start(self._readable_again)
             self.ended.get()
         finally:
             self.watcher.stop()
@@ -88,7 +95,15 @@ class Stream:
                 self.rewalk = True
                 self.after_poll.start(self._readable_again)
 
+    @property
+    def paused(self):
+        """Whether somebody has stopped the reading."""
+        return self.pauses > 0
+
     def _readable(self):
+        if self.rewalk:
+            # What was read before comes first; a paused stream's rest may not even fit in front of a new read.
+            return
         try:
             count = self.receive_into(self.room)
         except (BlockingIOError, SSLWantReadError, SSLWantWriteError):

@@ -21,7 +21,7 @@ MAP = {
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"amqp.server", ""},
     # doors: a peer speaks; we translate
-    "amqp.server": DOOR,
+    "amqp.server": DOOR | {"amqp.server.fast_lane", ""},  # "": the version, for server-properties
     "amqp.server.fast_lane": DOOR | {"amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
     # core: vhosts, exchanges, queues, policies
     "broker": GROUND | {"auth"},

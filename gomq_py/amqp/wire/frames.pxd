@@ -8,3 +8,4 @@ cdef class FrameReader:
     cpdef feed(self, object data)
     @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t, at=cython.Py_ssize_t, kind=cython.uint, channel=cython.uint)
     cpdef tuple next_frame(self)
+    cpdef bytes rest(self)

@@ -67,6 +67,13 @@ class FrameReader:
         self.position = at + size + 8
         return int(kind), int(channel), bytes(p[at + 7:at + 7 + size])
 
+    def rest(self):
+        """Hand over what was fed and not cut into frames yet; the reader is empty afterwards."""
+        left = bytes(self.buffer[self.position:])
+        self.buffer = bytearray()
+        self.position = 0
+        return left
+
 
 def frame(kind, channel, payload):
     """One frame of any type."""

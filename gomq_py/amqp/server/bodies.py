@@ -1,0 +1,83 @@
+"""Bodies: one budget for all message bodies that have been received in part, over all connections of a server.
+
+Beside publish: it counts what is held, and says who must wait. A body that fits one frame never comes here. Over the limit only the oldest
+unfinished body may grow, so that at least one always ends and the memory held stays below ``limit + max_message_size``; the others' connections are
+not read meanwhile. Never holds a body itself.
+"""
+import gevent
+
+from gomq_py.amqp.wire.errors import ResourceError
+
+# A body that others wait for must grow at least this often. Half a heartbeat's default: long for a network, short for those who wait.
+STALLED_S = 30
+
+
+class BodyBudget:
+    """``limit`` in octets. A body is any hashable with ``resume()`` and ``fail(error)``; both are called in the hub."""
+
+    def __init__(self, limit, stalled_s=STALLED_S):
+        self.limit = limit
+        self.held = 0
+        self._stalled_s = stalled_s
+        self._sizes = {}
+        self._waiting = []
+        self._watch = None
+        self._seen = None
+
+    def grow(self, body, octets):
+        """Count ``octets`` more for ``body``. False: they are counted, but the connection must not be read until ``body.resume()`` is called."""
+        self._sizes[body] = self._sizes.get(body, 0) + octets
+        self.held += octets
+        if self.held <= self.limit or body is self._oldest():
+            return True
+        self._waiting.append(body)
+        if self._watch is None:
+            self._seen = self._progress()
+            self._watch = gevent.spawn_later(self._stalled_s, self._look)
+        return False
+
+    def release(self, body):
+        """``body`` is complete or given up; whoever may go on now is resumed."""
+        octets = self._sizes.pop(body, None)
+        if octets is None:
+            return
+        self.held -= octets
+        if body in self._waiting:
+            self._waiting.remove(body)
+        if self._waiting:
+            self._let_on()
+
+    def close(self):
+        """Stop watching."""
+        if self._watch is not None:
+            self._watch.kill(block=False)
+            self._watch = None
+
+    def _oldest(self):
+        return next(iter(self._sizes), None)
+
+    def _progress(self):
+        oldest = self._oldest()
+        return oldest, self._sizes.get(oldest)
+
+    def _let_on(self):
+        if self.held <= self.limit:
+            resumed, self._waiting = self._waiting, []
+        else:
+            oldest = self._oldest()
+            resumed = [body for body in self._waiting if body is oldest]
+            self._waiting = [body for body in self._waiting if body is not oldest]
+        for body in resumed:
+            body.resume()
+
+    def _look(self):
+        self._watch = None
+        if not self._waiting:
+            return
+        oldest, size = self._progress()
+        if (oldest, size) == self._seen:
+            oldest.fail(ResourceError(f"{size} octets of a message body, and no more for {self._stalled_s} s while others wait for memory"))
+            self.release(oldest)
+        if self._waiting:
+            self._seen = self._progress()
+            self._watch = gevent.spawn_later(self._stalled_s, self._look)

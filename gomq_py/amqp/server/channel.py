@@ -1,0 +1,199 @@
+"""Channel: one channel of a connection: its state, the frames that come for it, and the table of who handles which method.
+
+Between connection (which cuts off errors and owns the socket) and the handlers of topology, publish, consume, settle, confirms and tx. What is
+touched per message lives in its base, hot_channel. Never writes past ``replies``, never yields.
+"""
+from gomq_py.amqp.server import confirms, consume, publish, settle, topology, tx
+from gomq_py.amqp.server.confirms import Confirms
+from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.amqp.server.replies import Replies
+from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
+from gomq_py.amqp.wire.errors import ChannelError, CommandInvalid, InternalError, UnexpectedFrame
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicRecoverAsync, BasicReject, ChannelClose,
+    ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ExchangeBind, ExchangeDeclare, ExchangeDelete,
+    ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback, TxSelect, decode_method,
+)
+
+OPEN, CLOSING, CLOSED = "open", "closing", "closed"
+# Unacked messages that go back to their queues per turn when a channel closes: some milliseconds' work.
+REQUEUE_SLICE = 10000
+
+
+class Channel(HotChannel):
+    """An open channel. ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: last declared on it."""
+
+    __slots__ = (
+        "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
+        "_ended",
+    )
+
+    def __init__(self, connection, channel_id):
+        super().__init__(channel_id)
+        self.connection = connection
+        self.vhost = connection.vhost
+        self.access = connection.access
+        self.prefetch_count = connection.default_prefetch
+        self.state = OPEN
+        self.replies = Replies(connection.write, connection.committer.after_sync, self._disk_refused)
+        self.confirms = None
+        self.content = None
+        self.transaction = None
+        self.last_queue = ""
+        self.reply_consumer = None
+        self.method_id = 0
+        self._ended = False
+        self.choose_lane()
+        self.reply(ChannelOpenOk())
+
+    # what comes in
+
+    def method(self, payload):
+        """A method frame. Raises AMQPError."""
+        self.method_id = 0
+        if self.content is not None:
+            self.method_id = BasicPublish.ID
+            raise self.content.unexpected_frame()
+        method = decode_method(payload)
+        self.method_id = method.ID
+        handler = HANDLERS.get(type(method))
+        if handler is None:
+            raise CommandInvalid("unimplemented method")
+        handler(self, method)
+
+    def content_frame(self, kind, payload):
+        """A header or body frame. Returns False when nothing more may be read for now. Raises AMQPError."""
+        if self.content is None:
+            self.method_id = 0
+            raise UnexpectedFrame("expected method frame, got non method frame instead")
+        self.method_id = BasicPublish.ID
+        if kind == FRAME_HEADER:
+            return publish.content_header(self, payload)
+        assert kind == FRAME_BODY
+        return publish.content_body(self, payload)
+
+    # what goes out
+
+    def reply(self, method):
+        """Answer, behind the answers before it."""
+        self.replies.send(method_frame(self.id, method))
+
+    def reply_after_sync(self, method, action=None):
+        """Answer, and then call ``action()``, once what was changed so far is on disk."""
+        self.replies.send_after_sync(method_frame(self.id, method), action)
+
+    def reply_durably(self, method, durable):
+        """Answer: at once, or once it is on disk when it is about something ``durable``."""
+        if durable:
+            self.reply_after_sync(method)
+        else:
+            self.reply(method)
+
+    def send(self, octets):
+        """Frames that are no answer (returns, deliveries, cancel notices): at once, whatever answers wait."""
+        self.connection.write(octets)
+
+    # modes
+
+    def choose_lane(self):
+        """Let the fast lane have this channel's publishes and acks, or take everything frame by frame."""
+        self.slow = (
+            self.state != OPEN or self.content is not None or self.transaction is not None or self.connection.blocked_reason is not None
+        )
+
+    def start_confirming(self):
+        """Confirm mode, from the next publish on."""
+        self.confirming = True
+        if self.confirms is None:
+            self.confirms = Confirms(self.id, self.connection.write, self.connection.committer.after_sync)
+
+    def send_confirms(self):
+        """End of a read: answer the publishes of it."""
+        refused, unsynced = self.refused, self.unsynced
+        self.refused, self.unsynced = [], False
+        self.confirms.published(self.published, refused, unsynced)
+
+    # the end
+
+    def fail(self, error):
+        """Close with an error: the peer hears it behind the answers it still has to get, and everything else it sends is dropped until it agrees."""
+        self.release()
+        self.replies.send(method_frame(self.id, ChannelClose(
+            reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
+        )))
+
+    def end(self):
+        """The channel is gone: both sides agree, or the connection is."""
+        self.release()
+        self.state = CLOSED
+        self.replies.close()
+
+    def release(self):
+        """Give back consumers, unacked messages, the content and the transaction under way, once. Unconfirmed publishes stay unconfirmed."""
+        if self._ended:
+            return
+        self._ended = True
+        self.state = CLOSING
+        self.choose_lane()
+        publish.drop_content(self)
+        self.transaction = None
+        consume.stop_all(self)
+        if self.confirms is not None:
+            self.confirms.close()
+        self.confirming = False
+        if self.unacked.requeue_some(REQUEUE_SLICE):
+            self.connection.run_sliced(lambda: self.unacked.requeue_some(REQUEUE_SLICE))
+
+    def _disk_refused(self, error):
+        self.connection.fail(InternalError(f"the disk refused a change: {error}"))
+
+
+def channel_open(_channel, _method):
+    """channel.open on a channel that is open."""
+    raise ChannelError("second 'channel.open' seen")
+
+
+def channel_close(channel, _method):
+    """channel.close: the answer leaves behind those before it, then the number is free."""
+    channel.release()
+    channel.replies.send(method_frame(channel.id, ChannelCloseOk()))
+    channel.replies.act(lambda: channel.connection.forget_channel(channel))
+
+
+def channel_flow(channel, method):
+    """channel.flow: stop or restart deliveries. RabbitMQ refuses to stop; the specification and LavinMQ do not."""
+    channel.flow_stopped = not method.active
+    channel.reply(ChannelFlowOk(active=method.active))
+    if method.active:
+        channel.resume_consumers()
+
+
+HANDLERS = {
+    ChannelOpen: channel_open,
+    ChannelClose: channel_close,
+    ChannelFlow: channel_flow,
+    ExchangeDeclare: topology.exchange_declare,
+    ExchangeDelete: topology.exchange_delete,
+    ExchangeBind: topology.exchange_bind,
+    ExchangeUnbind: topology.exchange_unbind,
+    QueueDeclare: topology.queue_declare,
+    QueueBind: topology.queue_bind,
+    QueueUnbind: topology.queue_unbind,
+    QueuePurge: topology.queue_purge,
+    QueueDelete: topology.queue_delete,
+    BasicQos: consume.basic_qos,
+    BasicConsume: consume.basic_consume,
+    BasicCancel: consume.basic_cancel,
+    BasicGet: consume.basic_get,
+    BasicRecover: consume.basic_recover,
+    BasicRecoverAsync: consume.basic_recover_async,
+    BasicPublish: publish.basic_publish,
+    BasicAck: settle.basic_ack,
+    BasicNack: settle.basic_nack,
+    BasicReject: settle.basic_reject,
+    ConfirmSelect: confirms.confirm_select,
+    TxSelect: tx.tx_select,
+    TxCommit: tx.tx_commit,
+    TxRollback: tx.tx_rollback,
+}

@@ -1,0 +1,99 @@
+"""Confirms: answers to the publishes of a channel in confirm mode. Between the channel and its connection's output.
+
+Once per read the connection hands over how far the channel has published. What went to disk is confirmed after the group commit; what did not, at
+once, but never past an earlier publish that still waits, because one basic.ack with ``multiple`` stands for all before it. Never counts or stores.
+"""
+from collections import deque
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
+
+
+def confirm_select(channel, method):
+    """confirm.select: number and confirm the publishes from here on. A second time changes nothing."""
+    if channel.transaction is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
+    channel.start_confirming()
+    if not method.no_wait:
+        channel.reply(ConfirmSelectOk())
+
+
+class Confirms:
+    """The confirms of one channel. ``confirmed`` is the last publish that was answered."""
+
+    __slots__ = ("_channel_id", "_write", "_after_sync", "confirmed", "_batches")
+
+    def __init__(self, channel_id, write, after_sync):
+        self._channel_id = channel_id
+        self._write = write
+        self._after_sync = after_sync
+        self.confirmed = 0
+        self._batches = deque()
+
+    def published(self, last, refused, unsynced):
+        """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``: some of them are not on disk yet."""
+        if not unsynced and not self._batches:
+            self._write(self._answers(last, refused))
+            return
+        if not unsynced:
+            tail = self._batches[-1]
+            tail.last = last
+            tail.refused.extend(refused)
+            return
+        batch = _Batch(last, list(refused))
+        self._batches.append(batch)
+        self._after_sync(lambda error: self._synced(batch, error))
+
+    def close(self):
+        """The channel is gone: forget what waits."""
+        self._batches.clear()
+
+    def _synced(self, batch, error):
+        if batch not in self._batches:
+            return
+        batch.synced = True
+        batch.error = error
+        answers = []
+        while self._batches and self._batches[0].synced:
+            first = self._batches.popleft()
+            if first.error is None:
+                answers.append(self._answers(first.last, first.refused))
+            else:
+                answers.append(self._nack_all(first.last))
+        if answers:
+            self._write(b"".join(answers))
+
+    def _answers(self, last, refused):
+        """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked one by one, in order."""
+        frames = []
+        for number in refused:
+            if number - 1 > self.confirmed:
+                frames.append(self._ack(number - 1))
+            frames.append(method_frame(self._channel_id, BasicNack(delivery_tag=number)))
+            self.confirmed = number
+        if last > self.confirmed:
+            frames.append(self._ack(last))
+        self.confirmed = last
+        return b"".join(frames)
+
+    def _ack(self, number):
+        return method_frame(self._channel_id, BasicAck(delivery_tag=number, multiple=number - self.confirmed > 1))
+
+    def _nack_all(self, last):
+        """The disk refused: whether these survive nobody knows, so all of them are refused."""
+        multiple = last - self.confirmed > 1
+        self.confirmed = last
+        return method_frame(self._channel_id, BasicNack(delivery_tag=last, multiple=multiple))
+
+
+class _Batch:
+    """Publishes that were handed over together and share one sync."""
+
+    __slots__ = ("last", "refused", "synced", "error")
+
+    def __init__(self, last, refused):
+        self.last = last
+        self.refused = refused
+        self.synced = False
+        self.error = None

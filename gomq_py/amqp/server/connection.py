@@ -1,0 +1,497 @@
+"""Connection: one client: its socket, handshake, channels and end. The only place of the AMQP door that turns errors into frames.
+
+    socket > net.Stream > fast lane > slow_frame() > channel > handlers          broker greenlets and the hub's loop call the rest
+    output < replies, confirms, deliveries
+
+Between net and the channels. Its greenlet does the handshake and then sleeps in Stream.run() until the client is gone; everything else happens in
+the hub and must not switch. Never parses a frame twice and never waits for the peer without a limit of time.
+"""
+import gevent
+from gevent import Timeout
+
+from gomq_py.amqp.server.access import Access
+from gomq_py.amqp.server.channel import CLOSING, Channel
+from gomq_py.amqp.server.fast_lane import FastLane
+from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame
+from gomq_py.amqp.server.server_properties import server_properties
+from gomq_py.amqp.server.topology import REPLY_TO
+from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
+from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.amqp.wire.methods import (
+    ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
+    decode_method,
+)
+from gomq_py.broker.route import Route
+from gomq_py.net.output import Output
+from gomq_py.net.stream import Stream
+from gomq_py.observability.log import logger
+
+LOG = logger("amqp")
+
+OPEN, CLOSED = "open", "closed"
+# What a client has to agree to our connection.close before the socket goes: RabbitMQ's patience.
+CLOSE_TIMEOUT_S = 30
+# After broken framing nothing the client sends means anything: only its reading our close is waited for.
+BROKEN_CLOSE_TIMEOUT_S = 5
+# A client that lets its answers pile up to the output's limit is not read from; when it still has not read them after this long, it is gone.
+UNREAD_TIMEOUT_S = 30
+HANDSHAKE_READ = 16 * 1024
+# Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
+SILENT_CHECKS = 5
+
+
+class Connection:
+    """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
+
+    def __init__(self, server, socket, address):
+        self.server = server
+        self.socket = socket
+        self.peer = peer_text(address)
+        self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
+        self.committer = server.broker.committer
+        self.scheduler = server.broker.scheduler
+        self.bodies = server.bodies
+        self.max_message_size = server.settings.max_message_size
+        self.max_consumers_per_channel = server.settings.max_consumers_per_channel
+        self.default_prefetch = server.settings.default_consumer_prefetch
+        self.state = "handshake"
+        self.channels = {}
+        self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = None
+        self.client_properties = {}
+        self.capabilities = {}
+        self.blocked_reason = None
+        self._holding = False
+        self.why = ""
+        self._timers = []
+        self._silent_checks = 0
+        self._octets_seen = self._octets_sent = 0
+
+    # its life
+
+    def run(self):
+        """Serve the client until it is gone. May switch."""
+        rest = self._shake_hands()
+        if rest is None:
+            return
+        try:
+            self._serve(rest)
+        finally:
+            self._end()
+            LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
+
+    @property
+    def frame_max(self):
+        """The negotiated size of frames in octets."""
+        return self.limits.frame_max
+
+    def _shake_hands(self):
+        """The octets behind the handshake, or None when there will be no connection. May switch."""
+        server = self.server
+        settings = server.settings
+        offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
+        handshake = Handshake(offered, server_properties(server.cluster_name))
+        try:
+            with Timeout(settings.login_timeout, HandshakeError(f"no login within {settings.login_timeout} s")):
+                while self.state == "handshake":
+                    step = handshake.next_step()
+                    if step is None:
+                        data = self.socket.recv(HANDSHAKE_READ)
+                        if not data:
+                            raise HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
+                        handshake.feed(data)
+                    elif not self._take_step(handshake, step):
+                        return None
+        except HandshakeError as error:
+            LOG.warning("connection %s refused: %s", self.name, error)
+            self._try_to_send(error.reply)
+            return None
+        except OSError as error:
+            LOG.info("connection %s lost in handshake state %s: %s", self.name, handshake.state, error.strerror or error)
+            return None
+        return handshake.rest()
+
+    def _take_step(self, handshake, step):
+        """Do what the handshake asks for. False: the client took leave. May switch."""
+        if isinstance(step, Send):
+            self.socket.sendall(step.octets)
+        elif isinstance(step, Login):
+            self.socket.sendall(self._log_in(handshake, step))
+        elif isinstance(step, Open):
+            self._open(handshake, step)
+            self.socket.sendall(handshake.opened())
+            self.state = OPEN
+        return not isinstance(step, Closed)
+
+    def _log_in(self, handshake, login):
+        """Check the credentials. Raises HandshakeError. May switch: hashing happens in a thread."""
+        users = self.server.broker.users
+        self.client_properties = handshake.client_properties
+        self.capabilities = handshake.capabilities
+        given_name = self.client_properties.get("connection_name")
+        if isinstance(given_name, str) and given_name:
+            self.name = f"{self.name} ({given_name[:256]})"
+        if users.is_costly(login.username, login.password):
+            good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
+        else:
+            good = users.verify(login.username, login.password)
+        if not good:
+            raise HandshakeError(f"user '{login.username}' gave a wrong password or does not exist", handshake.refused())
+        if not users.may_come_from(login.username, host_of(self.socket)):
+            raise HandshakeError(f"user '{login.username}' may log in from this machine only", handshake.refused())
+        self.user = users.get(login.username)
+        return handshake.logged_in()
+
+    def _open(self, handshake, step):
+        """Find the vhost. Raises HandshakeError."""
+        name = step.virtual_host
+        vhost = self.server.broker.vhosts.get(name)
+        error = None
+        if vhost is None:
+            error = NotAllowed(f"vhost {name} not found")
+        elif self.user.permission(name) is None:
+            error = NotAllowed(f"access to vhost '{name}' refused for user '{self.user.name}'")
+        if error is not None:
+            error.class_id, error.method_id = 10, 40
+            raise HandshakeError(str(error), close_frame(error))
+        self.vhost = vhost
+        self.access = Access(self.user, name)
+        self.limits = handshake.limits
+
+    def _serve(self, rest):
+        """Read until the end. May switch."""
+        server = self.server
+        self.output = Output(self.socket, server.buffers())
+        self.output.on_overflow = self._unread
+        self.stream = Stream(self.socket, server.buffers(), self.output)
+        self.lane = FastLane(self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size)
+        server.register(self)
+        server.heartbeats.watch(self, self.limits.heartbeat_s)
+        LOG.info("connection %s: user '%s' opened vhost '%s'", self.name, self.user.name, self.vhost.name)
+        try:
+            self.stream.run(self.lane, self, rest)
+            self.why = self.why or self._how_it_broke()
+        except FrameError as error:
+            self._close_broken(error)
+        except OSError as error:
+            self.why = self.why or f"the socket failed: {error.strerror or error}"
+        self.output.wait_drained(BROKEN_CLOSE_TIMEOUT_S)
+
+    def _try_to_send(self, octets):
+        """A last word to somebody who may be gone already. May switch."""
+        try:
+            self.socket.sendall(octets)
+        except OSError as error:
+            LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
+
+    def _how_it_broke(self):
+        if self.output.error is not None:
+            return f"the socket failed: {self.output.error.strerror or self.output.error}"
+        return "the client closed the socket without connection.close"
+
+    def _close_broken(self, error):
+        """The framing is broken: say so, and read on only to let the client see it. May switch."""
+        self.fail(error)
+        with Timeout(BROKEN_CLOSE_TIMEOUT_S, False):
+            try:
+                while self.socket.recv(HANDSHAKE_READ):
+                    pass
+            except OSError:
+                pass
+
+    def _end(self):
+        """Give everything back. Safe to call twice."""
+        if self.state == "ended":
+            return
+        self.state = "ended"
+        self.server.heartbeats.forget(self)
+        self.server.forget(self)
+        for timer in self._timers:
+            timer.kill(block=False)
+        self._release()
+        if self.output is not None:
+            self.output.close()
+
+    def _release(self):
+        """The channels go, and with them consumers, unacked messages and exclusive queues."""
+        channels = list(self.channels.values())
+        self.channels.clear()
+        for channel in channels:
+            channel.end()
+        if self.vhost is not None:
+            self.vhost.release_owner(self)
+
+    # what the lane hands over
+
+    def slow_frame(self, kind, channel_id, payload):
+        """A frame the fast lane does not take. Returns False when the walk must stop. Never raises."""
+        try:
+            if self.state == CLOSING:
+                return self._frame_while_closing(kind, channel_id, payload)
+            if channel_id == 0:
+                return self._connection_frame(kind, payload)
+            return self._channel_frame(kind, channel_id, payload)
+        except AMQPError as error:
+            self._refuse(channel_id, error)
+        except Exception:
+            LOG.exception("connection %s: fault while handling a type %d frame on channel %d", self.name, kind, channel_id)
+            self._refuse(channel_id, InternalError("Unexpected error, please report"))
+        return True
+
+    def route(self, exchange, routing_key):
+        """A route for the fast lane to remember, or None where each message has to be looked at."""
+        try:
+            name, key = exchange.decode(), routing_key.decode()
+        except UnicodeDecodeError:
+            return None
+        found = self.vhost.exchanges.get(name)
+        if found is None or found.internal or found.needs_headers or not self.access.may_publish(name):
+            return None
+        if not name and key.startswith(REPLY_TO):
+            return None
+        return Route(self.vhost.route(found, key), found.state, self.access.state)
+
+    def batch_done(self):
+        """End of a read: confirm what was published in it."""
+        for channel in self.lane.take_confirming():
+            if channel.confirming:
+                channel.send_confirms()
+
+    def _connection_frame(self, kind, payload):
+        if kind == FRAME_HEARTBEAT and not payload:
+            return True
+        if kind in (FRAME_HEADER, FRAME_BODY):
+            raise UnexpectedFrame(described_frame(kind, payload))
+        if kind != FRAME_METHOD or len(payload) < 4:
+            raise FrameError(f"{described_frame(kind, payload)}: unknown_frame")
+        method = decode_method(payload)
+        handler = CONNECTION_HANDLERS.get(type(method))
+        if handler is None:
+            raise _blamed(ChannelError("unexpected method in connection state running"), method.ID)
+        return handler(self, method)
+
+    def _channel_frame(self, kind, channel_id, payload):
+        if kind == FRAME_HEARTBEAT and not payload:
+            raise UnexpectedFrame(described_frame(kind, payload))
+        if kind not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY) or (kind == FRAME_METHOD and len(payload) < 4):
+            raise FrameError(f"{described_frame(kind, payload)}: unknown_frame")
+        channel = self.channels.get(channel_id)
+        if channel is None:
+            return self._open_channel(kind, channel_id, payload)
+        if channel.state == CLOSING:
+            return self._frame_for_closing_channel(channel, kind, payload)
+        try:
+            if kind == FRAME_METHOD:
+                channel.method(payload)
+                return not self._holding
+            return channel.content_frame(kind, payload) or self._pause_reading()
+        except AMQPError as error:
+            raise _blamed(error, channel.method_id)
+
+    def _open_channel(self, kind, channel_id, payload):
+        if kind != FRAME_METHOD:
+            raise UnexpectedFrame("expected method frame, got non method frame instead")
+        method = decode_method(payload)
+        limit = self.limits.channel_max
+        if limit and len(self.channels) >= limit:
+            raise NotAllowed(f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max ({limit})")
+        if not isinstance(method, ChannelOpen):
+            raise _blamed(ChannelError("expected 'channel.open'"), method.ID)
+        self.channels[channel_id] = Channel(self, channel_id)
+        return True
+
+    def _frame_for_closing_channel(self, channel, kind, payload):
+        """Between our channel.close and the client's agreement everything it had sent before it knew is dropped."""
+        method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
+        if method_id == ChannelCloseOk.ID:
+            self.forget_channel(channel)
+        elif method_id == ChannelClose.ID:
+            # Both sides closed at the same time; the client may wait for this answer before it gives its own.
+            channel.reply(ChannelCloseOk())
+            channel.replies.act(lambda: self.forget_channel(channel))
+        return True
+
+    def _frame_while_closing(self, kind, channel_id, payload):
+        """Between our connection.close and the client's agreement."""
+        method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD and channel_id == 0 else 0
+        if method_id == ConnectionClose.ID:
+            self.write(method_frame(0, ConnectionCloseOk()))
+        elif method_id != ConnectionCloseOk.ID:
+            return True
+        self._stop()
+        return False
+
+    # what channels need
+
+    def write(self, octets):
+        """Send octets, now or as soon as the socket takes them."""
+        if self.output is not None:
+            self.output.write(octets)
+
+    def forget_channel(self, channel):
+        """Its number is free again."""
+        channel.end()
+        if self.channels.get(channel.id) is channel:
+            del self.channels[channel.id]
+
+    def note_published(self, channel):
+        """The slow lane took a publish of a channel in confirm mode."""
+        self.lane.confirm(channel)
+
+    def hold_publishing(self):
+        """A publish while an alarm is on: read no further until it is over. Clients that only consume are not held."""
+        if not self._holding:
+            self._holding = True
+            self.stream.pause()
+
+    def resume_reading(self):
+        """Undo a pause."""
+        self.stream.resume()
+
+    def run_sliced(self, slice_):
+        """Call ``slice_()`` between polls of the loop until it returns False."""
+        self.scheduler.run_sliced(slice_)
+
+    def _pause_reading(self):
+        self.stream.pause()
+        return False
+
+    # ends
+
+    def fail(self, error):
+        """Close with an error. The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped."""
+        if self.state != OPEN:
+            return
+        self.state = CLOSING
+        self.why = self.why or str(error)
+        LOG.warning("connection %s: closing with %s", self.name, error)
+        self._release()
+        self.write(close_frame(error))
+        self._timers.append(gevent.spawn_later(CLOSE_TIMEOUT_S, self._stop))
+
+    def force_close(self, reason):
+        """An operator or the broker's stop closes the connection."""
+        self.fail(ConnectionForced(reason))
+
+    def fail_channel(self, channel, error):
+        """Close one channel with an error that no frame of the client brought about."""
+        self._refuse(channel.id, error)
+
+    def abort(self, why):
+        """Drop the client without a word: it does not listen."""
+        self.why = self.why or why
+        LOG.warning("connection %s: %s", self.name, why)
+        self._stop()
+
+    def _refuse(self, channel_id, error):
+        """Turn an error into channel.close or connection.close."""
+        channel = self.channels.get(channel_id)
+        if error.closes_connection or channel is None:
+            self.fail(error)
+            return
+        LOG.warning("connection %s, channel %d: closing the channel with %s", self.name, channel_id, error)
+        channel.fail(error)
+
+    def _stop(self):
+        if self.state not in (CLOSED, "ended"):
+            self.state = CLOSED
+            self.stream.stop()
+
+    def _close(self, method):
+        """connection.close: exclusive queues are gone before the client hears the answer."""
+        self.why = f"by the client: {method.reply_code} {method.reply_text}"
+        self._release()
+        self.write(method_frame(0, ConnectionCloseOk()))
+        self._stop()
+        return False
+
+    def _update_secret(self, _method):
+        """No login here can be renewed: only OAuth tokens could."""
+        raise _blamed(NotAllowed("New secret was refused by one of the backends"), ConnectionUpdateSecret.ID)
+
+    def _unread(self):
+        """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
+        self.stream.pause()
+        timer = gevent.spawn_later(UNREAD_TIMEOUT_S, self.abort, f"the client has not read its answers for {UNREAD_TIMEOUT_S} s")
+        self._timers.append(timer)
+
+        def drained():
+            timer.kill(block=False)
+            self._timers.remove(timer)
+            self.stream.resume()
+
+        self.output.call_when_drained(drained)
+
+    # signals
+
+    def check_heartbeat(self):
+        """Twice per heartbeat interval: has the client sent anything, have we?"""
+        if self.stream.received_octets != self._octets_seen:
+            self._octets_seen = self.stream.received_octets
+            self._silent_checks = 0
+        elif self.stream.paused:
+            self._silent_checks = 0
+        else:
+            self._silent_checks += 1
+            if self._silent_checks >= SILENT_CHECKS:
+                self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
+                return
+        if self.output.sent_octets == self._octets_sent and not self.output.blocked:
+            self.write(HEARTBEAT_FRAME)
+        self._octets_sent = self.output.sent_octets
+
+    def block(self, reason):
+        """An alarm: tell a client that understands, and hold its publishes."""
+        if self.blocked_reason is None and self.state == OPEN:
+            self.blocked_reason = reason
+            self._choose_lanes()
+            if self.capabilities.get("connection.blocked"):
+                self.write(method_frame(0, ConnectionBlocked(reason=reason)))
+
+    def unblock(self):
+        """The alarm is over."""
+        if self.blocked_reason is not None:
+            self.blocked_reason = None
+            self._choose_lanes()
+            if self._holding:
+                self._holding = False
+                self.stream.resume()
+            if self.capabilities.get("connection.blocked") and self.state == OPEN:
+                self.write(method_frame(0, ConnectionUnblocked()))
+
+    def _choose_lanes(self):
+        for channel in self.channels.values():
+            channel.choose_lane()
+
+
+CONNECTION_HANDLERS = {
+    ConnectionClose: Connection._close,
+    ConnectionUpdateSecret: Connection._update_secret,
+}
+
+
+def described_frame(kind, payload):
+    """A frame in an error text: RabbitMQ's words, the octets in hexadecimal and at most 16 of them."""
+    shown = payload[:16].hex(" ")
+    return f"type {kind}, {'all' if len(payload) <= 16 else 'first 16'} octets = <<{shown}>>"
+
+
+def _blamed(error, method_id):
+    """The error, naming the method it is about unless it names one already."""
+    if not error.class_id and method_id:
+        error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
+    return error
+
+
+def peer_text(address):
+    """HOST:PORT of a socket address; IPv4 in IPv6 is shown as IPv4."""
+    if not isinstance(address, tuple):
+        return str(address or "unix")
+    host = address[0].removeprefix("::ffff:")
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+
+def host_of(socket):
+    """The peer's address as text, empty for a unix socket."""
+    peer = socket.getpeername()
+    return peer[0] if isinstance(peer, tuple) else ""

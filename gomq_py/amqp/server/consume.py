@@ -1,0 +1,183 @@
+"""Consume: basic.consume, cancel, qos, get and recover of a channel.
+
+Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok, whatever else the channel's answers wait
+for.
+"""
+import os
+from base64 import urlsafe_b64encode
+
+from gomq_py.amqp.server.delivery import AMQPConsumer
+from gomq_py.amqp.server.reply_to import ReplyConsumer
+from gomq_py.amqp.server.topology import REPLY_TO, named_queue
+from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
+from gomq_py.amqp.wire.frames import content_frames, method_frame
+from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
+from gomq_py.broker.names import cleaned
+from gomq_py.broker.values import type_name
+from gomq_py.storage.message import Message
+
+PRIORITY_MAX = (1 << 31) - 1
+
+
+def basic_qos(channel, method):
+    """basic.qos: the limit of new consumers, or (global) of all consumers of the channel together. 0 is no limit."""
+    if method.prefetch_size:
+        raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.global_prefetch = method.prefetch_count
+        channel.resume_consumers()
+    else:
+        channel.prefetch_count = method.prefetch_count
+    channel.reply(BasicQosOk())
+
+
+def basic_consume(channel, method):
+    """basic.consume. ``no_local`` is accepted and ignored, as in RabbitMQ."""
+    tag = method.consumer_tag
+    if tag and (tag in channel.consumers or _is_reply_tag(channel, tag)):
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    _check_consumer_count(channel)
+    tag = tag or f"amq.ctag-{urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
+    if cleaned(method.queue) == REPLY_TO:
+        consumer = _reply_consumer(channel, method, tag)
+    else:
+        consumer = _queue_consumer(channel, method, tag)
+    if not method.no_wait:
+        channel.reply(BasicConsumeOk(consumer_tag=tag))
+    channel.replies.act(lambda: _start(channel, consumer))
+
+
+def basic_cancel(channel, method):
+    """basic.cancel: of an unknown tag too. What the consumer holds unacked stays with the channel."""
+    tag = method.consumer_tag
+    if _is_reply_tag(channel, tag):
+        _stop_reply_consumer(channel)
+    elif tag in channel.consumers:
+        channel.consumers.pop(tag).stop()
+    if not method.no_wait:
+        channel.reply(BasicCancelOk(consumer_tag=tag))
+
+
+def basic_get(channel, method):
+    """basic.get: the next message, or get-empty."""
+    name = named_queue(channel, method.queue)
+    channel.access.read("queue", name)
+    queue = channel.vhost.queue(name, channel.connection)
+    message = Message()
+    if not queue.get(message, method.no_ack):
+        channel.reply(BasicGetEmpty())
+        return
+    described = message.describe()
+    body = message.get_body()
+    if method.no_ack:
+        tag = channel.unacked.skip()
+    else:
+        holder = channel.unacked.hold(queue, None)
+        tag = channel.unacked.add(holder, described["location"], len(body), described["timestamp_ms"] // 1000)
+    answer = BasicGetOk(
+        delivery_tag=tag, redelivered=described["redelivered"], exchange=_text(message.get_exchange()),
+        routing_key=_text(message.get_routing_key()), message_count=queue.ready_count,
+    )
+    channel.replies.send(method_frame(channel.id, answer) + content_frames(
+        channel.id, message.get_properties(), body, channel.connection.frame_max,
+    ))
+
+
+def basic_recover(channel, method):
+    """basic.recover: everything unacked goes back to its queues."""
+    _recover(channel, method)
+    channel.reply(BasicRecoverOk())
+
+
+def basic_recover_async(channel, method):
+    """basic.recover-async: the same without an answer."""
+    _recover(channel, method)
+
+
+def stop_all(channel):
+    """The channel ends: its consumers take no more."""
+    consumers = list(channel.consumers.values())
+    channel.consumers.clear()
+    for consumer in consumers:
+        consumer.stop()
+    if channel.reply_consumer is not None:
+        _stop_reply_consumer(channel)
+
+
+def _recover(channel, method):
+    if not method.requeue:
+        raise NotImplemented_("requeue=false")
+    channel.reject(0, True, True)
+
+
+def _check_consumer_count(channel):
+    limit = channel.connection.max_consumers_per_channel
+    if limit and len(channel.consumers) >= limit:
+        raise ResourceError(f"Max {limit} consumers per channel reached").soft()
+
+
+def _queue_consumer(channel, method, tag):
+    name = named_queue(channel, method.queue)
+    channel.access.read("queue", name)
+    queue = channel.vhost.queue(name, channel.connection)
+    priority = _priority(method.arguments, name, channel.vhost.name)
+    others = () if queue.ring is None else queue.ring.consumers
+    if others and (method.exclusive or others[0].exclusive):
+        raise AccessRefused(f"queue '{name}' in vhost '{channel.vhost.name}' in exclusive use")
+    consumer = AMQPConsumer(
+        channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=priority,
+        arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,
+    )
+    channel.consumers[tag] = consumer
+    return consumer
+
+
+def _start(channel, consumer):
+    """The client has its consume-ok: deliveries may begin, unless consumer or queue went while consume-ok had to wait."""
+    if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
+        return
+    try:
+        consumer.start()
+    except AMQPError as error:
+        channel.connection.fail_channel(channel, error)
+
+
+def _priority(arguments, queue_name, vhost_name):
+    """The consumer's x-priority; larger ones than 32 bits hold are cut to the nearest. Raises PreconditionFailed."""
+    value = arguments.get("x-priority", 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PreconditionFailed(
+            f"invalid arg 'x-priority' for queue '{queue_name}' in vhost '{vhost_name}': \"expected integer, got {type_name(value)}\""
+        )
+    return max(-PRIORITY_MAX, min(PRIORITY_MAX, value))
+
+
+def _cancelled(consumer, _reason):
+    """The queue is gone. Only clients that said they understand hear of it."""
+    channel = consumer.channel
+    if channel.consumers.get(consumer.tag) is consumer:
+        del channel.consumers[consumer.tag]
+        if channel.connection.capabilities.get("consumer_cancel_notify"):
+            channel.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+
+
+def _reply_consumer(channel, method, tag):
+    if not method.no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_consumer is not None:
+        raise PreconditionFailed("reply consumer already set")
+    channel.reply_consumer = ReplyConsumer(channel, tag)
+    return channel.reply_consumer
+
+
+def _is_reply_tag(channel, tag):
+    return channel.reply_consumer is not None and channel.reply_consumer.tag == tag
+
+
+def _stop_reply_consumer(channel):
+    consumer, channel.reply_consumer = channel.reply_consumer, None
+    consumer.stop()
+
+
+def _text(octets):
+    return octets.decode("utf-8", "surrogateescape")

@@ -1,0 +1,243 @@
+"""Handshake: from the protocol header to connection.open-ok, as a state table without I/O.
+
+The connection feeds it what it reads and carries out the steps it answers with: octets to send, a login to check, a virtual host to open. Never
+reads, writes, hashes or waits. Before the login a frame may have 8192 octets at the most, so that a stranger can make the broker hold nothing
+larger.
+
+    header   the eight octets of the protocol      -> start
+    starting connection.start-ok                   -> Login      (the connection answers logged_in() or refused())
+    tuning   connection.tune-ok
+    opening  connection.open                       -> Open       (the connection answers opened(), or raises)
+    open     what was read behind connection.open is in rest()
+"""
+from typing import NamedTuple
+
+from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
+from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
+from gomq_py.amqp.wire.fields import decode_table
+from gomq_py.amqp.wire.frames import FrameReader, method_frame
+from gomq_py.amqp.wire.methods import (
+    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
+    decode_method,
+)
+
+# RabbitMQ accepts the header of the specification's 0-9 draft too, and some clients still send it.
+PROTOCOL_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
+# RabbitMQ's bound since 4.1; a JSON Web Token as password must fit.
+LOGIN_FRAME_MAX = 8192
+HEADER_SIZE = len(PROTOCOL_HEADER)
+LOCALES = b"en_US"
+
+
+class HandshakeError(Exception):
+    """The connection ends here. ``reply``: octets to send first (often none: RabbitMQ tells strangers nothing); the text is for the log."""
+
+    def __init__(self, text, reply=b""):
+        super().__init__(text)
+        self.reply = reply
+
+
+class Limits(NamedTuple):
+    """What is offered in connection.tune, and what was agreed; 0 is no limit. ``heartbeat_s`` in seconds."""
+
+    channel_max: int
+    frame_max: int
+    heartbeat_s: int
+
+
+class Send(NamedTuple):
+    """Octets for the peer."""
+
+    octets: bytes
+
+
+class Login(NamedTuple):
+    """Check these credentials, then call logged_in() or refused(). May take a hash's time."""
+
+    mechanism: str
+    username: str
+    password: bytes
+
+
+class Open(NamedTuple):
+    """Open this virtual host for the user, then call opened()."""
+
+    virtual_host: str
+
+
+class Closed(NamedTuple):
+    """The client took leave in good order."""
+
+
+class Handshake:
+    """One connection's handshake. ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was."""
+
+    def __init__(self, offered, server_properties):
+        self.offered = offered
+        self.limits = offered
+        self.server_properties = server_properties
+        self.client_properties = {}
+        self.mechanism = ""
+        self.state = "header"
+        self._header = b""
+        self._reader = FrameReader(LOGIN_FRAME_MAX)
+
+    @property
+    def capabilities(self):
+        """What the client says it understands; a dict, whatever the client sent."""
+        capabilities = self.client_properties.get("capabilities")
+        return capabilities if isinstance(capabilities, dict) else {}
+
+    def feed(self, data):
+        """Take octets that were read."""
+        if self.state == "header":
+            needed = HEADER_SIZE - len(self._header)
+            self._header += data[:needed]
+            data = data[needed:]
+        if data:
+            self._reader.feed(data)
+
+    def next_step(self):
+        """What to do next; None when more must be read first. Raises HandshakeError."""
+        if self.state == "header":
+            return self._greet()
+        if self.state == "closed":
+            return Closed()
+        try:
+            while True:
+                frame = self._reader.next_frame()
+                if frame is None:
+                    return None
+                method = self._method(*frame)
+                if method is not None:
+                    return self._handle(method)
+        except AMQPError as error:
+            raise HandshakeError(f"{error} in handshake state {self.state}", self._reply_to(error)) from error
+
+    def logged_in(self):
+        """The credentials are good: the limits to send."""
+        self.state = "tuning"
+        return method_frame(0, ConnectionTune(
+            channel_max=self.offered.channel_max, frame_max=self.offered.frame_max, heartbeat=self.offered.heartbeat_s,
+        ))
+
+    def refused(self):
+        """The credentials are bad: what to send before closing. RabbitMQ says so only to clients that can tell it from a broken connection."""
+        if not self.capabilities.get("authentication_failure_close"):
+            return b""
+        error = AccessRefused(f"Login was refused using authentication mechanism {self.mechanism}. For details see the broker logfile.")
+        return close_frame(error)
+
+    def opened(self):
+        """The virtual host is open: the last answer of the handshake."""
+        self.state = "open"
+        return method_frame(0, ConnectionOpenOk())
+
+    def rest(self):
+        """Octets that were read behind connection.open."""
+        return self._reader.rest()
+
+    def _greet(self):
+        if not PROTOCOL_HEADER.startswith(self._header[:4]):
+            raise HandshakeError("the peer does not speak AMQP", PROTOCOL_HEADER)
+        if len(self._header) < HEADER_SIZE:
+            return None
+        if self._header not in PROTOCOL_HEADERS:
+            raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
+        self.state = "starting"
+        return Send(method_frame(0, ConnectionStart(
+            version_major=0, version_minor=9, server_properties=self.server_properties, mechanisms=" ".join(MECHANISMS).encode(), locales=LOCALES,
+        )))
+
+    def _method(self, kind, channel, payload):
+        if kind == FRAME_HEARTBEAT and channel == 0:
+            return None
+        if kind != FRAME_METHOD or channel != 0:
+            raise UnexpectedFrame(f"type {kind} frame on channel {channel} in connection state {self.state}")
+        return decode_method(payload)
+
+    def _handle(self, method):
+        if isinstance(method, ConnectionClose):
+            self.state = "closed"
+            return Send(method_frame(0, ConnectionCloseOk()))
+        handler = STEPS.get((self.state, type(method)))
+        if handler is None:
+            raise ChannelError(f"unexpected method in connection state {self.state}", method.ID >> 16, method.ID & 0xFFFF)
+        return handler(self, method)
+
+    def _start_ok(self, method):
+        self.client_properties = method.client_properties
+        self.mechanism = method.mechanism
+        credentials = MECHANISMS.get(method.mechanism)
+        if credentials is None:
+            raise HandshakeError(f"unknown authentication mechanism {method.mechanism!r}")
+        username, password = credentials(method.response)
+        return Login(method.mechanism, username, password)
+
+    def _tune_ok(self, method):
+        frame_max, offered = method.frame_max, self.offered
+        if 0 < frame_max < FRAME_MIN_SIZE:
+            raise not_negotiated("frame_max", frame_max, "lower than the minimum", FRAME_MIN_SIZE)
+        if offered.frame_max and not 0 < frame_max <= offered.frame_max:
+            raise not_negotiated("frame_max", frame_max, "higher than the maximum", offered.frame_max)
+        if offered.channel_max and not 0 < method.channel_max <= offered.channel_max:
+            raise not_negotiated("channel_max", method.channel_max, "higher than the maximum", offered.channel_max)
+        self.limits = Limits(method.channel_max, frame_max, method.heartbeat)
+        self._reader.frame_max = frame_max
+        self.state = "opening"
+        return Send(b"")
+
+    def _open(self, method):
+        return Open(method.virtual_host or "/")
+
+    def _reply_to(self, error):
+        """RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing away."""
+        return close_frame(error) if self.state in ("tuning", "opening") else b""
+
+
+def not_negotiated(name, value, relation, limit):
+    """RabbitMQ's refusal of a tune-ok, with its text."""
+    return NotAllowed(
+        f"failed to negotiate connection parameters: negotiated {name} = {value} is {relation} allowed value ({limit})",
+        ConnectionTuneOk.ID >> 16, ConnectionTuneOk.ID & 0xFFFF,
+    )
+
+
+def close_frame(error):
+    """connection.close for an error."""
+    return method_frame(0, ConnectionClose(
+        reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
+    ))
+
+
+def plain_credentials(response):
+    """(username, password) of a PLAIN response: NUL, name, NUL, password (RFC 4616 without an authorization identity, as RabbitMQ)."""
+    parts = response.split(b"\0")
+    if len(parts) != 3 or parts[0]:
+        raise HandshakeError("malformed PLAIN response")
+    return parts[1].decode("utf-8", "surrogateescape"), parts[2]
+
+
+def amqplain_credentials(response):
+    """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and PASSWORD."""
+    try:
+        table, _ = decode_table(len(response).to_bytes(4, "big") + response)
+    except AMQPError as error:
+        raise HandshakeError("malformed AMQPLAIN response") from error
+    username, password = table.get("LOGIN"), table.get("PASSWORD")
+    if not isinstance(username, (str, bytes)) or not isinstance(password, (str, bytes)):
+        raise HandshakeError("AMQPLAIN response without LOGIN and PASSWORD")
+    if isinstance(username, bytes):
+        username = username.decode("utf-8", "surrogateescape")
+    if isinstance(password, str):
+        password = password.encode("utf-8", "surrogateescape")
+    return username, password
+
+
+# In the order they are offered, RabbitMQ's: a client that takes the first it knows takes PLAIN all the same, since few know AMQPLAIN.
+MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
+STEPS = {
+    ("starting", ConnectionStartOk): Handshake._start_ok,
+    ("tuning", ConnectionTuneOk): Handshake._tune_ok,
+    ("opening", ConnectionOpen): Handshake._open,
+}

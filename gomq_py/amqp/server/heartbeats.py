@@ -1,0 +1,77 @@
+"""Heartbeats: one timer for all connections of a server, both directions.
+
+Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of half a
+second, and the timer is armed for the next bucket that is not empty; without connections nothing ticks. Never writes: the connection does.
+"""
+import heapq
+import time
+
+import gevent
+
+TICKS_PER_S = 2
+
+
+class Heartbeats:
+    """Calls ``check_heartbeat()`` of each watched connection twice per its interval."""
+
+    def __init__(self, clock=time.monotonic):
+        self._clock = clock
+        self._buckets = {}
+        self._order = []
+        self._intervals = {}
+        self._timer = None
+
+    def watch(self, connection, heartbeat_s):
+        """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
+        if heartbeat_s > 0:
+            self._intervals[connection] = heartbeat_s * TICKS_PER_S // 2
+            self._schedule(connection, self._now())
+            self._arm()
+
+    def forget(self, connection):
+        """Check it no more."""
+        self._intervals.pop(connection, None)
+
+    def close(self):
+        """Stop the timer."""
+        self._intervals.clear()
+        self._buckets.clear()
+        self._order.clear()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def run_due(self):
+        """Check every connection whose time has come."""
+        now = self._now()
+        while self._order and self._order[0] <= now:
+            for connection in self._buckets.pop(heapq.heappop(self._order)):
+                if connection in self._intervals:
+                    # Scheduled from now, not from when it was due: a late timer must not make two checks follow each other closely.
+                    self._schedule(connection, now)
+                    connection.check_heartbeat()
+
+    def _now(self):
+        return int(self._clock() * TICKS_PER_S)
+
+    def _schedule(self, connection, now):
+        # One tick more: the current one has partly passed already.
+        due = now + self._intervals[connection] + 1
+        if due not in self._buckets:
+            self._buckets[due] = []
+            heapq.heappush(self._order, due)
+        self._buckets[due].append(connection)
+
+    def _arm(self):
+        if not self._order:
+            return
+        if self._timer is None:
+            self._timer = gevent.get_hub().loop.timer(0.0)
+        self._timer.stop()
+        self._timer = gevent.get_hub().loop.timer(max(0.0, self._order[0] / TICKS_PER_S - self._clock()))
+        self._timer.start(self._on_timer)
+
+    def _on_timer(self):
+        self.run_due()
+        self._arm()

@@ -1,0 +1,277 @@
+"""Publish: the slow lane: what the fast lane leaves, such as split frames, returns, checks of properties, CC and BCC, direct reply-to.
+
+    content_header, content_body   frames -> Content
+    prepare                        Content -> Publication: checked and routed; what is wrong is raised here, when it is complete, as in RabbitMQ
+    store                          Publication -> queues; returns and confirm counting
+
+Between channel and the vhost's routes; complete and simple, never fast. It must answer what the fast lane answers; a property test holds
+it to that.
+"""
+import re
+
+from gomq_py.amqp.server.topology import REPLY_TO
+from gomq_py.amqp.wire.constants import CLASS_BASIC, DELIVERY_MODE_PERSISTENT, DELIVERY_MODE_TRANSIENT
+from gomq_py.amqp.wire.errors import AccessRefused, NoConsumers, NoRoute, PreconditionFailed, SyntaxError_, UnexpectedFrame
+from gomq_py.amqp.wire.fields import encode_shortstr, remove_key
+from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.methods import BasicReturn
+from gomq_py.amqp.wire.properties import Properties, PropertyScan
+from gomq_py.broker.values import type_name
+from gomq_py.storage.message import Message
+
+EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
+# Ten years: RabbitMQ's longest timer.
+EXPIRATION_MAX_MS = 315_360_000_000
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class Content:
+    """A message being received: method seen, then header, then bodies until ``size`` octets are there. The body budget's client."""
+
+    __slots__ = ("channel", "method", "size", "properties", "chunks", "received")
+
+    def __init__(self, channel, method):
+        self.channel = channel
+        self.method = method
+        self.size = -1
+        self.properties = b""
+        self.chunks = []
+        self.received = 0
+
+    def unexpected_frame(self):
+        """The error for a frame out of its order, with RabbitMQ's texts."""
+        if self.size < 0:
+            return UnexpectedFrame("expected content header for class 60, got non content header frame instead")
+        return UnexpectedFrame("expected content body, got non content body frame instead")
+
+    def resume(self):
+        """There is room for the rest."""
+        self.channel.connection.resume_reading()
+
+    def fail(self, error):
+        """It held up others for too long."""
+        self.channel.connection.fail(error)
+
+
+class Publication:
+    """A checked message and where it goes."""
+
+    __slots__ = ("exchange", "method", "properties", "body", "destinations", "message", "durable")
+
+    def __init__(self, exchange, method, properties, body, destinations, message):
+        self.exchange = exchange
+        self.method = method
+        self.properties = properties
+        self.body = body
+        self.destinations = destinations
+        self.message = message
+        self.durable = message.describe()["persistent"] and any(destination.durable for destination in destinations)
+
+
+# receiving
+
+def basic_publish(channel, method):
+    """basic.publish: its content follows."""
+    channel.content = Content(channel, method)
+    channel.choose_lane()
+    if channel.connection.blocked_reason is not None:
+        channel.connection.hold_publishing()
+
+
+def content_header(channel, payload):
+    """The header frame. Returns False when reading must pause. Raises UnexpectedFrame, SyntaxError_, PreconditionFailed."""
+    content = channel.content
+    if content.size >= 0:
+        raise content.unexpected_frame()
+    class_id, size, properties = decode_header(payload)
+    if class_id != CLASS_BASIC:
+        raise UnexpectedFrame(f"expected content header for class 60, got one for class {class_id} instead")
+    if payload[2] or payload[3]:  # the weight, which only ever was 0
+        raise content.unexpected_frame()
+    limit = channel.connection.max_message_size
+    if size > limit:
+        raise PreconditionFailed(f"message size {size} is larger than configured max size {limit}")
+    content.size = size
+    content.properties = properties
+    if size == 0:
+        _complete(channel, content)
+    return True
+
+
+def content_body(channel, payload):
+    """A body frame. Returns False when reading must pause. Raises UnexpectedFrame."""
+    content = channel.content
+    content.received += len(payload)
+    if content.size < 0 or content.received > content.size:
+        raise content.unexpected_frame()
+    content.chunks.append(payload)
+    if content.received == content.size:
+        _complete(channel, content)
+        return True
+    return channel.connection.bodies.grow(content, len(payload))
+
+
+def drop_content(channel):
+    """Forget the message under way."""
+    content, channel.content = channel.content, None
+    if content is not None:
+        channel.connection.bodies.release(content)
+
+
+def _complete(channel, content):
+    drop_content(channel)
+    channel.choose_lane()
+    body = content.chunks[0] if len(content.chunks) == 1 else b"".join(content.chunks)
+    content.chunks.clear()
+    publication = prepare(channel, content.method, content.properties, body)
+    if channel.transaction is not None:
+        channel.transaction.publish(publication)
+    else:
+        store(channel, publication)
+
+
+# checking and routing
+
+def prepare(channel, method, properties, body):
+    """A Publication. The order of the checks is RabbitMQ's. Raises AMQPError."""
+    vhost = channel.vhost
+    channel.access.write("exchange", method.exchange)
+    exchange = vhost.exchange(method.exchange)
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{vhost.name}'")
+    scan = PropertyScan()
+    if not scan.scan_octets(properties):
+        raise SyntaxError_("malformed basic properties")
+    decoded = Properties.decode(properties)
+    if decoded.reply_to == REPLY_TO:
+        properties = _with_reply_to(properties, scan.reply_to_at, _reply_name(channel))
+    _check_user_id(channel, decoded.user_id)
+    expiration_ms = _expiration_ms(decoded.expiration)
+    more_keys = _more_keys(decoded.headers)
+    if decoded.delivery_mode not in (None, DELIVERY_MODE_TRANSIENT, DELIVERY_MODE_PERSISTENT):
+        raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{decoded.delivery_mode}}}")
+    if decoded.headers and SECRET_KEYS in decoded.headers:
+        properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
+    destinations = vhost.route(exchange, method.routing_key, decoded.headers, more_keys)
+    message = Message()
+    now_ms = channel.connection.scheduler.now_ms
+    message.assign(
+        _octets(method.exchange), _octets(method.routing_key), properties, body, now_ms,
+        expires_at_ms=0 if expiration_ms is None else now_ms + expiration_ms,
+        priority=decoded.priority or 0, persistent=decoded.delivery_mode == DELIVERY_MODE_PERSISTENT,
+    )
+    return Publication(exchange, method, properties, body, destinations, message)
+
+
+def _check_user_id(channel, user_id):
+    user = channel.access.user
+    if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
+        raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
+
+
+def _expiration_ms(expiration):
+    """The expiration property as milliseconds, None without one. Raises PreconditionFailed with RabbitMQ's reasons."""
+    if expiration is None:
+        return None
+    number = _INTEGER.match(expiration)
+    if number is None:
+        reason = "no_integer"
+    elif number.end() < len(expiration):
+        reason = f'{{leftover_string,"{expiration[number.end():]}"}}'
+    elif int(number.group()) < 0:
+        reason = f"{{value_negative,{int(number.group())}}}"
+    elif int(number.group()) > EXPIRATION_MAX_MS:
+        reason = f"{{value_too_large,{int(number.group())}}}"
+    else:
+        return int(number.group())
+    raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
+
+
+def _more_keys(headers):
+    """The routing keys in CC and BCC. What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed."""
+    keys = []
+    for name in (EXTRA_KEYS, SECRET_KEYS):
+        if not headers or name not in headers:
+            continue
+        values = headers[name]
+        if not isinstance(values, list):
+            raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}')
+        keys.extend(value for value in values if isinstance(value, str))
+    return tuple(keys)
+
+
+def _reply_name(channel):
+    if channel.reply_consumer is None:
+        raise PreconditionFailed("fast reply consumer does not exist")
+    return channel.reply_consumer.name
+
+
+def _with_reply_to(properties, at, name):
+    """The properties with another reply_to, every other octet as it was."""
+    return properties[:at] + encode_shortstr(name) + properties[at + 1 + properties[at]:]
+
+
+def _without_header(properties, at, length, name):
+    """The properties without one header, every other octet as it was."""
+    return properties[:at] + remove_key(properties[at:at + length], name) + properties[at + length:]
+
+
+def _octets(name):
+    return name.encode("utf-8", "surrogateescape")
+
+
+# storing
+
+def store(channel, publication):
+    """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all of them took it."""
+    state, destinations = publication.exchange.state, publication.destinations
+    state.publish_in += 1
+    refusal = _refusal(publication)
+    taken = True
+    if refusal is None:
+        for destination in destinations:
+            if not destination.publish(publication.message):
+                taken = False
+        state.publish_out += len(destinations)
+    if not destinations:
+        state.unroutable += 1
+    if refusal is not None:
+        channel.send(return_frames(channel, refusal, publication))
+    if channel.confirming:
+        channel.published += 1
+        if not taken:
+            channel.refused.append(channel.published)
+        elif publication.durable and refusal is None:
+            channel.unsynced = True
+        channel.connection.note_published(channel)
+    return taken
+
+
+def _refusal(publication):
+    """Why the message goes back instead: NoRoute for a mandatory one without destinations, NoConsumers for an immediate one that nobody waits for.
+
+    RabbitMQ refuses ``immediate`` altogether; the specification and LavinMQ do not.
+    """
+    method, destinations = publication.method, publication.destinations
+    if method.immediate and not any(_has_ready_consumer(destination) for destination in destinations):
+        return NoConsumers
+    if method.mandatory and not destinations:
+        return NoRoute
+    return None
+
+
+def _has_ready_consumer(destination):
+    ring = getattr(destination, "ring", None)
+    # A sink has no consumers: it takes the message itself.
+    return not hasattr(destination, "ring") or (ring is not None and ring.ready > 0)
+
+
+def return_frames(channel, refusal, publication):
+    """basic.return with the message."""
+    method = publication.method
+    answer = BasicReturn(
+        reply_code=refusal.reply_code, reply_text=refusal.name, exchange=method.exchange, routing_key=method.routing_key,
+    )
+    return method_frame(channel.id, answer) + content_frames(
+        channel.id, publication.properties, publication.body, channel.connection.frame_max,
+    )

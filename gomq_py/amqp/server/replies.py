@@ -1,0 +1,83 @@
+"""Replies: what a channel answers, in order. Between the channel's handlers and the connection's output.
+
+Most replies leave at once. One that promises something durable waits for the disk, and holds back the later ones of its own channel only. Actions
+(start a consumer behind its consume-ok) take their place in the same line. Never writes out of order, never blocks.
+"""
+from collections import deque
+
+
+class Replies:
+    """The answers of one channel. ``write(octets)`` sends; ``on_failure(error)`` is told, once, when the disk refused what a reply stood for."""
+
+    __slots__ = ("_write", "_after_sync", "_on_failure", "_line", "_closed")
+
+    def __init__(self, write, after_sync, on_failure):
+        """``after_sync(callback)`` calls back with an error or None once all that was marked durable before is on disk, perhaps at once."""
+        self._write = write
+        self._after_sync = after_sync
+        self._on_failure = on_failure
+        self._line = None
+        self._closed = False
+
+    def send(self, octets):
+        """Send behind everything before it."""
+        if self._closed:
+            return
+        if self._line:
+            self._line.append(_Waiting(octets, None, True))
+        else:
+            self._write(octets)
+
+    def act(self, action):
+        """Call ``action()`` behind everything before it."""
+        if self._closed:
+            return
+        if self._line:
+            self._line.append(_Waiting(None, action, True))
+        else:
+            action()
+
+    def send_after_sync(self, octets, action=None):
+        """Send, and then call ``action()``, when what has been changed so far is on disk, behind everything before it."""
+        if self._closed:
+            return
+        waiting = _Waiting(octets, action, False)
+        if self._line is None:
+            self._line = deque()
+        self._line.append(waiting)
+        self._after_sync(lambda error: self._synced(waiting, error))
+
+    def close(self):
+        """Forget what waits: nobody is there to hear it."""
+        self._closed = True
+        self._line = None
+
+    @property
+    def waiting_count(self):
+        """Replies held back at the moment."""
+        return len(self._line) if self._line else 0
+
+    def _synced(self, waiting, error):
+        if self._closed:
+            return
+        if error is not None:
+            self._on_failure(error)
+            return
+        waiting.ready = True
+        while self._line and self._line[0].ready:
+            first = self._line.popleft()
+            if first.octets is not None:
+                self._write(first.octets)
+            if first.action is not None:
+                first.action()
+
+
+class _Waiting:
+    """One place in the line: octets to write, then an action; either may be None."""
+
+    __slots__ = ("octets", "action", "ready")
+
+    def __init__(self, octets, action, ready):
+        self.octets = octets
+        self.action = action
+        self.ready = ready

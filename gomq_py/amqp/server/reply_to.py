@@ -1,0 +1,49 @@
+"""Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange under a name only its requests carry.
+
+A sink of the vhost: what is published to it goes out on its channel's socket and is stored nowhere. Between vhost routes and the connection's output.
+"""
+import os
+from base64 import urlsafe_b64encode
+
+from gomq_py.amqp.server.topology import REPLY_TO
+from gomq_py.amqp.wire.frames import content_frames, method_frame
+from gomq_py.amqp.wire.methods import BasicDeliver
+from gomq_py.broker.destination import Destination
+
+
+class ReplyConsumer(Destination):
+    """The one reply consumer of ``channel``. ``name`` is what reply_to becomes in its requests: 128 random bits, so that nobody guesses it."""
+
+    __slots__ = ("channel", "tag")
+
+    def __init__(self, channel, tag):
+        super().__init__(f"{REPLY_TO}.{urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}")
+        self.channel = channel
+        self.tag = tag
+
+    def start(self):
+        """Become reachable."""
+        self.channel.vhost.sinks[self.name] = self
+
+    def stop(self):
+        """Be gone: answers that come later are unroutable."""
+        self.channel.vhost.sinks.pop(self.name, None)
+
+    def publish(self, message):
+        """Send an answer to the requester. 0: it is gone or does not read."""
+        connection = self.channel.connection
+        if connection.output.broken or connection.output.blocked:
+            # An answer nobody reads must not pile up; RabbitMQ's pseudo-queue keeps nothing either.
+            return 0
+        answer = BasicDeliver(
+            consumer_tag=self.tag, delivery_tag=self.channel.unacked.skip(), redelivered=False,
+            exchange=_text(message.get_exchange()), routing_key=_text(message.get_routing_key()),
+        )
+        connection.write(method_frame(self.channel.id, answer) + content_frames(
+            self.channel.id, message.get_properties(), message.get_body(), connection.frame_max,
+        ))
+        return 1
+
+
+def _text(octets):
+    return octets.decode("utf-8", "surrogateescape")

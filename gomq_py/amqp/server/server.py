@@ -1,0 +1,85 @@
+"""AMQP server: the door itself: every connection of it, and what they share.
+
+Handed to a listener by the launcher; below it one connection per accepted socket. Shared are the hub's buffers, the heartbeat timer and the budget
+for unfinished bodies. Never accepts and never parses.
+"""
+import socket as socket_module
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.amqp.server.bodies import BodyBudget
+from gomq_py.amqp.server.connection import Connection
+from gomq_py.amqp.server.heartbeats import Heartbeats
+from gomq_py.net.buffers import HubBuffers
+
+# Octets of unfinished message bodies over all connections: two of the largest messages at the same time, with the default maximum.
+BODIES_OCTETS = 256 * 1024 * 1024
+# How long clients have to agree to the stop of the broker.
+STOP_TIMEOUT_S = 5
+
+
+class AMQPServer:
+    """Serves AMQP 0-9-1 clients of ``broker``."""
+
+    def __init__(self, broker, settings):
+        self.broker = broker
+        self.settings = settings
+        self.cluster_name = f"gomq@{socket_module.gethostname()}"
+        self.bodies = BodyBudget(BODIES_OCTETS)
+        self.heartbeats = Heartbeats()
+        self.connections = {}
+        self._buffers = None
+        self._blocked_reason = None
+        self._closing = False
+        self._empty = Event()
+
+    def handle(self, socket, address):
+        """Serve one client; the caller closes the socket. May switch."""
+        if not self._closing:
+            Connection(self, socket, address).run()
+
+    def close(self):
+        """Take leave of every client, waiting a bounded time for them to agree. May switch."""
+        self._closing = True
+        for connection in list(self.connections):
+            connection.force_close("broker forced connection closure with reason 'shutdown'")
+        if self.connections:
+            self._empty.clear()
+            self._empty.wait(STOP_TIMEOUT_S)
+        for connection in list(self.connections):
+            connection.abort("the client did not answer connection.close before the broker stopped")
+        # One round of the loop lets the connections' greenlets end.
+        gevent.sleep(0)
+        self.heartbeats.close()
+        self.bodies.close()
+
+    def buffers(self):
+        """The buffers of this server's hub."""
+        if self._buffers is None:
+            self._buffers = HubBuffers(self.settings.frame_max)
+        return self._buffers
+
+    def register(self, connection):
+        """A login is complete."""
+        self.connections[connection] = None
+        if self._blocked_reason is not None:
+            connection.block(self._blocked_reason)
+
+    def forget(self, connection):
+        """A connection has ended."""
+        self.connections.pop(connection, None)
+        if not self.connections:
+            self._empty.set()
+
+    def block(self, reason):
+        """An alarm of the broker: hold publishers."""
+        self._blocked_reason = reason
+        for connection in list(self.connections):
+            connection.block(reason)
+
+    def unblock(self):
+        """The alarm is over."""
+        self._blocked_reason = None
+        for connection in list(self.connections):
+            connection.unblock()

@@ -1,0 +1,35 @@
+"""Server properties: how the broker introduces itself in connection.start. docs/decisions/0004 says why each value is what it is."""
+import gomq_py
+
+# kombu, and with it Celery, takes RabbitMQ's ways only from a product of this name, and reads the meaning of basic.qos's global flag from the
+# version: from 3.3 up to 4.0 a global limit is the channel's, which is what this broker does.
+PRODUCT = "RabbitMQ"
+COMPATIBLE_VERSION = "3.13.7"
+PLATFORM = "gomq-py"
+COPYRIGHT = "Copyright the gomq-py authors"
+INFORMATION = "Licensed under the MIT licence"
+
+CAPABILITIES = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+
+
+def server_properties(cluster_name):
+    """The table for connection.start."""
+    return {
+        "capabilities": CAPABILITIES,
+        "cluster_name": cluster_name,
+        "copyright": COPYRIGHT,
+        "information": INFORMATION,
+        "platform": f"{PLATFORM} {gomq_py.__version__}",
+        "product": PRODUCT,
+        "version": COMPATIBLE_VERSION,
+    }

@@ -1,0 +1,39 @@
+"""Settle: basic.ack, basic.nack and basic.reject that the fast lane leaves: rejections, unknown tags, transactions.
+
+Above the channel's unacked ring, which tells the queues. Never answers: these methods have no -ok.
+"""
+from gomq_py.amqp.wire.errors import PreconditionFailed
+
+ACK, REQUEUE, DROP = "ack", "requeue", "drop"
+
+
+def basic_ack(channel, method):
+    """basic.ack. An unknown tag closes the channel; tag 0 with ``multiple`` means everything, even nothing."""
+    settle(channel, method.delivery_tag, method.multiple, ACK)
+
+
+def basic_nack(channel, method):
+    """basic.nack: as basic.ack, but refused."""
+    settle(channel, method.delivery_tag, method.multiple, REQUEUE if method.requeue else DROP)
+
+
+def basic_reject(channel, method):
+    """basic.reject: one refused."""
+    settle(channel, method.delivery_tag, False, REQUEUE if method.requeue else DROP)
+
+
+def settle(channel, delivery_tag, multiple, how):
+    """Settle now, or note it in the channel's transaction. Raises PreconditionFailed for an unknown tag."""
+    if channel.transaction is not None:
+        known = channel.transaction.settle(delivery_tag, multiple, how)
+    else:
+        known = apply(channel, delivery_tag, multiple, how)
+    if not known:
+        raise PreconditionFailed(f"unknown delivery tag {delivery_tag}")
+
+
+def apply(channel, delivery_tag, multiple, how):
+    """Settle for good. False: the tag is unknown, and nothing was done."""
+    if how == ACK:
+        return channel.ack(delivery_tag, multiple)
+    return channel.reject(delivery_tag, multiple, how == REQUEUE)
