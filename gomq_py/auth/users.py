@@ -65,6 +65,11 @@ class Users:
 
     # looking up
 
+    @property
+    def damage(self):
+        """What reading the log found broken, see storage.framed_log.Damage."""
+        return self._log.damage
+
     def __contains__(self, name):
         return name in self._users
 
@@ -194,10 +199,14 @@ class Users:
         elif op in ("permission", "permission-delete"):
             user = self._users.get(_text(record["user"]))
             vhost = _text(record["vhost"])
-            if user is not None and op == "permission":
-                user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
-            elif user is not None:
-                user.permissions.pop(vhost, None)
+            if user is None:
+                return
+            user.permissions.pop(vhost, None)
+            if op == "permission":
+                try:
+                    user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
+                except ValueError as error:  # an expression of an earlier Python's grammar: no access rather than no boot
+                    LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
         else:
             LOG.warning("users: a record of unknown kind %r is left out", op)
 

@@ -2,6 +2,8 @@
 
 Built by the launcher over an open data folder; doors are handed it. Knows no socket and no frame.
 """
+from functools import partial
+
 from gomq_py.auth import passwords
 from gomq_py.auth.users import Users
 from gomq_py.broker import records, recovery
@@ -15,9 +17,6 @@ from gomq_py.storage.pool import SegmentPool
 
 LOG = logger("broker")
 DEFAULT_VHOST = "/"
-
-# Records beyond what a snapshot would take before the log is rewritten at boot: replaying 10 000 takes some 50 ms.
-COMPACT_OVER = 10_000
 
 
 class Broker:
@@ -33,7 +32,7 @@ class Broker:
         self._factory = QueueFactory(data_dir, files, self._pool, committer, self.scheduler, settings.segment_size)
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
-        self._log = TopologyLog(files, data_dir.definitions_path, committer)
+        self._log = TopologyLog(files, data_dir.definitions_path, committer, self.scheduler.run_sliced)
         self._recover()
         self._make_defaults()
 
@@ -84,18 +83,23 @@ class Broker:
             vhost = self.vhosts[name] = VHost(name, self._factory, self._log, record["description"], record["tags"])
             recovery.restore(vhost, description)
         self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
-        snapshot = list(recovery.snapshot(self.vhosts.values()))
-        if self._log.record_count > 2 * len(snapshot) + COMPACT_OVER:
-            LOG.info("definitions: rewriting %d records as %d", self._log.record_count, len(snapshot))
-            self._log.rewrite(snapshot)
+        self._log.compact_when_long(partial(recovery.snapshot, self.vhosts))
 
     def _make_defaults(self):
-        """The first boot: vhost /, and the default user with all rights in it."""
+        """The first boot: vhost /, and the default user with all rights in it.
+
+        Not where a log has lost what it had promised: a deleted ``guest`` must not come back because of a flipped bit.
+        """
         settings = self.settings
-        if not self.vhosts:
+        if not self.vhosts and not _is_broken(self._log):
             self.create_vhost(DEFAULT_VHOST)
-        if not len(self.users) and settings.default_user:
+        if not len(self.users) and settings.default_user and not _is_broken(self.users):
             password_hash = settings.default_password_hash or passwords.hash_password("guest")
             self.users.set_user(settings.default_user, password_hash=password_hash, tags=("administrator",))
             for vhost in self.vhosts:
                 self.users.set_permission(settings.default_user, vhost, ".*", ".*", ".*")
+
+
+def _is_broken(log):
+    """Whether records are gone that were known to be on disk."""
+    return any(damage.promised for damage in log.damage)

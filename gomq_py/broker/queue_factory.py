@@ -71,6 +71,7 @@ class QueueFactory:
             else:
                 LOG.info("removing %s: no queue of the definitions owns it", path)
                 self._files.remove_tree(path)
+        self._files.sync_folder(root)  # the last run may have been killed before it did
         self._known_folders = set()
 
     def _folder(self, vhost, name, incarnation):

@@ -3,6 +3,8 @@
 Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a queue that was declared and deleted
 a thousand times costs nothing. What cannot be brought back (an exchange type this version lacks, a binding to nowhere) is logged and left out.
 """
+from functools import partial
+
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker import records
 from gomq_py.broker.binding import Binding, frozen
@@ -16,11 +18,12 @@ _PREDECLARED_NAMES = frozenset(name for name, _, _ in PREDECLARED)
 class VHostDescription:
     """What the log says about one vhost: its record, and the latest record of each exchange, queue and binding."""
 
-    def __init__(self, record):
-        self.record = record
+    def __init__(self):
+        self.record = None
         self.exchanges = {}
         self.queues = {}
         self.bindings = {}
+        self._ends = {}  # (kind, name): keys of the bindings it is one end of
 
     def declare_exchange(self, record):
         self.exchanges[text(record["name"])] = record
@@ -29,23 +32,34 @@ class VHostDescription:
         self.queues[text(record["name"])] = record
 
     def bind(self, record):
-        self.bindings[_binding_key(record)] = record
+        key = _binding_key(record)
+        self.bindings[key] = record
+        for end in _ends_of(key):
+            self._ends.setdefault(end, {})[key] = None
 
     def unbind(self, record):
-        self.bindings.pop(_binding_key(record), None)
+        self._forget(_binding_key(record))
 
     def delete_exchange(self, record):
         self.exchanges.pop(text(record["name"]), None)
-        self._unbind_all(text(record["name"]), "exchange")
+        self._unbind_all("exchange", text(record["name"]))
 
     def delete_queue(self, record):
         self.queues.pop(text(record["name"]), None)
-        self._unbind_all(text(record["name"]), "queue")
+        self._unbind_all("queue", text(record["name"]))
 
-    def _unbind_all(self, name, kind):
-        gone = [key for key in self.bindings if (kind == "exchange" and key[0] == name) or key[1:3] == (kind, name)]
-        for key in gone:
-            del self.bindings[key]
+    def _unbind_all(self, kind, name):
+        for key in list(self._ends.get((kind, name), ())):
+            self._forget(key)
+
+    def _forget(self, key):
+        if self.bindings.pop(key, None) is not None:
+            for end in _ends_of(key):
+                keys = self._ends.get(end)
+                if keys is not None:
+                    keys.pop(key, None)
+                    if not keys:
+                        del self._ends[end]
 
 
 HANDLERS = {
@@ -59,24 +73,24 @@ HANDLERS = {
 
 
 def replay(records_):
-    """The log's records as {vhost name: VHostDescription}, in the order the vhosts were made."""
+    """The log's records as {vhost name: VHostDescription}.
+
+    A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does.
+    """
     vhosts = {}
     for record in records_:
         op = record["op"]
         if op == "vhost":
-            name = text(record["name"])
-            if name in vhosts:
-                vhosts[name].record = record
-            else:
-                vhosts[name] = VHostDescription(record)
+            vhosts.setdefault(text(record["name"]), VHostDescription()).record = record
         elif op == "vhost-delete":
             vhosts.pop(text(record["name"]), None)
         elif op in HANDLERS:
-            vhost = vhosts.get(text(record["vhost"]))
-            if vhost is not None:
-                HANDLERS[op](vhost, record)
+            HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
         else:
             LOG.warning("definitions: a record of unknown kind %r is left out", op)
+    for name in [name for name, description in vhosts.items() if description.record is None]:
+        LOG.error("definitions: vhost %r was never declared, what is said about it is left out", name)
+        del vhosts[name]
     return vhosts
 
 
@@ -105,19 +119,39 @@ def restore(vhost, description):
 
 
 def snapshot(vhosts):
-    """The records that say all that is durable in these vhosts: a compacted log."""
-    for vhost in vhosts:
-        yield records.vhost_created(vhost)
-        for exchange in vhost.exchanges.values():
+    """What is durable in these vhosts, as functions that each give the record of one definition as it is when called, or None if it is gone."""
+    for vhost in list(vhosts.values()):
+        yield partial(_vhost_record, vhosts, vhost)
+        for exchange in list(vhost.exchanges.values()):
             if exchange.durable and exchange.name and exchange.name not in _PREDECLARED_NAMES:
-                yield records.exchange_declared(exchange)
-        for queue in vhost.queues.values():
+                yield partial(_exchange_record, vhosts, vhost, exchange)
+        for queue in list(vhost.queues.values()):
             if queue.durable:
-                yield records.queue_declared(queue, vhost.incarnation_of(queue))
-        for exchange in vhost.exchanges.values():
+                yield partial(_queue_record, vhosts, vhost, queue)
+        for exchange in list(vhost.exchanges.values()):
             for binding in exchange.bindings():
                 if binding.durable:
-                    yield records.bound(binding)
+                    yield partial(_binding_record, vhosts, vhost, binding)
+
+
+def _vhost_record(vhosts, vhost):
+    return records.vhost_created(vhost) if vhosts.get(vhost.name) is vhost else None
+
+
+def _exchange_record(vhosts, vhost, exchange):
+    there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(exchange.name) is exchange
+    return records.exchange_declared(exchange) if there else None
+
+
+def _queue_record(vhosts, vhost, queue):
+    there = vhosts.get(vhost.name) is vhost and vhost.queues.get(queue.name) is queue
+    return records.queue_declared(queue, vhost.incarnation_of(queue)) if there else None
+
+
+def _binding_record(vhosts, vhost, binding):
+    source = binding.source
+    there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(source.name) is source and source.find(binding.identity) is binding
+    return records.bound(binding) if there else None
 
 
 def text(value):
@@ -127,3 +161,8 @@ def text(value):
 
 def _binding_key(record):
     return text(record["source"]), record["to"], text(record["destination"]), text(record["key"]), frozen(record["arguments"])
+
+
+def _ends_of(key):
+    source, kind, destination, _, _ = key
+    return ("exchange", source), (kind, destination)

@@ -5,13 +5,13 @@ without yielding; what it raises is what the peer is told, in RabbitMQ's words. 
 committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
 """
 from gomq_py.amqp.wire.errors import AccessRefused, NotFound, PreconditionFailed, ResourceError, ResourceLocked
-from gomq_py.broker import records
+from gomq_py.broker import names, records
 from gomq_py.broker.arguments import check_may_be_unnamed, check_queue_arguments, check_same_arguments
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.exchange import Exchange
-from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described, server_named
+from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described
 from gomq_py.broker.values import difference, difference_in, same_argument
 
 
@@ -137,18 +137,18 @@ class VHost:
 
     # queues
 
-    def declare_queue(self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None):
-        """queue.declare that is not passive: (queue, whether it was made). An empty name asks for a generated one.
+    def declare_queue(self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None, server_named=False):
+        """queue.declare that is not passive: (queue, whether it was made). An empty name asks for a generated one; ``server_named``: so was this.
 
         An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused, PreconditionFailed, ResourceLocked.
         """
         name = cleaned(name)
         durable, auto_delete, arguments = bool(durable) and not exclusive, bool(auto_delete), arguments or {}
-        if name:
-            check_not_reserved("queue", name)
-        else:
+        if server_named or not name:
             check_may_be_unnamed(arguments)
-            name = server_named()
+            name = name or names.server_named()
+        else:
+            check_not_reserved("queue", name)
         entity = described("queue", name, self.name)
         existing = self.queues.get(name)
         if existing is not None:

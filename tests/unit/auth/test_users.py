@@ -1,0 +1,153 @@
+"""Users: changed, kept, and who may come from where."""
+import pytest
+
+from gomq_py.auth import passwords, users
+from gomq_py.auth.users import Users, is_loopback
+from gomq_py.storage.files import Files
+
+
+class State:
+    revision = 0
+
+
+class NoCommitter:
+    """Nothing here waits for the disk; counts what is marked."""
+
+    def __init__(self):
+        self.marked = []
+
+    def mark_file(self, file):
+        self.marked.append(file)
+
+
+@pytest.fixture
+def reopen(tmp_path):
+    """A function that opens the users of one folder, as if after a kill."""
+    opened = []
+
+    def reopen_users():
+        opened.append(Users(Files(), tmp_path / "users", NoCommitter(), State, only_local=("guest",)))
+        return opened[-1]
+
+    yield reopen_users
+    for store in opened:
+        store.close()
+
+
+def test_users_and_permissions_are_kept(reopen):
+    store = reopen()
+    store.set_user("ann", password="secret", tags=("monitoring", "management"))
+    store.set_permission("ann", "/", "a", "b", "c")
+    store.set_permission("ann", "gone", "a", "b", "c")
+    store.set_user("bob", password_hash=passwords.hash_password("b", passwords.SHA512), hashing_algorithm="SHA512")
+    store.set_user("eve", password="e")
+    store.delete_user("eve")
+    store.delete_permission("ann", "gone")
+    store.set_tags("bob", ["policymaker"])
+
+    store = reopen()
+
+    assert sorted(user.name for user in store) == ["ann", "bob"]
+    ann = store.get("ann")
+    assert store.verify("ann", "secret") and not store.verify("ann", "Secret")
+    assert ann.tags == ("monitoring", "management")
+    assert {vhost: (right.configure, right.write, right.read) for vhost, right in ann.permissions.items()} == {"/": ("a", "b", "c")}
+    assert store.verify("bob", "b") and store.get("bob").has_tag("policymaker")
+
+
+def test_change_is_marked_for_the_next_sync(reopen):
+    store = reopen()
+
+    store.set_user("ann", password="secret")
+
+    assert len(store._committer.marked) == 1
+
+
+def test_user_without_a_password_cannot_log_in(reopen):
+    store = reopen()
+    store.set_user("ann")
+
+    assert not store.verify("ann", "")
+    assert not store.verify("nobody", "")
+
+
+def test_repeated_login_is_remembered_until_the_password_changes(reopen):
+    store = reopen()
+    store.set_user("ann", password_hash=passwords.hash_password("secret", passwords.BCRYPT), hashing_algorithm="bcrypt")
+
+    assert store.is_costly("ann", "secret")
+    assert store.verify("ann", "secret")
+    assert not store.is_costly("ann", "secret") and store.verify("ann", "secret")
+    assert store.is_costly("ann", "wrong") and not store.verify("ann", "wrong")
+
+    store.set_user("ann", password_hash=passwords.hash_password("other", passwords.BCRYPT), hashing_algorithm="bcrypt")
+    assert not store.verify("ann", "secret")
+
+
+def test_remembered_logins_are_bounded(reopen, monkeypatch):
+    monkeypatch.setattr(users, "REMEMBERED_LOGINS", 3)
+    store = reopen()
+    for name in "abcdefgh":
+        store.set_user(name, password=name)
+
+    assert all(store.verify(name, name) for name in "abcdefgh" * 2)
+    assert len(store._verified) <= 3
+
+
+def test_change_of_permissions_changes_the_revision(reopen):
+    store = reopen()
+    ann = store.set_user("ann", password="secret")
+    revisions = [ann.state.revision]
+
+    store.set_permission("ann", "/", "", "", "")
+    revisions.append(ann.state.revision)
+    store.delete_permission("ann", "/")
+    revisions.append(ann.state.revision)
+    store.delete_user("ann")
+    revisions.append(ann.state.revision)
+
+    assert revisions == sorted(set(revisions))
+
+
+def test_bad_permission_changes_nothing(reopen):
+    store = reopen()
+    store.set_user("ann", password="secret")
+
+    with pytest.raises(ValueError):
+        store.set_permission("ann", "/", "(", "", "")
+
+    assert store.get("ann").permission("/") is None
+    assert reopen().get("ann").permission("/") is None
+
+
+def test_forgotten_vhost_takes_its_permissions_along(reopen):
+    store = reopen()
+    for name in ("ann", "bob"):
+        store.set_user(name, password="x")
+        store.set_permission(name, "v", ".*", ".*", ".*")
+
+    store.forget_vhost("v")
+
+    assert all(user.permission("v") is None for user in reopen())
+
+
+def test_long_log_is_rewritten_at_boot(reopen):
+    store = reopen()
+    for number in range(1500):
+        store.set_user("ann", password_hash="", tags=(str(number),))
+
+    reopen()
+    store = reopen()
+
+    assert store.get("ann").tags == ("1499",)
+    assert store._log.record_count == 1
+
+
+@pytest.mark.parametrize("address, local", [
+    ("127.0.0.1", True), ("127.8.9.10", True), ("::1", True), ("::ffff:127.0.0.1", True), ("", True), ("::ffff:192.0.2.1", False),
+    ("192.0.2.1", False), ("fe80::1%eth0", False), ("2001:db8::1", False), ("nonsense", False), ("0.0.0.0", False),
+])
+def test_loopback_is_told_from_elsewhere(reopen, address, local):
+    assert is_loopback(address) is local
+    assert reopen().may_come_from("guest", address) is local
+    assert reopen().may_come_from("ann", address)

@@ -1,0 +1,151 @@
+"""Topology log: compaction while the broker works, and when it cannot be finished."""
+import errno
+import os
+from random import Random
+
+import pytest
+
+from gomq_py.broker import topology_log
+from gomq_py.broker.topology_log import TopologyLog
+from gomq_py.storage.files import Files
+from gomq_py.storage.sync import GroupCommit
+from tests.support.faulty_files import FaultyFiles
+
+
+class Names:
+    """A model of one kind of thing: names that are there. ``slices`` are what the log asked the scheduler to run."""
+
+    def __init__(self, folder, files=None):
+        self.path = os.path.join(folder, "definitions")
+        self.files = files or Files()
+        self.committer = GroupCommit(self.files)
+        self.slices = []
+        self.names = {}
+        self.log = TopologyLog(self.files, self.path, self.committer, self.slices.append)
+        for record in self.log.replay():
+            self.apply(record)
+        self.log.compact_when_long(self.snapshot)
+
+    def apply(self, record):
+        if record["op"] == "add":
+            self.names[record["name"]] = record["value"]
+        else:
+            self.names.pop(record["name"], None)
+
+    def snapshot(self):
+        for name in list(self.names):
+            yield lambda name=name: {"op": "add", "name": name, "value": self.names[name]} if name in self.names else None
+
+    def change(self, op, name, value=0):
+        record = {"op": op, "name": name, "value": value}
+        self.log.append(record)
+        self.apply(record)
+
+    def run_slice(self):
+        if self.slices and not self.slices[0]():
+            self.slices.pop(0)
+
+    def finish(self):
+        while self.slices:
+            self.run_slice()
+        self.committer.wait()
+        self.committer.wait()
+
+    def stop(self):
+        self.committer.wait()
+        self.log.close()
+        self.committer.stop()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(topology_log, "SLACK", 20)
+    monkeypatch.setattr(topology_log, "SLICE", 2)
+
+
+def test_long_log_is_compacted(tmp_path, small):
+    model = Names(tmp_path)
+    for number in range(100):
+        model.change("add", f"n{number % 5}", number)
+        model.finish()
+    model.stop()
+
+    again = Names(tmp_path)
+
+    assert again.names == {f"n{number % 5}": number for number in range(95, 100)}
+    assert again.log.record_count < 60
+    assert os.listdir(tmp_path) == ["definitions"]
+    again.stop()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_changes_during_a_compaction_are_kept(tmp_path, small, seed):
+    random = Random(seed)
+    model = Names(tmp_path)
+    compacted = 0
+    for number in range(200):
+        model.change(random.choice(["add", "add", "remove"]), f"n{random.randrange(8)}", number)
+        if random.random() < 0.5:
+            compacted += model.log.is_compacting
+            model.run_slice()
+        if random.random() < 0.05:
+            model.committer.wait()
+    expected = dict(model.names)
+    model.stop()
+
+    again = Names(tmp_path)
+
+    assert compacted
+    assert again.names == expected
+    again.stop()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_kill_during_a_compaction_loses_nothing(tmp_path, small, seed):
+    random = Random(seed)
+    model = Names(tmp_path)
+    for number in range(random.randrange(20, 120)):
+        model.change(random.choice(["add", "add", "remove"]), f"n{random.randrange(8)}", number)
+        if random.random() < 0.5:
+            model.run_slice()
+        if random.random() < 0.05:
+            model.committer.wait()
+
+    again = Names(tmp_path)  # without stopping the first: what a kill leaves
+
+    assert again.names == model.names
+    again.finish()
+    assert os.listdir(tmp_path) == ["definitions"]
+    again.stop()
+    model.committer.stop()
+
+
+def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
+    """Every seam call of a run with a compaction fails once: appends may raise, what they said is then not in the model, nothing else is lost."""
+    def run(folder, files):
+        folder.mkdir()
+        model = Names(folder, files)
+        for number in range(60):
+            try:
+                model.change("add", f"n{number % 5}", number)
+            except OSError:
+                pass
+            model.run_slice()
+            if number % 10 == 9:
+                try:
+                    model.committer.wait()
+                except Exception:
+                    break  # a failed sync: the doors would not have answered, the operator restarts
+        expected = dict(model.names)
+        return model, expected
+
+    clean = FaultyFiles()
+    run(tmp_path / "clean", clean)
+    for fail_at in range(3, len(clean.calls) + 1):
+        folder = tmp_path / str(fail_at)
+
+        model, expected = run(folder, FaultyFiles(fail_at, error=errno.ENOSPC))
+
+        again = Names(folder)
+        assert again.names == expected, f"call {fail_at}: {clean.calls[fail_at - 1]}"
+        again.log.close()
