@@ -65,11 +65,13 @@ class Damage:
 
 
 class FramedLog:
-    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none."""
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks."""
 
     def __init__(self, files, path):
         self.path = os.fspath(path)
         self.file = files.open_log(self.path)
+        if not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
+            files.sync_folder(os.path.dirname(self.path))
         self.damage = []  # what replay found: Damage, in the order of the file
         self.record_count = 0
         self._files = files

@@ -190,6 +190,8 @@ def _flush_each(jobs):
     for function, target, owner in jobs:
         try:
             function(target)
+        except FileNotFoundError:  # a folder that went with its queue meanwhile has no names to flush; its parent is marked
+            continue
         except Exception as error:
             failed.append((owner, error))
     return failed

@@ -231,7 +231,9 @@ class Disk:
 
     def begin_folder_flush(self, path):
         with self.lock:
-            folder = self._nodes[path]
+            folder = self._nodes.get(path)
+            if folder is None:
+                raise FileNotFoundError(errno.ENOENT, "no such folder", path)
             if not isinstance(folder, DiskFolder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
             return folder, list(folder.changes)

@@ -231,3 +231,15 @@ def test_rewrite_to_nothing_leaves_a_log_that_can_be_appended_to(files, path):
     log.append(b"again")
 
     assert replayed(files, path) == ([b"again"], [])
+
+
+def test_the_name_of_a_new_log_is_on_disk_before_anything_is_appended(tmp_path, path):
+    flushed = []
+
+    class Folders(Files):
+        def sync_folder(self, path):
+            flushed.append(path)
+
+    FramedLog(Folders(), path)
+
+    assert flushed == [str(tmp_path)]

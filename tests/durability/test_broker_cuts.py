@@ -1,0 +1,60 @@
+"""A whole broker below its doors under power cuts and kills: topology and messages, at any moment of declaring, binding, deleting and traffic.
+
+Each seed is one run of several processes on one modelled disk, with cuts at random seam calls; every cut is booted with the power cut again during
+that boot. A mirror listens all the while and must end up with the same folder.
+"""
+from random import Random
+
+import pytest
+
+from tests.durability import flush_pool
+from tests.durability.broker_driver import TOPOLOGY, Driver, World, check_folder
+from tests.durability.seeds import seeds
+from tests.support.mirror import Mirror
+from tests.support.power_cut import Disk, PowerCutFiles
+
+SECOND_CUT_SHARE = 0.1
+
+
+@pytest.fixture(autouse=True)
+def flushes_in_greenlets(monkeypatch):
+    flush_pool.use(monkeypatch)
+
+
+def cutter(disk, world, target, random, share, taken):
+    def on_call(call, path):
+        if random.random() < share:
+            taken.append((disk.cut(f"{target}-{len(taken)}"), world.copy()))
+    return on_call
+
+
+def check_cut_twice(folder, world, random):
+    disk, taken = Disk(folder, random), []
+    check_folder(folder, world, PowerCutFiles(disk, cutter(disk, world, f"{folder}-again", random, SECOND_CUT_SHARE, taken)))
+    taken.append((disk.cut(f"{folder}-end"), world))
+    for again, then in taken:
+        check_folder(again, then)
+    disk.discard()
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("operations, share", [(TOPOLOGY, 0.15)], ids=["topology"])
+def test_power_cuts_at_any_moment_and_in_the_boot_after(tmp_path, seed, operations, share):
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    disk, world, taken = Disk(tmp_path / "data", random), World(), []
+    mirror = Mirror(tmp_path / "data", tmp_path / "mirror")
+
+    driver = Driver(disk, random, world, cutter(disk, world, tmp_path / "cut", random, share, taken), (mirror,), operations)
+    for _ in range(3):
+        driver.work(80)
+        driver.kill()
+        driver.work(20)
+        driver.stop_and_start()
+    driver.life.stop()
+    disk.discard()
+
+    assert mirror.differences() == []
+    assert len(taken) > 10
+    for folder, then in taken:
+        check_cut_twice(folder, then, random)
