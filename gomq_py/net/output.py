@@ -5,13 +5,10 @@ writable again. Deliveries stop while it is ``blocked``; replies go on into the 
 business it is to stop reading from that client. Never raises for the socket's sake: a broken one swallows what it is given and tells ``on_broken``
 once.
 """
-import logging
 from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import Event
-
-logger = logging.getLogger(__name__)
 
 # Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or declare-oks.
 LIMIT_OCTETS = 1024 * 1024

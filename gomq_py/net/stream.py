@@ -4,14 +4,11 @@ Above the socket, below the doors. The hub's loop calls it when the socket is re
 served in turn and an always-busy one delays the others by one read's work. No greenlet switch lies between the socket and the lane; the
 connection's greenlet sleeps in run(). What the lane calls must therefore not switch either, and it must not keep the buffer.
 """
-import logging
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import AsyncResult
-
-logger = logging.getLogger(__name__)
 
 READABLE = 1
 

@@ -5,6 +5,9 @@ Holds the confirm counter, the unacked ring and the credit of the channel's cons
 from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401  (its .pxd types what resume_consumers walks)
 
+# Messages requeued without a poll of the loop between: some 5 ms.
+SLICE = 10_000
+
 
 class HotChannel:
     """``slow``: the fast lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
@@ -42,6 +45,29 @@ class HotChannel:
             return False
         self.resume_consumers()
         return True
+
+    def close(self, scheduler):
+        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in order.
+
+        More than SLICE messages go back in slices, one for each poll of the loop; the queues concerned deliver nothing meanwhile, so that later
+        messages do not overtake.
+        """
+        self.slow = True
+        for consumer in list(self.consumers.values()):
+            consumer.stop()
+        self.consumers.clear()
+        if self.unacked.requeue_some(SLICE):
+            queues = self.unacked.queues()
+            for queue in queues:
+                queue.hold()
+            scheduler.run_sliced(lambda: self._requeue_slice(queues))
+
+    def _requeue_slice(self, queues):
+        if self.unacked.requeue_some(SLICE):
+            return True
+        for queue in queues:
+            queue.release()
+        return False
 
     def resume_consumers(self):
         """Credit came back (acks, qos, flow): consumers that have some again queue up for their turn."""

@@ -37,6 +37,8 @@ cdef class Unacked:
     cpdef bint requeue_some(self, Py_ssize_t limit) except -1
     @cython.locals(row=Py_ssize_t, tag=uint64_t)
     cpdef list entries(self, Py_ssize_t limit)
+    @cython.locals(holder=Holder)
+    cpdef set queues(self)
     cpdef Py_ssize_t memory_octets(self) except -1
     cdef tuple _describe(self, unsigned char* at, Py_ssize_t offset)
     @cython.locals(index=Py_ssize_t)

@@ -166,6 +166,10 @@ class Unacked:
                 found.append((tag, *self._describe(self.at, self._offset(tag))))
         return found
 
+    def queues(self):
+        """The queues whose messages are outstanding."""
+        return {holder.queue for holder in self.holders if holder is not None and holder.unacked_count}
+
     def memory_octets(self):
         """Octets that ring and rows aside occupy."""
         return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))

@@ -14,14 +14,17 @@ cdef class Queue(destination.Destination):
     cdef readonly MessageStore store
     cdef readonly Scheduler scheduler
     cdef readonly ConsumerRing ring
-    cdef readonly uint64_t published, delivered, acked, requeued, got
+    cdef readonly uint64_t published, delivered, acked, requeued, got, complained_ms
+    cdef int holds
     cpdef bint peek(self, Message message) except -1
+    cpdef bint get(self, Message message, bint no_ack) except -1
     cpdef take(self, Message message, bint no_ack)
     cpdef settle(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
     cpdef add_consumer(self, Consumer consumer)
     cpdef remove_consumer(self, Consumer consumer)
+    cpdef check_exclusive(self, bint exclusive)
     cpdef offer(self, Consumer consumer)
     @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1

@@ -3,17 +3,18 @@
 Above storage.message_store, below routes (publishing) and doors (consuming). A queue schedules its own consumers (docs/decisions/0003): whatever
 changes what could be delivered touches it, and it gets one turn at the end of the read. Never yields, never waits for a socket or a disk.
 """
-import logging
-
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker import destination
 from gomq_py.broker.queues.consumers import ConsumerRing
+from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
 
-logger = logging.getLogger(__name__)
+LOG = logger("queue")
 
 # Octets one queue writes in a turn before others get theirs: two full output buffers.
 TURN_OCTETS = 256 * 1024
+# Between two lines in the log about messages that a full disk refuses.
+COMPLAIN_MS = 10_000
 
 
 class Queue(destination.Destination):
@@ -24,7 +25,7 @@ class Queue(destination.Destination):
 
     __slots__ = (
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed", "store", "scheduler", "ring",
-        "published", "delivered", "acked", "requeued", "got",
+        "published", "delivered", "acked", "requeued", "got", "holds", "complained_ms",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -37,7 +38,9 @@ class Queue(destination.Destination):
         self.arguments = arguments or {}
         self.closed = self.paused = False
         self.on_unused = self.on_closed = self.ring = None
-        self.published = self.delivered = self.acked = self.requeued = self.got = 0
+        self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
+        if store is not None:
+            store.listener = self
 
     # publishing
 
@@ -69,10 +72,17 @@ class Queue(destination.Destination):
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
-        """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue."""
-        if self.paused or not self.peek(message):
+        """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue, but owns its parts if ``no_ack``."""
+        try:
+            if not self.waiting() or not self.peek(message):
+                return False
+            if no_ack:
+                # The segment under it may go with the last message in it.
+                message.own()
+            self.take(message, no_ack)
+        except StoreError as error:
+            self.fail(error)
             return False
-        self.take(message, no_ack)
         self.got += 1
         if not self.touched:
             self.scheduler.touch(self)
@@ -82,7 +92,11 @@ class Queue(destination.Destination):
         """The message is done with (basic.ack)."""
         if self.closed:
             return
-        self.store.delete(location)
+        try:
+            self.store.delete(location)
+        except StoreError as error:
+            self.fail(error)
+            return
         self.acked += 1
         if not self.touched:
             self.scheduler.touch(self)
@@ -91,7 +105,11 @@ class Queue(destination.Destination):
         """Put the message back to its place, marked redelivered."""
         if self.closed:
             return
-        self.store.requeue(location)
+        try:
+            self.store.requeue(location)
+        except StoreError as error:
+            self.fail(error)
+            return
         self.requeued += 1
         if not self.touched:
             self.scheduler.touch(self)
@@ -109,13 +127,18 @@ class Queue(destination.Destination):
         """Attach ``consumer``; it gets its first messages in the queue's next turn. Raises AccessRefused where an exclusive consumer is in the
         way.
         """
+        self.check_exclusive(consumer.exclusive)
         if self.ring is None:
-            self.ring = ConsumerRing(bool(self.arguments.get("x-single-active-consumer")))
-        if self.ring.consumers and (consumer.exclusive or self.ring.consumers[0].exclusive):
-            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
+            self.ring = ConsumerRing(self.single_active)
         consumer.queue = self
         self.ring.add(consumer)
         self.wake()
+
+    def check_exclusive(self, exclusive):
+        """Raise AccessRefused where a consumer (``exclusive`` or not) could not be attached."""
+        consumers = () if self.ring is None else self.ring.consumers
+        if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
+            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
 
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
@@ -141,6 +164,20 @@ class Queue(destination.Destination):
         if not self.touched:
             self.scheduler.touch(self)
 
+    def hold(self):
+        """Deliver nothing until release(): messages are on their way back, in slices, and those behind them must not overtake."""
+        self.holds += 1
+
+    def release(self):
+        """Undo one hold()."""
+        self.holds -= 1
+        self.wake()
+
+    @property
+    def single_active(self):
+        """Whether only one consumer at a time is served."""
+        return self.arguments.get("x-single-active-consumer") is True
+
     @property
     def consumer_count(self):
         """Consumers attached."""
@@ -158,7 +195,7 @@ class Queue(destination.Destination):
 
     def waiting(self):
         """Messages that a turn could deliver now."""
-        if self.closed or self.paused:
+        if self.closed or self.paused or self.holds:
             return 0
         return self.store.ready_count
 
@@ -191,7 +228,7 @@ class Queue(destination.Destination):
                 break
             # Each of the ready consumers gets its share of what is there; one message, one consumer when the publisher is slow.
             quantum = (ready + rivals - 1) // rivals
-            while rivals > 0 and octets < TURN_OCTETS and self.ring is not None:
+            while rivals > 0 and octets < TURN_OCTETS and self.ring is not None and self.waiting():
                 consumer = self.ring.next()
                 if consumer is None:
                     break
@@ -231,18 +268,29 @@ class Queue(destination.Destination):
 
     def _refuse(self, error):
         """A message could not be stored: a full disk may have room again for the next one, any other fault closes the queue."""
-        if isinstance(error, StoreFull):
-            logger.error("queue %r in vhost %r refused a message: %s", self.name, self.vhost, error)
-        else:
+        if not isinstance(error, StoreFull):
             self.fail(error)
+        elif self.scheduler.now_ms - self.complained_ms > COMPLAIN_MS:
+            self.complained_ms = self.scheduler.now_ms
+            LOG.error("queue '%s' in vhost '%s' refuses messages: %s", self.name, self.vhost, error)
 
     def fail(self, error):
         """The store cannot go on (I/O error, fenced): the queue closes, the broker lives."""
-        logger.error("queue %r in vhost %r closed: %s", self.name, self.vhost, error)
+        if self.closed:
+            return
+        LOG.error("queue '%s' in vhost '%s' closed: %s", self.name, self.vhost, error)
         self.closed = True
         self._let_go(str(error))
         if self.on_closed is not None:
             self.on_closed(self, str(error))
+
+    def store_fenced(self, store, error):
+        """The store heard of an I/O error from the disk (storage.sync)."""
+        self.fail(error)
+
+    def record_damaged(self, store, path, start, end, count):
+        """A stored message failed its checksum and was set aside; the queue goes on."""
+        LOG.error("queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name, self.vhost, count, path, start, end)
 
     def _let_go(self, reason):
         ring, self.ring = self.ring, None

@@ -4,15 +4,15 @@ A queue that was published to, or whose consumers may take again, is touched any
 turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
 deep, keeps a socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
 """
-import logging
 import time
 from collections import deque
 
 import gevent
 
 from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types what is touched)
+from gomq_py.observability.log import logger
 
-logger = logging.getLogger(__name__)
+LOG = logger("queue")
 
 # Octets written to sockets in one go before the loop is polled again: about the cost of reading four full buffers, some 0.3 ms.
 BUDGET_OCTETS = 512 * 1024
@@ -81,7 +81,7 @@ class Scheduler:
                 else:
                     self.later(destination)
             except Exception:
-                logger.exception("turn of %r failed", destination.name)
+                LOG.exception("turn of %r failed", destination.name)
 
     def _arm(self):
         if self.timer is None:
@@ -109,6 +109,6 @@ class Scheduler:
                 if slice_():
                     self.jobs.append(slice_)
             except Exception:
-                logger.exception("sliced work failed")
+                LOG.exception("sliced work failed")
         if (self.jobs or self.late or self.touched) and not self.armed:
             self._arm()

@@ -1,0 +1,117 @@
+"""Queues on a real store, and consumers that keep what they are given, for tests of scheduling and of queue kinds."""
+import os
+
+from gomq_py.broker.queues.consumers import Consumer
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
+from gomq_py.storage.message_store import MessageStore
+from gomq_py.storage.pool import SegmentPool
+from gomq_py.storage.sync import GroupCommit
+
+
+class HandLoop:
+    """A loop whose zero timer fires when the test says so: ``poll()`` is one turn of the hub."""
+
+    def __init__(self):
+        self.callback = None
+
+    def timer(self, after_s):
+        assert after_s == 0
+        return self
+
+    def start(self, callback):
+        self.callback = callback
+
+    def stop(self):
+        self.callback = None
+
+    def poll(self):
+        """Fire the timer if it is running. Returns whether it was."""
+        callback = self.callback
+        if callback is not None:
+            callback()
+        return callback is not None
+
+
+class Bench:
+    """A scheduler on a hand-driven loop and queues on stores below ``folder``. ``batch()`` plays a door's read."""
+
+    def __init__(self, folder):
+        self.folder = os.fspath(folder)
+        self.files = Files()
+        self.committer = GroupCommit(self.files, enabled=False)
+        os.makedirs(os.path.join(self.folder, "pool"), exist_ok=True)
+        self.pool = SegmentPool(os.path.join(self.folder, "pool"), self.files, self.committer)
+        self.loop = HandLoop()
+        self.scheduler = Scheduler(self.loop)
+        self.now_ms = 1_700_000_000_000
+
+    def store(self, name="q", durable=True, level=0):
+        """A new store in a folder of its own."""
+        folder = os.path.join(self.folder, f"{name}.{level}")
+        os.makedirs(folder, exist_ok=True)
+        return MessageStore(folder, self.files, self.pool, self.committer, os.urandom(16), durable=durable, level=level)
+
+    def queue(self, name="q", kind=Queue, durable=True, **options):
+        """A new queue of this kind."""
+        return kind(name, "/", self.store(name, durable), self.scheduler, durable, **options)
+
+    def publish(self, queue, *bodies, **fields):
+        """Publish these bodies in one batch; returns what the queue answered."""
+        self.scheduler.begin(self.now_ms)
+        answers = [queue.publish(message(body, timestamp_ms=self.now_ms, **fields)) for body in bodies]
+        self.scheduler.finish()
+        return answers
+
+    def settle(self):
+        """Let the loop turn until there is nothing left to do."""
+        while self.loop.poll():
+            pass
+
+
+def message(body=b"x", routing_key=b"q", exchange=b"", properties=b"\0\0", timestamp_ms=1, **fields):
+    """A message as the slow lane makes it."""
+    made = Message()
+    made.assign(exchange, routing_key, properties, body, timestamp_ms, **fields)
+    return made
+
+
+class KeepingConsumer(Consumer):
+    """Takes what it may and keeps it: ``bodies``, and ``unacked`` (location of each body) where it has to ack. ``credit``: how many it may hold, None is no limit."""
+
+    def __init__(self, tag="c", credit=None, no_ack=False, at_most=1000, **options):
+        super().__init__(tag, no_ack, **options)
+        self.credit = credit
+        self.at_most = at_most
+        self.message = Message()
+        self.bodies = []
+        self.redelivered = []
+        self.unacked = []
+        self.turns = []
+        self.cancelled = None
+
+    def capacity(self):
+        return 1 << 30 if self.credit is None else self.credit - len(self.unacked)
+
+    def deliver(self, limit):
+        taken = 0
+        while taken < min(limit, self.at_most) and self.capacity() > 0 and self.queue.peek(self.message):
+            self.bodies.append(self.message.get_body())
+            self.queue.take(self.message, self.no_ack)
+            self.redelivered.append(self.message.describe()["redelivered"])
+            if not self.no_ack:
+                self.unacked.append(self.message.describe()["location"])
+            taken += 1
+        self.turns.append(taken)
+        return taken * 100
+
+    def ack(self, count=1):
+        """Ack the oldest ``count`` and queue up for more, as a channel does."""
+        for _ in range(count):
+            self.queue.settle(self.unacked.pop(0))
+        self.queue.offer(self)
+
+    def cancel(self, reason):
+        self.cancelled = reason

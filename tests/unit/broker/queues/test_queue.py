@@ -1,0 +1,330 @@
+"""The plain queue: order, counts, turns, requeue, purge and its ends."""
+import pytest
+
+from gomq_py.amqp.wire.errors import AccessRefused
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
+from tests.support.no_switch import no_switch
+from tests.support.queues import Bench, KeepingConsumer, message
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def queue(bench):
+    return bench.queue()
+
+
+def numbered(count):
+    return [b"%d" % number for number in range(count)]
+
+
+def taken(queue, no_ack=True):
+    """All that basic.get gives."""
+    got, each = [], Message()
+    while queue.get(each, no_ack):
+        got.append(each.get_body())
+    return got
+
+
+def test_messages_come_out_in_the_order_they_went_in(bench, queue):
+    bench.publish(queue, *numbered(100))
+
+    assert taken(queue) == numbered(100)
+
+
+def test_publish_says_that_it_stored(bench, queue):
+    assert bench.publish(queue, b"a", b"b") == [1, 1]
+    assert (queue.ready_count, queue.unacked_count, queue.published) == (2, 0, 2)
+
+
+def test_a_message_taken_counts_as_unacked_until_it_is_settled(bench, queue):
+    bench.publish(queue, b"a", b"b")
+    first = Message()
+
+    queue.get(first, False)
+
+    assert (queue.ready_count, queue.unacked_count) == (1, 1)
+    queue.settle(first.describe()["location"])
+    assert (queue.ready_count, queue.unacked_count) == (1, 0)
+
+
+def test_a_requeued_message_goes_back_to_its_place_and_is_marked(bench, queue):
+    bench.publish(queue, *numbered(3))
+    consumer = KeepingConsumer(credit=2)
+    queue.add_consumer(consumer)
+    bench.settle()
+    assert consumer.bodies == [b"0", b"1"]
+
+    queue.requeue(consumer.unacked[0])
+
+    again = Message()
+    assert queue.get(again, True)
+    assert again.get_body() == b"0" and again.describe()["redelivered"] and again.describe()["delivery_count"] == 1
+    assert queue.get(again, True)
+    assert again.get_body() == b"2" and not again.describe()["redelivered"]
+
+
+def test_reject_without_requeue_drops(bench, queue):
+    bench.publish(queue, b"a")
+    got = Message()
+    queue.get(got, False)
+
+    queue.reject(got.describe()["location"], False)
+
+    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_get_from_an_empty_or_paused_queue_gives_nothing(bench, queue):
+    assert not queue.get(Message(), True)
+
+    bench.publish(queue, b"a")
+    queue.paused = True
+
+    assert not queue.get(Message(), True)
+
+
+def test_a_consumer_gets_what_was_there_and_what_comes(bench, queue):
+    consumer = KeepingConsumer(no_ack=True)
+    bench.publish(queue, b"before")
+
+    queue.add_consumer(consumer)
+    bench.settle()
+    bench.publish(queue, b"after")
+
+    assert consumer.bodies == [b"before", b"after"]
+
+
+def test_delivery_happens_at_the_end_of_the_read_without_a_switch(bench, queue):
+    consumer = KeepingConsumer(no_ack=True)
+    queue.add_consumer(consumer)
+    bench.settle()
+
+    with no_switch():
+        bench.scheduler.begin(bench.now_ms)
+        queue.publish(message(b"a"))
+        assert consumer.bodies == []
+        queue.publish(message(b"b"))
+        bench.scheduler.finish()
+
+    assert consumer.bodies == [b"a", b"b"] and consumer.turns[-1] == 2
+
+
+def test_two_idle_consumers_and_a_slow_publisher_alternate_strictly(bench, queue):
+    consumers = [KeepingConsumer(name) for name in ("left", "right")]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    bench.settle()
+
+    for body in numbered(10):
+        bench.publish(queue, body)
+
+    assert [consumer.bodies for consumer in consumers] == [numbered(10)[0::2], numbered(10)[1::2]]
+
+
+def test_they_alternate_with_a_prefetch_of_one_and_acks_too(bench, queue):
+    consumers = [KeepingConsumer(name, credit=1) for name in ("left", "right")]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    bench.settle()
+
+    for body in numbered(10):
+        bench.publish(queue, body)
+        for consumer in consumers:
+            if consumer.unacked:
+                consumer.ack()
+                bench.settle()
+
+    assert [consumer.bodies for consumer in consumers] == [numbered(10)[0::2], numbered(10)[1::2]]
+
+
+def test_a_burst_is_shared_evenly(bench, queue):
+    consumers = [KeepingConsumer(str(number)) for number in range(3)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    bench.settle()
+
+    bench.publish(queue, *numbered(30))
+
+    assert [len(consumer.bodies) for consumer in consumers] == [10, 10, 10]
+
+
+def test_a_message_is_given_to_one_consumer_though_many_wait(bench, queue):
+    consumers = [KeepingConsumer(str(number)) for number in range(50)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    bench.settle()
+    for consumer in consumers:
+        consumer.turns.clear()
+
+    bench.publish(queue, b"one")
+
+    assert sum(len(consumer.turns) for consumer in consumers) == 1
+
+
+def test_a_consumer_without_capacity_does_not_hold_up_the_others(bench, queue):
+    stuck, free = KeepingConsumer("stuck", credit=1), KeepingConsumer("free")
+    queue.add_consumer(stuck)
+    queue.add_consumer(free)
+    bench.settle()
+
+    for body in numbered(10):
+        bench.publish(queue, body)
+
+    assert stuck.bodies == [b"0"] and free.bodies == numbered(10)[1:]
+
+
+def test_an_acked_consumer_takes_part_again(bench, queue):
+    consumer = KeepingConsumer(credit=2)
+    queue.add_consumer(consumer)
+    bench.publish(queue, *numbered(5))
+    assert consumer.bodies == numbered(2)
+
+    consumer.ack(2)
+    bench.settle()
+
+    assert consumer.bodies == numbered(4)
+
+
+def test_a_deep_queue_is_delivered_in_turns_with_polls_between(bench, queue):
+    """A turn ends at 256 KiB, here some 2600 messages of 100 octets; the rest waits for the loop."""
+    bench.publish(queue, *numbered(10_000))
+    consumer = KeepingConsumer(no_ack=True, at_most=500)
+    queue.add_consumer(consumer)
+
+    bench.loop.poll()
+    first = len(consumer.bodies)
+    bench.settle()
+
+    assert 2_000 <= first <= 4_000
+    assert consumer.bodies == numbered(10_000)
+
+
+def test_higher_priority_is_served_first_while_it_has_capacity(bench, queue):
+    low, high = KeepingConsumer("low"), KeepingConsumer("high", credit=3, priority=10)
+    queue.add_consumer(low)
+    queue.add_consumer(high)
+    bench.settle()
+
+    bench.publish(queue, *numbered(5))
+
+    assert high.bodies == numbered(3) and low.bodies == numbered(5)[3:]
+
+
+def test_a_single_active_consumer_is_served_alone_and_the_next_takes_over(bench):
+    queue = bench.queue(arguments={"x-single-active-consumer": True})
+    first, second = KeepingConsumer("first", credit=1), KeepingConsumer("second")
+    queue.add_consumer(first)
+    queue.add_consumer(second)
+    bench.publish(queue, *numbered(3))
+    assert (first.bodies, second.bodies) == ([b"0"], [])
+
+    queue.remove_consumer(first)
+    bench.settle()
+
+    assert second.bodies == numbered(3)[1:]
+
+
+def test_an_exclusive_consumer_stays_alone(bench, queue):
+    queue.add_consumer(KeepingConsumer("only", exclusive=True))
+
+    with pytest.raises(AccessRefused, match="queue 'q' in vhost '/' in exclusive use"):
+        queue.add_consumer(KeepingConsumer("other"))
+
+
+def test_an_exclusive_consumer_does_not_join_others(bench, queue):
+    queue.add_consumer(KeepingConsumer("one"))
+
+    with pytest.raises(AccessRefused):
+        queue.add_consumer(KeepingConsumer("other", exclusive=True))
+
+
+def test_the_last_consumer_to_leave_is_told_of(bench, queue):
+    unused = []
+    queue.on_unused = unused.append
+    consumers = [KeepingConsumer("a"), KeepingConsumer("b")]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+
+    queue.remove_consumer(consumers[0])
+    assert unused == []
+    queue.remove_consumer(consumers[1])
+
+    assert unused == [queue] and queue.consumer_count == 0
+
+
+def test_a_consumer_that_left_gets_nothing_more(bench, queue):
+    consumer = KeepingConsumer()
+    queue.add_consumer(consumer)
+    bench.settle()
+
+    queue.remove_consumer(consumer)
+    bench.publish(queue, b"a")
+
+    assert consumer.bodies == [] and consumer.queue is None
+
+
+def test_a_held_queue_delivers_when_it_is_released(bench, queue):
+    consumer = KeepingConsumer()
+    queue.add_consumer(consumer)
+    queue.hold()
+    bench.publish(queue, b"a")
+    assert consumer.bodies == []
+
+    queue.release()
+    bench.settle()
+
+    assert consumer.bodies == [b"a"]
+
+
+def test_purge_drops_what_is_ready_and_leaves_what_is_unacked(bench, queue):
+    consumer = KeepingConsumer(credit=2)
+    queue.add_consumer(consumer)
+    bench.publish(queue, *numbered(5))
+
+    assert queue.purge() == 3
+
+    assert (queue.ready_count, queue.unacked_count) == (0, 2)
+    queue.requeue(consumer.unacked[0])
+    assert queue.ready_count == 1
+
+
+def test_delete_cancels_the_consumers_and_tells_how_many_were_ready(bench, queue):
+    consumer = KeepingConsumer(credit=1)
+    queue.add_consumer(consumer)
+    bench.publish(queue, *numbered(3))
+
+    assert queue.delete() == 2
+
+    assert "deleted" in consumer.cancelled and consumer.queue is None
+    assert bench.publish(queue, b"late") == [0]
+    queue.settle(consumer.unacked[0])
+    queue.requeue(consumer.unacked[0])
+    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_a_fault_of_the_store_closes_the_queue_and_cancels_its_consumers(bench, queue):
+    closed = []
+    queue.on_closed = lambda queue, reason: closed.append(reason)
+    consumer = KeepingConsumer()
+    queue.add_consumer(consumer)
+    bench.publish(queue, b"a")
+
+    queue.store.fence(StoreError("msgs.1", 7, "input/output error"))
+
+    assert queue.closed and "input/output error" in closed[0] and consumer.cancelled
+    assert bench.publish(queue, b"b") == [0]
+    assert not queue.get(Message(), True)
+
+
+def test_a_full_disk_refuses_and_the_queue_stays_open(bench, queue, monkeypatch):
+    monkeypatch.setattr(bench.pool, "take", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert bench.publish(queue, b"a") == [0]
+    monkeypatch.undo()
+
+    assert bench.publish(queue, b"b") == [1]
+
+    assert taken(queue) == [b"b"]
