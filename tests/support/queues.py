@@ -79,7 +79,9 @@ def message(body=b"x", routing_key=b"q", exchange=b"", properties=b"\0\0", times
 
 
 class KeepingConsumer(Consumer):
-    """Takes what it may and keeps it: ``bodies``, and ``unacked`` (location of each body) where it has to ack. ``credit``: how many it may hold, None is no limit."""
+    """Takes what it may and keeps it: ``bodies``, and ``unacked`` (location of each body) where it has to ack. ``credit``: how many it may hold,
+    None is no limit.
+    """
 
     def __init__(self, tag="c", credit=None, no_ack=False, at_most=1000, **options):
         super().__init__(tag, no_ack, **options)

@@ -72,7 +72,9 @@ class Queue(destination.Destination):
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
-        """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue, but owns its parts if ``no_ack``."""
+        """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue, but owns its parts if
+        ``no_ack``.
+        """
         try:
             if not self.waiting() or not self.peek(message):
                 return False
