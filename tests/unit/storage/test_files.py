@@ -338,3 +338,21 @@ def test_listeners_do_not_hear_of_changes_that_failed(tmp_path):
             change(tmp_path / "nowhere")
 
     assert events.heard == []
+
+
+def test_reading_through_meets_what_the_disk_cannot_give(files, tmp_path, monkeypatch):
+    """A bad sector, by hand: what preadv says of it must come out as an error that names the file."""
+    file = files.create(tmp_path / "msgs", 3 << 20)
+    files.read_through(file)
+    read = os.preadv
+
+    def bad_sector(fd, buffers, at):
+        if at >= 2 << 20:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(fd, buffers, at)
+
+    monkeypatch.setattr(os, "preadv", bad_sector)
+    with pytest.raises(OSError) as raised:
+        files.read_through(file)
+
+    assert raised.value.errno == errno.EIO and raised.value.filename == str(tmp_path / "msgs")
