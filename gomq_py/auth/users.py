@@ -58,6 +58,7 @@ class Users:
         self._cache_key = os.urandom(32)
         self._verified = {}
         self._log = FramedLog(files, path)
+        committer.mark_folder(os.path.dirname(path))  # its name may be new
         self._replay()
 
     def close(self):
@@ -112,14 +113,18 @@ class Users:
 
     # changing
 
-    def set_user(self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=()):
-        """Create a user or change password and tags of one; neither password nor hash: no login by password. Raises ValueError, OSError."""
+    def set_user(self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()):
+        """Create a user or change password and tags of one; neither password nor hash: no login by password. Raises ValueError, OSError.
+
+        ``grants`` are vhosts the user gets all rights in, in the same record: a crash leaves both or neither.
+        """
         algorithm = passwords.algorithm_named(hashing_algorithm)
         if password is not None:
             password_hash = passwords.hash_password(password, algorithm)
         password_hash = passwords.check_hash(password_hash or "", algorithm)
-        self._append({"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)})
-        return self._put(name, password_hash, algorithm, tags)
+        record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags), "grants": list(grants)}
+        self._append(record)
+        return self._put(name, password_hash, algorithm, tags, grants)
 
     def set_tags(self, name, tags):
         """Change a user's tags. Raises KeyError, OSError."""
@@ -169,12 +174,15 @@ class Users:
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         return hmac.digest(self._cache_key, user.password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256")
 
-    def _put(self, name, password_hash, algorithm, tags):
+    def _put(self, name, password_hash, algorithm, tags, grants=()):
         user = self._users.get(name)
         if user is None:
             user = self._users[name] = User(name, password_hash, algorithm, tags, self._make_state())
         else:
             user.password_hash, user.hashing_algorithm, user.tags = password_hash, algorithm, tuple(tags)
+        for vhost in grants:
+            user.permissions[vhost] = Permission(name, vhost, ".*", ".*", ".*")
+            user.state.revision += 1
         return user
 
     def _append(self, record):
@@ -193,7 +201,7 @@ class Users:
     def _apply(self, record):
         op = record["op"]
         if op == "user":
-            self._put(_text(record["name"]), record["hash"], record["algorithm"], record["tags"])
+            self._put(_text(record["name"]), record["hash"], record["algorithm"], record["tags"], map(_text, record.get("grants", ())))
         elif op == "user-delete":
             self._users.pop(_text(record["name"]), None)
         elif op in ("permission", "permission-delete"):

@@ -95,9 +95,7 @@ class Broker:
             self.create_vhost(DEFAULT_VHOST)
         if not len(self.users) and settings.default_user and not _is_broken(self.users):
             password_hash = settings.default_password_hash or passwords.hash_password("guest")
-            self.users.set_user(settings.default_user, password_hash=password_hash, tags=("administrator",))
-            for vhost in self.vhosts:
-                self.users.set_permission(settings.default_user, vhost, ".*", ".*", ".*")
+            self.users.set_user(settings.default_user, password_hash=password_hash, tags=("administrator",), grants=self.vhosts)
 
 
 def _is_broken(log):

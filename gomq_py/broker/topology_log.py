@@ -39,6 +39,7 @@ class TopologyLog:
         if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
             files.unlink(self._path + NEXT)
         self._log = FramedLog(files, self._path)
+        committer.mark_folder(os.path.dirname(self._path))  # its name may be new
 
     @property
     def record_count(self):
