@@ -12,8 +12,8 @@ from gevent import Timeout
 from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
-from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame
-from gomq_py.amqp.server.server_properties import server_properties
+from gomq_py.amqp.server.handshake import close_frame
+from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
@@ -36,7 +36,7 @@ CLOSE_TIMEOUT_S = 30
 BROKEN_CLOSE_TIMEOUT_S = 5
 # A client that lets its answers pile up to the output's limit is not read from; when it still has not read them after this long, it is gone.
 UNREAD_TIMEOUT_S = 30
-HANDSHAKE_READ = 16 * 1024
+DISCARD_OCTETS = 16 * 1024
 # Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
 SILENT_CHECKS = 5
 
@@ -71,11 +71,16 @@ class Connection:
 
     def run(self):
         """Serve the client until it is gone. May switch."""
-        rest = self._shake_hands()
-        if rest is None:
+        attempt = LoginAttempt(self.server, self.socket, self.name, host_of(self.socket))
+        session = attempt.run()
+        if session is None:
             return
+        self.name, self.client_properties, self.capabilities = attempt.name, attempt.client_properties, attempt.capabilities
+        self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
+        self.access = Access(session.user, session.vhost.name)
+        self.state = OPEN
         try:
-            self._serve(rest)
+            self._serve(session.rest)
         finally:
             self._end()
             LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
@@ -84,79 +89,6 @@ class Connection:
     def frame_max(self):
         """The negotiated size of frames in octets."""
         return self.limits.frame_max
-
-    def _shake_hands(self):
-        """The octets behind the handshake, or None when there will be no connection. May switch."""
-        server = self.server
-        settings = server.settings
-        offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
-        handshake = Handshake(offered, server_properties(server.cluster_name))
-        try:
-            with Timeout(settings.login_timeout, HandshakeError(f"no login within {settings.login_timeout} s")):
-                while self.state == "handshake":
-                    step = handshake.next_step()
-                    if step is None:
-                        data = self.socket.recv(HANDSHAKE_READ)
-                        if not data:
-                            raise HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
-                        handshake.feed(data)
-                    elif not self._take_step(handshake, step):
-                        return None
-        except HandshakeError as error:
-            LOG.warning("connection %s refused: %s", self.name, error)
-            self._try_to_send(error.reply)
-            return None
-        except OSError as error:
-            LOG.info("connection %s lost in handshake state %s: %s", self.name, handshake.state, error.strerror or error)
-            return None
-        return handshake.rest()
-
-    def _take_step(self, handshake, step):
-        """Do what the handshake asks for. False: the client took leave. May switch."""
-        if isinstance(step, Send):
-            self.socket.sendall(step.octets)
-        elif isinstance(step, Login):
-            self.socket.sendall(self._log_in(handshake, step))
-        elif isinstance(step, Open):
-            self._open(handshake, step)
-            self.socket.sendall(handshake.opened())
-            self.state = OPEN
-        return not isinstance(step, Closed)
-
-    def _log_in(self, handshake, login):
-        """Check the credentials. Raises HandshakeError. May switch: hashing happens in a thread."""
-        users = self.server.broker.users
-        self.client_properties = handshake.client_properties
-        self.capabilities = handshake.capabilities
-        given_name = self.client_properties.get("connection_name")
-        if isinstance(given_name, str) and given_name:
-            self.name = f"{self.name} ({given_name[:256]})"
-        if users.is_costly(login.username, login.password):
-            good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
-        else:
-            good = users.verify(login.username, login.password)
-        if not good:
-            raise HandshakeError(f"user '{login.username}' gave a wrong password or does not exist", handshake.refused())
-        if not users.may_come_from(login.username, host_of(self.socket)):
-            raise HandshakeError(f"user '{login.username}' may log in from this machine only", handshake.refused())
-        self.user = users.get(login.username)
-        return handshake.logged_in()
-
-    def _open(self, handshake, step):
-        """Find the vhost. Raises HandshakeError."""
-        name = step.virtual_host
-        vhost = self.server.broker.vhosts.get(name)
-        error = None
-        if vhost is None:
-            error = NotAllowed(f"vhost {name} not found")
-        elif self.user.permission(name) is None:
-            error = NotAllowed(f"access to vhost '{name}' refused for user '{self.user.name}'")
-        if error is not None:
-            error.class_id, error.method_id = 10, 40
-            raise HandshakeError(str(error), close_frame(error))
-        self.vhost = vhost
-        self.access = Access(self.user, name)
-        self.limits = handshake.limits
 
     def _serve(self, rest):
         """Read until the end. May switch."""
@@ -177,13 +109,6 @@ class Connection:
             self.why = self.why or f"the socket failed: {error.strerror or error}"
         self.output.wait_drained(BROKEN_CLOSE_TIMEOUT_S)
 
-    def _try_to_send(self, octets):
-        """A last word to somebody who may be gone already. May switch."""
-        try:
-            self.socket.sendall(octets)
-        except OSError as error:
-            LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
-
     def _how_it_broke(self):
         if self.output.error is not None:
             return f"the socket failed: {self.output.error.strerror or self.output.error}"
@@ -194,7 +119,7 @@ class Connection:
         self.fail(error)
         with Timeout(BROKEN_CLOSE_TIMEOUT_S, False):
             try:
-                while self.socket.recv(HANDSHAKE_READ):
+                while self.socket.recv(DISCARD_OCTETS):
                     pass
             except OSError:
                 pass
@@ -471,8 +396,9 @@ CONNECTION_HANDLERS = {
 
 
 def described_frame(kind, payload):
-    """A frame in an error text: RabbitMQ's words, the octets in hexadecimal and at most 16 of them."""
-    shown = payload[:16].hex(" ")
+    """A frame in an error text: RabbitMQ's words, the octets in Erlang's notation and at most 16 of them."""
+    part = payload[:16]
+    shown = f'"{part.decode()}"' if part and all(32 <= octet < 127 for octet in part) else ",".join(map(str, part))
     return f"type {kind}, {'all' if len(payload) <= 16 else 'first 16'} octets = <<{shown}>>"
 
 

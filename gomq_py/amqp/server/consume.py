@@ -121,6 +121,7 @@ def _queue_consumer(channel, method, tag):
     channel.access.read("queue", name)
     queue = channel.vhost.queue(name, channel.connection)
     priority = _priority(method.arguments, name, channel.vhost.name)
+    _check_ha_failover(method.arguments, name, channel.vhost.name)
     others = () if queue.ring is None else queue.ring.consumers
     if others and (method.exclusive or others[0].exclusive):
         raise AccessRefused(f"queue '{name}' in vhost '{channel.vhost.name}' in exclusive use")
@@ -150,6 +151,15 @@ def _priority(arguments, queue_name, vhost_name):
             f"invalid arg 'x-priority' for queue '{queue_name}' in vhost '{vhost_name}': \"expected integer, got {type_name(value)}\""
         )
     return max(-PRIORITY_MAX, min(PRIORITY_MAX, value))
+
+
+def _check_ha_failover(arguments, queue_name, vhost_name):
+    """x-cancel-on-ha-failover means nothing here, but RabbitMQ refuses anything but a boolean. Raises PreconditionFailed."""
+    value = arguments.get("x-cancel-on-ha-failover", False)
+    if not isinstance(value, bool):
+        raise PreconditionFailed(
+            f"invalid arg 'x-cancel-on-ha-failover' for queue '{queue_name}' in vhost '{vhost_name}': {{unacceptable_type,{type_name(value)}}}"
+        )
 
 
 def _cancelled(consumer, _reason):

@@ -9,7 +9,7 @@ from gomq_py.net.buffers cimport HubBuffers
 from gomq_py.storage.message cimport Message
 cimport cython
 
-cdef unsigned int BASIC_PUBLISH, BASIC_ACK
+cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
 cdef Py_ssize_t WAIT, SLOW, ROUTES
 

@@ -15,6 +15,7 @@ from gomq_py.storage.message import Message
 BASIC_PUBLISH = 0x003C0028
 BASIC_ACK = 0x003C0050
 FRAME_END = 0xCE
+DELIVERY_MODE = 0x1000
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
 WAIT = 0
 SLOW = -1
@@ -160,6 +161,9 @@ class FastLane:
         """The header frame at ``header`` and the body frame behind it, noted in the message. Returns the position behind them, WAIT or SLOW."""
         at = self.at
         if end - header < 22:
+            # What can be no header is answered now: the client may not send more before it has heard.
+            if end > header and at[header] != 2 or end - header >= 7 and octets.be32(at, header + 3) < 14:
+                return SLOW
             return WAIT
         header_size = octets.be32(at, header + 3)
         header_end = header + 7 + header_size
@@ -178,6 +182,8 @@ class FastLane:
         if size:
             after = body + 8 + size
             if after > end:
+                if end > body and at[body] != 3:
+                    return SLOW
                 return WAIT if after - position <= self.buffers.reserve else SLOW
             if at[body] != 3 or octets.be16(at, body + 1) != number or octets.be32(at, body + 3) != size or at[after - 1] != FRAME_END:
                 return SLOW
@@ -202,6 +208,9 @@ class FastLane:
             return True
         scan = self.scan
         if scan.scan(at, start, end) != 0 or scan.special or scan.expiration_at >= 0 or scan.user_id_at >= 0:
+            return False
+        # A delivery mode that is neither transient nor persistent is an error (an absent one is 0 here).
+        if scan.delivery_mode > 2 or scan.delivery_mode == 0 and scan.flags & DELIVERY_MODE:
             return False
         # amq.rabbitmq.reply-to and its aliases are answered by the broker itself
         if scan.reply_to_at >= 0 and at[scan.reply_to_at] >= 4 and octets.same(at, scan.reply_to_at + 1, b"amq.", 0, 4):

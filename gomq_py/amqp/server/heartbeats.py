@@ -1,14 +1,15 @@
 """Heartbeats: one timer for all connections of a server, both directions.
 
-Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of half a
-second, and the timer is armed for the next bucket that is not empty; without connections nothing ticks. Never writes: the connection does.
+Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of an
+eighth of a second, and the timer is armed for the next bucket that is not empty; without connections nothing ticks. Never writes: the connection does.
 """
 import heapq
+import math
 import time
 
 import gevent
 
-TICKS_PER_S = 2
+TICKS_PER_S = 8
 
 
 class Heartbeats:
@@ -24,8 +25,8 @@ class Heartbeats:
     def watch(self, connection, heartbeat_s):
         """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
         if heartbeat_s > 0:
-            self._intervals[connection] = heartbeat_s * TICKS_PER_S // 2
-            self._schedule(connection, self._now())
+            self._intervals[connection] = heartbeat_s / 2
+            self._schedule(connection, self._clock())
             self._arm()
 
     def forget(self, connection):
@@ -44,20 +45,16 @@ class Heartbeats:
 
     def run_due(self):
         """Check every connection whose time has come."""
-        now = self._now()
-        while self._order and self._order[0] <= now:
+        now = self._clock()
+        while self._order and self._order[0] <= now * TICKS_PER_S:
             for connection in self._buckets.pop(heapq.heappop(self._order)):
                 if connection in self._intervals:
                     # Scheduled from now, not from when it was due: a late timer must not make two checks follow each other closely.
                     self._schedule(connection, now)
                     connection.check_heartbeat()
 
-    def _now(self):
-        return int(self._clock() * TICKS_PER_S)
-
     def _schedule(self, connection, now):
-        # One tick more: the current one has partly passed already.
-        due = now + self._intervals[connection] + 1
+        due = math.ceil((now + self._intervals[connection]) * TICKS_PER_S)
         if due not in self._buckets:
             self._buckets[due] = []
             heapq.heappush(self._order, due)

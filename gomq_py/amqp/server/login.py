@@ -1,0 +1,132 @@
+"""Login: carries out a handshake: reads and writes for it, checks the credentials, finds the virtual host. In good time, or not at all.
+
+Between the connection's greenlet and the handshake's state table. Until the login is done it writes to the socket itself, waiting, since nobody else
+does yet; it never lets a stranger hold more than one small frame, nor stay longer than ``login_timeout``.
+"""
+import gevent
+from gevent import Timeout
+
+from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame
+from gomq_py.amqp.server.server_properties import server_properties
+from gomq_py.amqp.wire.errors import NotAllowed
+from gomq_py.amqp.wire.methods import ConnectionOpen
+from gomq_py.observability.log import logger
+
+LOG = logger("amqp")
+READ_OCTETS = 16 * 1024
+# Octets of a name the client gives its connection, which is shown in logs and lists.
+GIVEN_NAME_MAX = 256
+
+
+class Session:
+    """What a login came to: ``user``, ``vhost``, ``limits``, and in ``rest`` the octets read behind it."""
+
+    __slots__ = ("user", "vhost", "limits", "rest")
+
+    def __init__(self, user, vhost, limits, rest):
+        self.user = user
+        self.vhost = vhost
+        self.limits = limits
+        self.rest = rest
+
+
+class LoginAttempt:
+    """One client on its way in. ``name`` is the connection's so far; ``client_properties`` and ``capabilities`` are what the client said."""
+
+    def __init__(self, server, socket, name, peer_host):
+        settings = server.settings
+        self.name = name
+        self.user = None
+        self._broker = server.broker
+        self._socket = socket
+        self._peer_host = peer_host
+        self._timeout_s = settings.login_timeout
+        self._vhost = None
+        offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
+        self._handshake = Handshake(offered, server_properties(server.cluster_name))
+
+    @property
+    def client_properties(self):
+        """The table of connection.start-ok."""
+        return self._handshake.client_properties
+
+    @property
+    def capabilities(self):
+        """What the client says it understands."""
+        return self._handshake.capabilities
+
+    def run(self):
+        """A Session, or None when there will be no connection; why is in the log then. May switch."""
+        handshake = self._handshake
+        try:
+            with Timeout(self._timeout_s, HandshakeError(f"no login within {self._timeout_s} s")):
+                while self._vhost is None:
+                    if not self._advance():
+                        LOG.info("connection %s closed by the client in handshake", self.name)
+                        return None
+        except HandshakeError as error:
+            LOG.warning("connection %s refused: %s", self.name, error)
+            self._try_to_send(error.reply)
+            return None
+        except OSError as error:
+            LOG.info("connection %s lost in handshake state %s: %s", self.name, handshake.state, error.strerror or error)
+            return None
+        return Session(self.user, self._vhost, handshake.limits, handshake.rest())
+
+    def _advance(self):
+        """One step, or one read when the handshake wants more. False: the client took leave. Raises HandshakeError, OSError. May switch."""
+        handshake = self._handshake
+        step = handshake.next_step()
+        if step is None:
+            data = self._socket.recv(READ_OCTETS)
+            if not data:
+                raise HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
+            handshake.feed(data)
+        elif isinstance(step, Send):
+            self._socket.sendall(step.octets)
+        elif isinstance(step, Login):
+            self._check(step)
+            self._socket.sendall(handshake.logged_in())
+        elif isinstance(step, Open):
+            vhost = self._open(step.virtual_host)
+            self._socket.sendall(handshake.opened())
+            self._vhost = vhost
+        return not isinstance(step, Closed)
+
+    def _check(self, login):
+        """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed in a thread."""
+        users, handshake = self._broker.users, self._handshake
+        given_name = handshake.client_properties.get("connection_name")
+        if isinstance(given_name, str) and given_name:
+            self.name = f"{self.name} ({given_name[:GIVEN_NAME_MAX]})"
+        if users.is_costly(login.username, login.password):
+            good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
+        else:
+            good = users.verify(login.username, login.password)
+        if not good:
+            raise HandshakeError(f"user '{login.username}' gave a wrong password or does not exist", handshake.refused())
+        if not users.may_come_from(login.username, self._peer_host):
+            raise HandshakeError(f"user '{login.username}' may log in from this machine only", handshake.refused())
+        self.user = users.get(login.username)
+        if self.user is None:
+            raise HandshakeError(f"user '{login.username}' was deleted while logging in", handshake.refused())
+
+    def _open(self, name):
+        """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            text = f"vhost {name} not found"
+        elif self.user.permission(name) is None:
+            text = f"access to vhost '{name}' refused for user '{self.user.name}'"
+        else:
+            return vhost
+        error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
+        raise HandshakeError(str(error), close_frame(error))
+
+    def _try_to_send(self, octets):
+        """A last word to somebody who may be gone already. May switch."""
+        try:
+            with Timeout(self._timeout_s, False):
+                self._socket.sendall(octets)
+        except OSError as error:
+            LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
