@@ -127,6 +127,19 @@ class Connection:
         self.send(method_frame(0, ConnectionUpdateSecret(new_secret=new_secret, reason=reason)))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
+    @property
+    def socket(self):
+        """The non-blocking socket, for a caller that takes over reading and writing: see ``take_over``."""
+        return self._transport.socket
+
+    def take_over(self):
+        """What was received and not dispatched yet. From here on the caller reads and writes the socket, up to ``give_back``."""
+        return self._reader.take_rest()
+
+    def give_back(self, octets):
+        """The caller has stopped reading, with these octets of an incomplete frame left over; the connection can be closed in order."""
+        self._reader.feed(octets)
+
     # What channels call.
 
     def send(self, octets):

@@ -45,6 +45,13 @@ class FrameReader:
             self.position = 0
         self.buffer += data
 
+    def take_rest(self):
+        """Give up what has been fed and not been cut into frames yet."""
+        rest = bytes(self.buffer[self.position:])
+        self.buffer.clear()
+        self.position = 0
+        return rest
+
     def next_frame(self):
         """(type, channel, payload) of the next whole frame, or None. Raises FrameError; the reader is of no use afterwards."""
         length = len(self.buffer)

@@ -1,0 +1,12 @@
+cimport cython
+from gomq_py cimport octets
+from libc.stdint cimport uint64_t
+
+cdef class PublishBatch:
+    cdef public bytearray buffer
+    cdef public object starts
+    cdef public Py_ssize_t count
+    cdef long long[::1] bodies
+    cdef Py_ssize_t timestamp_at, sequence_at
+    @cython.locals(p="unsigned char*", i=cython.Py_ssize_t, at=cython.Py_ssize_t)
+    cpdef stamp(self, Py_ssize_t first, Py_ssize_t last, uint64_t sequence, uint64_t timestamp_ns)

@@ -1,0 +1,143 @@
+"""The command line of gomq-py-perf: options to a scenario, and its figures to the terminal or as JSON."""
+import argparse
+import json
+import signal
+import sys
+
+from gomq_py import __version__
+from gomq_py.client.errors import ClientError
+from gomq_py.client.url import DEFAULT_URL
+from gomq_py.perf import messages, report
+from gomq_py.perf.throughput import Throughput
+
+
+def parser():
+    """All options of all scenarios."""
+    top = argparse.ArgumentParser(prog="gomq-py-perf", description="Load a message broker and measure it.")
+    top.add_argument("-v", "--version", action="version", version=__version__)
+    protocols = top.add_subparsers(dest="protocol", required=True)
+    scenarios = protocols.add_parser("amqp", help="AMQP 0-9-1").add_subparsers(dest="scenario", required=True)
+    _throughput(scenarios.add_parser("throughput", help="publish and consume as fast as possible, or at a rate"))
+    return top
+
+
+def _common(options):
+    options.add_argument("--uri", default=DEFAULT_URL, help="broker to load (%(default)s)")
+    options.add_argument("--timeout", dest="timeout_s", type=float, default=30, metavar="SECONDS", help="for each answer of the broker (%(default)s)")
+    options.add_argument("-j", "--json", action="store_true", help="print the result as JSON, and nothing else")
+    options.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
+
+
+def _throughput(options):
+    _common(options)
+    add = options.add_argument
+    add("-x", "--publishers", type=_count, default=1, help="connections that publish, per queue (%(default)s)")
+    add("-y", "--consumers", type=_count, default=1, help="connections that consume, per queue (%(default)s)")
+    add("-s", "--size", type=_size, default=(16, 16), help="octets of a body, or a range such as 16-512 (16)")
+    add("-V", "--verify", action="store_true", help="number the messages and check order, count and bodies; needs 8 octets of body")
+    add("-a", "--ack", type=_count, default=0, metavar="N", help="acknowledge every N messages; 0: consume without acks (%(default)s)")
+    add("-c", "--confirm", type=_count, default=0, metavar="N", help="publisher confirms, at most N outstanding (off)")
+    add("-t", "--transaction", dest="publish_transaction", type=_count, default=0, metavar="N", help="commit every N publishes (off)")
+    add("-T", "--transaction-ack", dest="ack_transaction", type=_count, default=0, metavar="N", help="commit every N acks (off)")
+    add("-u", "--queue", default="perf-test", help="queue name (%(default)s)")
+    add("-k", "--routing-key", help="routing key (the queue's name)")
+    add("-e", "--exchange", default="", help="exchange to publish to (the default exchange)")
+    add("-r", "--rate", type=float, default=0, help="messages per second of each publisher (unlimited)")
+    add("-R", "--consumer-rate", dest="consume_rate", type=float, default=0, help="messages per second of each consumer (unlimited)")
+    add("-p", "--persistent", action="store_true", help="persistent messages")
+    add("-P", "--prefetch", type=_count, default=0, help="prefetch count (unlimited)")
+    add("-g", "--poll", action="store_true", help="consume with basic.get")
+    add("-z", "--time", dest="seconds", type=float, default=0, metavar="SECONDS", help="publish for that long (until interrupted)")
+    add("-C", "--pmessages", dest="publish_count", type=_count, default=0, metavar="N", help="publish N messages in all")
+    add("-D", "--cmessages", dest="consume_count", type=_count, default=0, metavar="N", help="stop after N consumed messages, or shortly after")
+    add("-l", "--measure-latency", action="store_true", help="from write to read, by a timestamp in each body; needs 8 octets of body")
+    add("--queue-args", type=_table, default={}, metavar="JSON", help="arguments of the queue")
+    add("--consumer-args", type=_table, default={}, metavar="JSON", help="arguments of the consumers")
+    add("--properties", type=_table, default={}, metavar="JSON", help="properties of the messages, by their names")
+    add("--random-bodies", action="store_true", help="bodies of random octets, the same in every run")
+    add("--queue-pattern", metavar="NAME-%%", help="many queues, %% standing for a number; publishers and consumers for each")
+    add("--queue-pattern-from", type=_count, default=1, metavar="N", help="first number (%(default)s)")
+    add("--queue-pattern-to", type=_count, default=1, metavar="N", help="last number (%(default)s)")
+    more = options.add_argument_group("beyond lavinmqperf")
+    add = more.add_argument
+    add("--exchange-type", help="declare the exchange with that type")
+    add("--key-count", type=_count, default=1, metavar="N", help="different routing keys (%(default)s)")
+    add("--binding-count", type=_count, default=1, metavar="N", help="topic bindings of each queue, which match all keys together (%(default)s)")
+    add("--header-count", type=_count, default=0, metavar="N", help="entries of a headers table (none)")
+    add("--mandatory", action="store_true", help="mandatory messages")
+    add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
+    add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
+    add("--purge", action="store_true", help="empty the queues first; without it messages of earlier runs are consumed, too")
+    add("--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N", help="octets per write; 1: one write per message (%(default)s)")
+    add("--processes", type=_count, default=0, metavar="N", help="at most N processes for publishers and for consumers (half the processors)")
+    add("--broker-pid", type=_count, default=0, metavar="PID", help="measure that process's CPU time and memory, too")
+    add("--drain", dest="drain_s", type=float, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
+
+
+def main(arguments=None):
+    """Entry point: exit code 0, 1 when the run failed or ``--verify`` found a fault, 2 for bad options."""
+    top = parser()
+    options = top.parse_args(arguments)
+    try:
+        return run_throughput(_checked(options))
+    except (ClientError, OSError) as error:
+        print(f"gomq-py-perf: {options.uri.rpartition('@')[2]}: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        top.error(str(error))
+
+
+def run_throughput(options):
+    """Run, print, exit code."""
+    scenario = Throughput(options, report.progress if not options.quiet and not options.json else lambda published, consumed: None)
+
+    def interrupted(*_):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the second one aborts
+        scenario.interrupt()
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        result = scenario.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if options.json:
+        print(json.dumps(report.as_json(result)))
+    else:
+        print("\n".join(report.summary(result)))
+    return 1 if result.faults else 0
+
+
+def _checked(options):
+    """Options that depend on each other. Raises ValueError."""
+    needed = messages.Stamps(options.verify, options.measure_latency).end
+    if options.size[0] < needed:
+        raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
+    if options.confirm and options.publish_transaction:
+        raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
+    if options.ack_transaction and not options.ack:
+        raise ValueError("--transaction-ack needs --ack")
+    if options.prefetch and options.ack > options.prefetch:
+        raise ValueError("--ack every N with a smaller --prefetch would wait for ever")
+    options.queues = [options.queue]
+    if options.queue_pattern:
+        numbers = range(options.queue_pattern_from, options.queue_pattern_to + 1)
+        options.queues = [options.queue_pattern.replace("%", str(number)) for number in numbers]
+    return options
+
+
+def _count(text):
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _size(text):
+    return messages.parse_size(text)
+
+
+def _table(text):
+    table = json.loads(text)
+    if not isinstance(table, dict):
+        raise ValueError(text)
+    return table

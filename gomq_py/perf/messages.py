@@ -1,0 +1,89 @@
+"""What the load consists of: queue names, routing keys, sizes, properties and bodies, chosen by the options and the same in every run."""
+import random
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.perf.batch import PublishBatch
+
+WRITE_OCTETS = 65536  # one write; more does not save CPU time, less does
+_CYCLE_OCTETS = 65536  # a cycle of equal messages fills one write
+_CYCLE_MESSAGES = 1000  # a cycle of mixed messages
+_REGIONS = 100
+FIRST_NUMBER_BITS = 48  # below the publisher's index in a sequence number
+
+
+class Stamps:
+    """Where 8-octet stamps lie in each body, -1: nowhere; ``end`` is where the rest of the body begins."""
+
+    def __init__(self, verify, latency):
+        self.timestamp_at = 0 if latency else -1
+        self.sequence_at = (8 if latency else 0) if verify else -1
+        self.end = 8 * (bool(verify) + bool(latency))
+
+
+def parse_size(text):
+    """"16" -> (16, 16); "16-512" -> (16, 512). Raises ValueError."""
+    low, _, high = text.partition("-")
+    sizes = int(low), int(high or low)
+    if not 0 <= sizes[0] <= sizes[1]:
+        raise ValueError(f"a size is a number of octets or a range such as 16-512, not {text!r}")
+    return sizes
+
+
+def filler(octet_count):
+    """The content of every body, apart from what is stamped into it."""
+    return bytes(range(32, 127)) * (octet_count // 95 + 1)
+
+
+def routing_keys(options, queue):
+    """The keys that publishes go round."""
+    if options.key_count > 1:
+        regions = min(max(options.binding_count, 1), _REGIONS)
+        return [f"region.{number % regions}.device.{number}" for number in range(options.key_count)]
+    return [queue if options.routing_key is None else options.routing_key]
+
+
+def binding_keys(options, queue):
+    """The keys that a queue is bound with: together they match each of ``routing_keys``."""
+    if options.binding_count > 1:
+        patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
+        return [patterns[number % 4].format(number % _REGIONS) + ".#" * (number // _REGIONS) for number in range(options.binding_count)]
+    if options.key_count > 1:
+        return ["region.#"]
+    return routing_keys(options, queue)
+
+
+def properties(options):
+    """The wire form of every message's properties."""
+    values = dict(options.properties)
+    if options.header_count:
+        headers = {f"header-{number}": (number, "value", True, 1.5, f"text {number}")[number % 5] for number in range(options.header_count)}
+        values["headers"] = {**headers, **values.get("headers", {})}
+    if options.persistent:
+        values["delivery_mode"] = 2
+    return Properties(**values).encode()
+
+
+def make_batch(options, channel, queue, stamps):
+    """A cycle of publishes on an open channel."""
+    keys = routing_keys(options, queue)
+    low, high = options.size
+    chance = random.Random(0)
+    mixed = len(keys) > 1 or low != high
+    content = filler(high)
+    encoded = properties(options)
+    messages: list = []
+    octet_count = 0
+    while len(messages) < max(_CYCLE_MESSAGES, len(keys)) if mixed else octet_count < _CYCLE_OCTETS or not messages:
+        size = chance.randint(low, high)
+        body = chance.randbytes(size) if options.random_bodies else content[:size]
+        frames = channel.publish_frames(options.exchange, keys[len(messages) % len(keys)], body, encoded, mandatory=options.mandatory)
+        messages.append((frames, _body_at(frames, size, channel.connection.frame_max)))
+        octet_count += len(frames)
+    return PublishBatch(messages, stamps.timestamp_at, stamps.sequence_at)
+
+
+def _body_at(frames, size, frame_max):
+    """Where the first octet of the body lies in the frames of a publish."""
+    room = frame_max - 8 if frame_max else size
+    frame_count = -(-size // room) if size else 0
+    return len(frames) - size - 8 * frame_count + 7

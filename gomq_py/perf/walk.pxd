@@ -1,0 +1,51 @@
+cimport cython
+from gomq_py cimport octets
+from gomq_py.perf.latency cimport LatencyHistogram
+from libc.stdint cimport uint64_t
+
+cdef bytes ACK_FRAME
+cdef uint64_t NUMBER_MASK
+cdef unsigned int DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK
+
+cdef class ConfirmWindow:
+    cdef readonly uint64_t confirmed, refused
+    cdef uint64_t low, mask
+    cdef unsigned char[::1] settled
+    @cython.locals(first=uint64_t)
+    cpdef settle(self, uint64_t tag, bint multiple, bint refused)
+
+cdef class SequenceCheck:
+    cdef readonly uint64_t misordered, corrupt
+    cdef bytes filler
+    cdef Py_ssize_t filled_from
+    cdef uint64_t[::1] following, counts, sums
+    cdef Py_ssize_t publishers
+    @cython.locals(publisher=cython.Py_ssize_t, number=uint64_t)
+    cpdef note(self, uint64_t sequence)
+    @cython.locals(filler="const unsigned char*")
+    cdef int compare(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size, Py_ssize_t offset) except -1
+
+cdef class FrameWalk:
+    cdef public bytearray buffer
+    cdef public Py_ssize_t kept
+    cdef readonly uint64_t delivered, body_octets, redelivered, returned, empty_gets, last_tag, acked_tag
+    cdef public list others
+    cdef public bytearray answers
+    cdef public Py_ssize_t answered
+    cdef public uint64_t ack_every
+    cdef ConfirmWindow window
+    cdef readonly SequenceCheck check
+    cdef LatencyHistogram latencies
+    cdef Py_ssize_t sequence_at, timestamp_at
+    cdef uint64_t missing, offset, now_ns
+    cdef bint returning
+    @cython.locals(p="const unsigned char*", at=cython.Py_ssize_t, size=cython.Py_ssize_t, frame_end=cython.Py_ssize_t, kind=cython.uint, before=uint64_t)
+    cpdef Py_ssize_t walk(self, Py_ssize_t end, uint64_t now_ns) except -1
+    @cython.locals(method=cython.uint, tag_at=cython.Py_ssize_t)
+    cdef int take_method(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1
+    @cython.locals(stamped_ns=uint64_t)
+    cdef int take_body(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1
+    cdef int complete(self) except -1
+    @cython.locals(p="unsigned char*")
+    cdef int answer(self, bint multiple) except -1
+    cpdef ack_rest(self)

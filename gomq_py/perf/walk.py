@@ -1,0 +1,224 @@
+"""What a load generator's connection receives, walked without an object per frame: deliveries counted, checked, timed and acked, confirms counted.
+
+The worker reads from its socket into ``buffer`` behind the ``kept`` octets of an incomplete frame and calls ``walk``. Acks are written into
+``answers``, methods that are not part of the load (close, cancel, ...) are put into ``others``. Trusts nothing: sizes are checked before use.
+"""
+from gomq_py import octets
+from gomq_py.amqp.wire.errors import FrameError
+
+DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK = 0x3C003C, 0x3C0047, 0x3C0048, 0x3C0032, 0x3C0050, 0x3C0078
+NUMBER_MASK = (1 << 48) - 1
+ACK_FRAME = b"\x01\x00\x01\x00\x00\x00\x0d\x00\x3c\x00\x50" + bytes(9) + b"\xce"  # channel 1, delivery tag at 11, multiple at 19
+assert len(ACK_FRAME) == 21
+
+
+class ConfirmWindow:
+    """Counts confirms exactly, singles out of order and multiples mixed; ``size`` is the most that may be unconfirmed at once."""
+
+    __slots__ = ("confirmed", "refused", "low", "mask", "settled")
+
+    def __init__(self, size):
+        slots = 2
+        while slots <= size:
+            slots *= 2
+        self.settled = bytearray(slots)
+        self.mask = slots - 1
+        self.low = 1  # the lowest sequence number not settled
+        self.confirmed = self.refused = 0
+
+    def settle(self, tag, multiple, refused):
+        """basic.ack or (``refused``) basic.nack. Numbers outside the window are ignored."""
+        if tag < self.low or tag > self.low + self.mask:
+            return
+        first = self.low if multiple else tag
+        while first <= tag:
+            if not self.settled[first & self.mask]:
+                self.settled[first & self.mask] = 1
+                self.confirmed += 1
+                if refused:
+                    self.refused += 1
+            first += 1
+        while self.settled[self.low & self.mask]:
+            self.settled[self.low & self.mask] = 0
+            self.low += 1
+
+
+class SequenceCheck:
+    """Order and completeness by the number in each body: publisher in the upper 16 bits, its count from 0 in the lower 48.
+
+    ``following``, ``counts`` and ``sums`` are memoryviews of one u64 per publisher: the lowest number that is still in order, how many came, and
+    their sum, which together tell at the end whether exactly the published ones came. Every body must equal ``filler`` from ``filled_from`` on
+    (empty: anything goes).
+    """
+
+    __slots__ = ("misordered", "corrupt", "filler", "filled_from", "following", "counts", "sums", "publishers")
+
+    def __init__(self, following, counts, sums, filler=b"", filled_from=0):
+        self.following, self.counts, self.sums = following, counts, sums
+        self.filler = filler
+        self.filled_from = filled_from
+        self.publishers = len(following)
+        self.misordered = self.corrupt = 0
+
+    def note(self, sequence):
+        """One body's number."""
+        publisher = sequence >> 48
+        number = sequence & NUMBER_MASK
+        if publisher >= self.publishers:
+            self.corrupt += 1
+            return
+        if number < self.following[publisher]:
+            self.misordered += 1
+        else:
+            self.following[publisher] = number + 1
+        self.counts[publisher] += 1
+        self.sums[publisher] += number
+
+    def compare(self, p, at, size, offset):
+        """A part of a body, ``size`` octets that begin at ``offset`` in it."""
+        if not self.filler:
+            return 0
+        if offset < self.filled_from:
+            at += self.filled_from - offset
+            size -= self.filled_from - offset
+            offset = self.filled_from
+        if size > 0 and (offset + size > len(self.filler) or not octets.same(p, at, self.filler, offset, size)):
+            self.corrupt += 1
+        return 0
+
+
+class FrameWalk:
+    """The receiving half of one connection with one channel, number 1."""
+
+    __slots__ = (
+        "buffer", "kept", "delivered", "body_octets", "redelivered", "returned", "empty_gets", "last_tag", "acked_tag", "others", "answers",
+        "answered", "ack_every", "window", "check", "latencies", "sequence_at", "timestamp_at", "missing", "offset", "now_ns", "returning",
+    )
+
+    def __init__(self, frame_max, read_octets=131072, ack_every=0, window=None, check=None, latencies=None, sequence_at=-1, timestamp_at=-1):
+        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 octets in each body."""
+        self.buffer = bytearray(frame_max + 8 + read_octets)
+        self.kept = 0
+        self.delivered = self.body_octets = self.redelivered = self.returned = self.empty_gets = 0
+        self.last_tag = self.acked_tag = 0
+        self.others = []
+        # A delivery is at least 46 octets on the wire and its ack 21.
+        self.answers = bytearray(len(self.buffer) // 46 * 21 + 42)
+        self.answered = 0
+        self.ack_every = ack_every
+        self.window = window if window is not None else ConfirmWindow(1)
+        self.check = check
+        self.latencies = latencies
+        self.sequence_at = sequence_at if check is not None else -1
+        self.timestamp_at = timestamp_at if latencies is not None else -1
+        self.missing = self.offset = 0  # octets of the body being received that are still to come, and that have come
+        self.now_ns = 0
+        self.returning = False
+
+    def walk(self, end, now_ns):
+        """Take every whole frame of the first ``end`` octets, keep the rest at the front; how many deliveries were completed. Raises FrameError."""
+        if end > len(self.buffer):
+            raise IndexError("more octets than the buffer holds")
+        p = octets.pointer(self.buffer)
+        at = 0
+        before = self.delivered
+        self.now_ns = now_ns
+        while end - at >= 8:
+            size = octets.be32(p, at + 3)
+            frame_end = at + 7 + size
+            if frame_end >= end:
+                if size > len(self.buffer) - 8:
+                    raise FrameError(f"a frame of {size} octets is larger than was agreed")
+                break
+            if p[frame_end] != 0xCE:
+                raise FrameError(f"a frame ends with octet {p[frame_end]} instead of 206")
+            kind = p[at]
+            if kind == 3:
+                self.take_body(p, at + 7, size)
+            elif kind == 1:
+                self.take_method(p, at + 7, size)
+            elif kind == 2:
+                if size < 14:
+                    raise FrameError(f"content header of {size} octets")
+                self.missing = octets.be64(p, at + 11)
+                self.offset = 0
+                if not self.missing:
+                    self.complete()
+            at = frame_end + 1
+        self.kept = end - at
+        if at:
+            self.buffer[:self.kept] = self.buffer[at:end]
+        return self.delivered - before
+
+    def take_method(self, p, at, size):
+        """A method frame's payload."""
+        method = octets.be32(p, at) if size >= 4 else 0
+        if method == DELIVER and size > 5 and size >= 14 + p[at + 4]:
+            tag_at = at + 5 + p[at + 4]
+        elif (method == ACK or method == NACK or method == GET_OK) and size >= 13:
+            tag_at = at + 4
+        else:
+            tag_at = -1
+        if tag_at < 0:
+            if method == RETURN:
+                self.returning = True
+            elif method == GET_EMPTY:
+                self.empty_gets += 1
+            else:
+                self.others.append(bytes(p[at:at + size]))
+        elif method == DELIVER or method == GET_OK:
+            self.last_tag = octets.be64(p, tag_at)
+            self.redelivered += p[tag_at + 8] & 1
+        else:
+            self.window.settle(octets.be64(p, tag_at), p[tag_at + 8] & 1, method == NACK)
+        return 0
+
+    def take_body(self, p, at, size):
+        """A body frame's payload; numbers and timestamps lie in the first of a message."""
+        if size > self.missing:
+            raise FrameError("a body is longer than its header says")
+        if not self.returning:
+            if self.sequence_at >= 0:
+                if not self.offset and size >= self.sequence_at + 8:
+                    self.check.note(octets.le64(p, at + self.sequence_at))
+                elif not self.offset:
+                    self.check.corrupt += 1
+                self.check.compare(p, at, size, self.offset)
+            if self.timestamp_at >= 0 and not self.offset and size >= self.timestamp_at + 8:
+                stamped_ns = octets.le64(p, at + self.timestamp_at)
+                if stamped_ns <= self.now_ns:
+                    self.latencies.add(self.now_ns - stamped_ns)
+        self.body_octets += size
+        self.offset += size
+        self.missing -= size
+        if not self.missing:
+            self.complete()
+        return 0
+
+    def complete(self):
+        """The last octet of a message is there."""
+        if self.returning:
+            self.returning = False
+            self.returned += 1
+            return 0
+        self.delivered += 1
+        if self.ack_every and self.delivered % self.ack_every == 0:
+            self.answer(self.ack_every > 1)
+        return 0
+
+    def answer(self, multiple):
+        """Append an ack of the last delivery."""
+        if self.answered + 21 > len(self.answers):
+            raise FrameError("more messages in one read than can be")
+        p = octets.pointer(self.answers)
+        octets.copy(p, self.answered, ACK_FRAME, 0, 21)
+        octets.put_be64(p, self.answered + 11, self.last_tag)
+        p[self.answered + 19] = multiple
+        self.answered += 21
+        self.acked_tag = self.last_tag
+        return 0
+
+    def ack_rest(self):
+        """Append an ack of everything delivered and not acked yet."""
+        if self.ack_every and self.last_tag > self.acked_tag:
+            self.answer(True)
