@@ -241,10 +241,14 @@ class Consumer(Role):
             self.channel.qos(options.prefetch)
         if options.ack_transaction:
             self.channel.tx_select()
-        content = b"" if options.random_bodies else messages.filler(options.size[1])
+        sequence_check = None
+        if options.verify:
+            content = b"" if options.random_bodies else messages.filler(options.size[1])
+            following, counts, sums = check
+            sequence_check = SequenceCheck(following, counts, sums, content, stamps.end)
         self.attach(FrameWalk(
             self.connection.frame_max, ack_every=options.ack,
-            check=SequenceCheck(*check, filler=content, filled_from=stamps.end) if options.verify else None,
+            check=sequence_check,
             latencies=LatencyHistogram(latencies) if options.measure_latency else None,
             sequence_at=stamps.sequence_at, timestamp_at=stamps.timestamp_at,
         ))
