@@ -1,4 +1,4 @@
-"""Errors of the ground room. Our own faults, never a peer's: they are logged with the state that explains them and close one queue, not the broker."""
+"""Errors of the ground room: our own faults, never a peer's. Logged with the state that explains them, they close one queue, not the broker."""
 
 
 class StoreError(Exception):

@@ -1,18 +1,207 @@
-"""Recovery: open a queue's store as the last run left it."""
+"""Recovery: open a queue's store as the last run left it, however that ended.
+
+Called once per queue at boot, before anything else touches its folder. Every segment is looked at by itself: its two heads, its seal or,
+where there is none, its records; then its acks. Reads first; what it writes (a seal for what it has scanned and flushed, acks over damage)
+only repeats what reading found, so that a crash here finds the same again. May block: boot and ``queue.declare`` of a left-over name only.
+"""
+import os
+import re
 from typing import NamedTuple
 
+from gomq_py.observability.log import logger
+from gomq_py.storage import damage
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import acks as acks_format
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.message_store import MessageStore
+from gomq_py.storage.segment import Segment
+
+LOG = logger("storage")
+
+_NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """What opening a store found. ``damaged``: (path, start, end, records lost) of what was set aside; ``torn``: it was not closed cleanly."""
+    """What opening a store found: ready messages, segments that had to be scanned, records lost below what had been flushed, files that were
+    nobody's."""
 
     ready_count: int = 0
-    damaged: tuple = ()
-    torn: bool = False
+    scanned: int = 0
+    lost: int = 0
+    removed: tuple = ()
 
 
 def open_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
-    """Create a store or open the one in the folder. Returns (store, RecoveryReport)."""
+    """Create a store, or open the one in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read."""
     store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
-    return store, RecoveryReport()
+    if not durable or not os.path.isdir(store.folder):
+        return store, RecoveryReport()
+    try:
+        return store, _Recovery(store).run()
+    except OSError as error:
+        raise StoreError(store.folder, 0, f"cannot be opened: {error}") from error
+
+
+class _Recovery:
+    """One store being opened."""
+
+    def __init__(self, store):
+        self.store = store
+        self.files = store.files
+        self.scanned = self.lost = 0
+        self.removed = []
+
+    def run(self):
+        found = {}
+        for name in os.listdir(self.store.folder):
+            match = _NAME.fullmatch(name)
+            if match:
+                found.setdefault(int(match[2]), set()).add(match[1])
+        for number in sorted(found):
+            if "msgs" in found[number]:
+                self._open_pair(number, "acks" in found[number])
+            else:
+                self._remove_acks(number)
+        if found:
+            self.store.begin_behind(max(found))
+        if self.scanned or self.removed:
+            # What was seen may be in the page cache only, after a kill: whoever is told that something exists relies on its name.
+            self.store.committer.mark_folder(self.store.folder)
+        return RecoveryReport(self.store.ready_count, self.scanned, self.lost, tuple(self.removed))
+
+    def _open_pair(self, number, has_acks):
+        """One segment: into the store, or away when nothing of it is wanted."""
+        store = self.store
+        msgs = self.files.open(store.path_of("msgs", number))
+        acks = self.files.open(store.path_of("acks", number)) if has_acks else None
+        try:
+            head = self._head_of_pair(number, msgs, acks)
+            if head is None:
+                self._remove_pair(msgs, acks)
+                return
+            acks_head = head.twin(head_format.ACKS_MAGIC)
+            acks = self._sound_acks(number, acks_head, acks)
+            segment = Segment(number)
+            segment.attach(msgs, acks)
+            self._restore(segment, head, acks_head)
+            segment.detach()
+        finally:
+            self.files.close(msgs)
+            if acks is not None:
+                self.files.close(acks)
+        if segment.acked >= segment.count:
+            store.pool.retire(None, None, msgs.path, acks.path, True)
+        else:
+            store.adopt(segment)
+
+    # heads
+
+    def _head_of_pair(self, number, msgs, acks):
+        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair is not this queue's."""
+        head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
+        if head is None and acks is not None and msgs.size >= head_format.HEAD_BYTES:
+            twin = self._bound_head(number, acks, head_format.ACKS_MAGIC)
+            head = None if twin is None else twin.twin(head_format.MSGS_MAGIC)
+        return head
+
+    def _bound_head(self, number, file, magic):
+        head = head_format.decode(file.read(0, head_format.HEAD_BYTES), magic)
+        if head is None or head.incarnation != self.store.incarnation or head.number != number or file.size < head_format.HEAD_BYTES:
+            return None
+        return head
+
+    def _sound_acks(self, number, acks_head, acks):
+        """The acks file with room for all acks and its head as it must be; entries in it that belong to another head do not check."""
+        path = self.store.path_of("acks", number)
+        size = acks_format.capacity_for(acks_head.capacity)
+        if acks is None or acks.size < head_format.HEAD_BYTES:
+            if acks is not None:
+                self.files.close(acks)
+                self.files.unlink(path)
+            acks = self.files.create(path, size)
+        elif acks.size < size:
+            self.files.extend(acks, size)
+        if head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) != acks_head:
+            self.files.allocate(acks)
+            acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
+            self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
+        return acks
+
+    # counts
+
+    def _restore(self, segment, head, acks_head):
+        msgs_octets = segment.msgs.read(0, head_format.HEAD_BYTES)
+        acks_octets = segment.acks.read(0, head_format.HEAD_BYTES)
+        seal = head_format.decode_seal(head.seed, msgs_octets)
+        if seal is not None and not head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
+            seal = None
+        acks_seal = head_format.decode_acks_seal(acks_head.seed, acks_octets)
+        delivered = head_format.decode_mark(acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT)
+        if seal is not None and acks_seal is not None:
+            segment.restore(head, seal)
+            segment.restore_acks(acks_head.seed, acks_seal, delivered)
+            return
+        segment.restore_acks(acks_head.seed, None, delivered)
+        segment.load_acks()
+        if seal is None:
+            self._scan(segment, head, head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT))
+            return
+        segment.restore(head, seal)
+        if segment.run_count:
+            scanner = RecordScanner(segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed)
+            scanner.tally(segment.get_runs(), False)
+            segment.restore_acked(scanner.acked, scanner.acked_bytes)
+
+    def _scan(self, segment, head, synced):
+        """Read every record of a segment that was not sealed; flush and seal what is there. All before ``synced`` had been flushed once."""
+        self.scanned += 1
+        msgs, runs = segment.msgs, segment.get_runs()
+        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
+        scanner.tally(runs)
+        damaged = [part for part in scanner.damaged if not _is_gone(runs, part[0])]
+        if scanner.at < synced:
+            damaged.append((scanner.at, min(synced, msgs.size), 0))
+        segment.restore(head, head_format.Seal(
+            scanner.count, scanner.next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
+        segment.restore_acked(scanner.acked, scanner.acked_bytes)
+        for start, end, count in damaged:
+            if start < synced:
+                self.lost += count
+                damage.set_aside(self.store, segment, start, end, count)
+            else:
+                damage.step_over(segment, start, end)  # the end of a crash: nobody was promised these
+        if self.store.committer.enabled:
+            self.files.sync(msgs)
+        self.files.allocate(msgs)
+        segment.write_head(head)
+        self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
+
+    # what nobody wants
+
+    def _remove_pair(self, msgs, acks):
+        """Files of another queue's life, or new ones that nothing had been written to: what a crash leaves of recycled or fresh segments.
+
+        Files whose heads are neither are kept under another name.
+        """
+        for file in (msgs, acks):
+            if file is None:
+                continue
+            octets = file.read(0, head_format.HEAD_BYTES)
+            if head_format.decode(octets) is not None or not any(octets):
+                self.removed.append(file.path)
+                self.files.unlink(file.path)
+            else:
+                LOG.error("damaged: %s has an unreadable head; kept as damaged.%s", file.path, os.path.basename(file.path))
+                self.files.rename(file.path, os.path.join(self.store.folder, f"damaged.{os.path.basename(file.path)}"))
+
+    def _remove_acks(self, number):
+        """The acks of a segment that is gone."""
+        path = self.store.path_of("acks", number)
+        self.removed.append(path)
+        self.store.pool.retire(None, None, None, path, True)
+
+
+def _is_gone(runs, position):
+    """Whether the octets from this position on are acked already."""
+    return any(runs[at] <= position < runs[at + 1] for at in range(0, len(runs), 2))

@@ -9,19 +9,27 @@ from gomq_py.storage.message cimport Message
 ctypedef unsigned char* octets_pointer
 
 cdef class Segment:
-    cdef readonly Py_ssize_t number, capacity, end, entries, entry_capacity
-    cdef readonly object msgs, acks, loaded
-    cdef readonly Segment next
+    cdef readonly Py_ssize_t number, capacity, end, last_at, entries, entry_capacity
+    cdef public Segment next
+    cdef readonly object msgs, acks
     cdef unsigned char* p
     cdef unsigned char* ack_p
+    cdef readonly uint32_t seed, ack_seed, ordinal, next_ordinal
+    cdef readonly uint64_t generation, body_bytes, taken_bytes, acked_bytes
     cdef readonly Py_ssize_t count, taken, acked, delivered, announced, announced_entries, syncing
-    cdef readonly uint64_t body_bytes, taken_bytes, first_timestamp_ms, last_timestamp_ms, generation
-    cdef readonly uint32_t ordinal, seed, ack_seed
-    cdef readonly unsigned int unsynced
-    cdef readonly bint written_here, persistent, sealed, patchy, synced_once
+    cdef public unsigned int unsynced
+    cdef readonly bint is_open, patchy, synced_once, written_here, sealed
+    cdef uint64_t[::1] runs
+    cdef Py_ssize_t run_at, delivered_before, checked_at
+    cdef readonly Py_ssize_t run_count
+    cdef readonly Py_ssize_t damaged_at, damaged_end
+    cdef readonly dict counts
+    cdef Py_ssize_t sealed_entries
+    cdef readonly tuple timestamps
+
     cpdef int attach(self, msgs, acks) except -1
-    cpdef detach(self)
-    cpdef bint is_open(self)
+    cpdef int detach(self) except -1
+    cpdef int unpoint(self) except -1
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t append(self, Message message) except -1
     @cython.locals(p=octets_pointer, routing_length=Py_ssize_t, properties_length=Py_ssize_t, body_length=Py_ssize_t)
@@ -30,12 +38,17 @@ cdef class Segment:
     cdef Py_ssize_t size_at(self, Py_ssize_t at) except -1
     cdef Py_ssize_t body_length_at(self, Py_ssize_t at) except -1
     cdef int put_ack(self, Py_ssize_t position) except -1
-    cdef int put_run(self, Py_ssize_t start, Py_ssize_t end) except -1
-    cdef int put_gone(self, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count) except -1
+    cpdef int put_run(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int put_delivered(self, Py_ssize_t position) except -1
     cdef Py_ssize_t put_count(self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry) except -1
     @cython.locals(to_come=Py_ssize_t)
-    cdef Py_ssize_t spare_entries(self) except? -1
+    cpdef Py_ssize_t spare_entries(self) except? -1
     @cython.locals(free=Py_ssize_t)
     cdef int _find_room(self, Py_ssize_t count) except -1
     cdef int _put(self, uint32_t word) except -1
+    @cython.locals(size=Py_ssize_t, gone=Py_ssize_t, sound=bint)
+    cdef Py_ssize_t find_ready(self, Py_ssize_t at) except -2
+    cdef Py_ssize_t _gone_until(self, Py_ssize_t at)
+    @cython.locals(found=Py_ssize_t)
+    cdef int _find_damage_end(self, Py_ssize_t at) except -1
+    cpdef int put_synced(self, Py_ssize_t position) except -1

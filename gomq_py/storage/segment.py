@@ -1,49 +1,62 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with what became of them.
 
-Below message_store, which owns the order of things; above format (the octets) and files (the seam). A segment is written in the run of the broker that
-made it and never again after: positions are not used twice. Never yields, never flushes, decides nothing.
+Below segment_log and message_store, which own the order of things; above format (the octets) and files (the seam). A segment is
+written in the run of the broker that made it and never again after: no position is used twice. Never yields, never flushes.
 """
+from array import array
+
 from gomq_py import octets
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format import record
 
-_NOWHERE = b""
-
 # Bits of ``unsynced``: what the next sync must flush.
 MSGS = 1
 ACKS = 2
+
+_NOWHERE = b""
 
 
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    ``count`` records; ``taken`` of them no longer wait for the store's cursor; ``acked`` of them are gone. ``end`` is where the data ends, ``capacity`` where
-    it must. ``written_here``: made in this run, so that what is read needs no check.
+    ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone. ``end`` is where the data
+    ends, ``capacity`` where it must. ``written_here``: made in this run, so that what is read needs no check; of the others, ``runs``
+    and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been delivered.
     """
 
     __slots__ = (
-        "number", "msgs", "acks", "p", "ack_p", "capacity", "end", "count", "taken", "acked", "body_bytes", "taken_bytes", "ordinal", "seed", "ack_seed", "entries",
-        "entry_capacity", "delivered", "announced", "announced_entries", "unsynced", "written_here", "persistent", "sealed", "patchy", "next", "loaded",
-        "first_timestamp_ms", "last_timestamp_ms", "generation", "syncing", "synced_once",
+        "number", "next", "msgs", "acks", "is_open", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation", "ordinal", "last_at",
+        "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered",
+        "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed",
+        "runs", "run_count", "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end",
+        "sealed_entries", "timestamps",
     )
 
     def __init__(self, number):
         self.number = number
-        self.msgs = self.acks = self.next = self.loaded = None
-        self.capacity = self.end = self.count = self.taken = self.acked = self.body_bytes = self.ordinal = self.seed = self.ack_seed = 0
-        self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = self.unsynced = 0
-        self.first_timestamp_ms = self.last_timestamp_ms = self.generation = self.taken_bytes = self.syncing = 0
-        self.written_here = self.persistent = self.sealed = self.patchy = self.synced_once = False
-        self.detach()
+        self.next = self.msgs = self.acks = None
+        self.capacity = self.end = self.seed = self.ack_seed = self.generation = self.ordinal = self.last_at = 0
+        self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
+        self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
+        self.unsynced = self.syncing = 0
+        self.is_open = self.patchy = self.synced_once = self.written_here = self.sealed = False
+        self.runs = self.counts = None
+        self.run_count = self.run_at = self.delivered_before = self.next_ordinal = 0
+        self.checked_at = self.damaged_at = self.damaged_end = 0
+        self.sealed_entries = -1
+        self.timestamps = (0, 0)
+        self.p = self.ack_p = octets.pointer(_NOWHERE)
+
+    # files
 
     def attach(self, msgs, acks):
-        """Take the open, mapped files; ``acks`` may be None."""
+        """Take the open, mapped files; ``acks`` is None where none are kept."""
         self.msgs = msgs
         self.acks = acks
         self.p = octets.pointer(msgs.map)
-        self.capacity = msgs.size
+        self.is_open = True
         if acks is not None:
             self.ack_p = octets.pointer(acks.map)
             self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // acks_format.ENTRY_BYTES
@@ -51,25 +64,36 @@ class Segment:
 
     def detach(self):
         """Forget the files and every pointer into them, without closing."""
+        self.unpoint()
         self.msgs = self.acks = None
-        self.p = self.ack_p = octets.pointer(_NOWHERE)
+        return 0
 
-    def is_open(self):
-        """Whether the files are mapped."""
-        return self.msgs is not None
+    def unpoint(self):
+        """Forget every pointer into the files' mappings."""
+        self.p = self.ack_p = octets.pointer(_NOWHERE)
+        self.is_open = False
+        self.runs = self.counts = None
+        return 0
+
+    def path(self):
+        """The path of the msgs file, for messages to the operator."""
+        return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, first_offset=0):
-        """Write the heads of a new, attached segment and forget what its files held before."""
-        head = head_format.encode(head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity)
+        """Write the heads of a new, attached segment; what its files held before is void from here on."""
+        self.capacity = self.msgs.size
+        head = head_format.Head(head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0).encode()
         self.msgs.map[:head_format.HEAD_BYTES] = head.ljust(head_format.HEAD_BYTES, b"\0")
         self.seed = int.from_bytes(head[60:], "little")
         if self.acks is not None:
-            head = head_format.encode(head_format.ACKS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity)
+            head = head_format.decode(head).twin(head_format.ACKS_MAGIC).encode()
             self.acks.map[:head_format.HEAD_BYTES] = head.ljust(head_format.HEAD_BYTES, b"\0")
             self.ack_seed = int.from_bytes(head[60:], "little")
         self.generation = generation
-        self.end = head_format.HEAD_BYTES
+        self.end = self.announced = head_format.HEAD_BYTES
         self.written_here = True
+
+    # records
 
     def append(self, message):
         """Write a record at the end; the caller has made sure of the room. Returns its position."""
@@ -78,6 +102,7 @@ class Segment:
             self.p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent, message.priority,
             message.timestamp_ms, message.expires_at_ms, message.buffer, message.routing_at, message.routing_length,
             message.properties_at, message.properties_length, message.body_at, message.body_length)
+        self.last_at = at
         self.ordinal += 1
         self.count += 1
         self.body_bytes += message.body_length
@@ -107,15 +132,17 @@ class Segment:
     def size_at(self, at):
         """Size of the record at a position that the store has handed out. Raises StoreError when none can be there."""
         if at < 128 or at & 7:
-            raise StoreError(self.get_path(), at, "no record begins here")
+            raise StoreError(self.path(), at, "no record begins here")
         size = record.measure(self.p, at, self.end)
         if size == 0:
-            raise StoreError(self.get_path(), at, "no record is here")
+            raise StoreError(self.path(), at, "no record is here")
         return size
 
     def body_length_at(self, at):
         """Body octets of a record whose place was checked."""
         return octets.le32(self.p, at + 12)
+
+    # acks
 
     def put_ack(self, position):
         """Write one ACKED entry."""
@@ -129,25 +156,17 @@ class Segment:
         self._put(end | acks_format.RUN_END)
         return 0
 
-    def put_gone(self, start, end, count):
-        """Write that the ``count`` records between two record boundaries are gone."""
-        if count > 2:
-            return self.put_run(start, end)
-        while start < end:
-            self.put_ack(start)
-            start += self.size_at(start)
-        return 0
-
     def put_delivered(self, position):
         """Overwrite the mark: records before ``position`` have been given to a consumer."""
         self.delivered = position
-        acks_format.put_mark(self.ack_p, head_format.DELIVERED_AT, (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF, position)
+        seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
+        acks_format.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
         return 0
 
     def put_count(self, position, count, entry):
-        """Write how many deliveries of a record have failed: over its COUNT entry, given as index + 1, or as a new pair when ``entry`` is 0.
+        """Write how many deliveries of a record have failed: over its COUNT entry, given as index + 1, or as a new pair (``entry`` 0).
 
-        Returns the COUNT entry's index + 1; 0 when the room left is needed for acks: the count is then not kept over a restart.
+        Returns the COUNT entry's index + 1; 0 when the room left is needed for acks, and the count is not kept over a restart.
         """
         if count > acks_format.LARGEST_COUNT:
             count = acks_format.LARGEST_COUNT
@@ -162,14 +181,14 @@ class Segment:
         return entry
 
     def spare_entries(self):
-        """Entries left over when each record that is or may yet be here has one, less two for a run that is not yet written."""
+        """Entries left when each record that is or may yet come here has one, and a run that is not yet written two."""
         if self.patchy:
             return 0
         to_come = (self.capacity - self.end) // record.SMALLEST_RECORD_BYTES if self.written_here else 0
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """Where the file has gaps (after a power cut), move on to ``count`` free entries in a row."""
+        """In a file with gaps (after a power cut) move on to ``count`` free entries in a row."""
         free = 0
         while self.patchy and free < count and self.entries + free < self.entry_capacity:
             if acks_format.get_entry(self.ack_p, self.entries + free, self.ack_seed):
@@ -182,11 +201,141 @@ class Segment:
     def _put(self, word):
         self._find_room(1)
         if self.entries >= self.entry_capacity:
-            raise StoreError(self.acks.path, self.acks.size, "no room for another ack")
+            raise StoreError(self.path(), self.entries, "no room for another ack")
         acks_format.put_entry(self.ack_p, self.entries, self.ack_seed, word)
         self.entries += 1
         return 0
 
-    def get_path(self):
-        """The path of the msgs file, for messages to the operator."""
-        return self.msgs.path if self.msgs is not None else f"segment {self.number}"
+    # segments of an earlier run
+
+    def restore(self, head, seal):
+        """What recovery knows of the msgs file: its head and its seal, read or made from a scan."""
+        self.capacity = head.capacity
+        self.seed = head.seed
+        self.generation = head.generation
+        self.end = self.announced = seal.end
+        self.count = seal.count
+        self.body_bytes = seal.body_bytes
+        self.ordinal = seal.next_ordinal
+        self.timestamps = seal.first_timestamp_ms, seal.last_timestamp_ms
+        self.synced_once = self.sealed = True
+
+    def restore_acks(self, seed, seal, delivered):
+        """What recovery knows of the acks file: the checksum of its head, its seal (or None), and its mark."""
+        self.ack_seed = seed
+        self.delivered = self.delivered_before = delivered
+        self.sealed_entries = -1
+        if seal is not None:
+            self.sealed_entries = seal.entries
+            self.restore_acked(seal.count, seal.body_bytes)
+
+    def restore_acked(self, count, body_bytes):
+        """How much of the segment is gone."""
+        self.acked = self.taken = count
+        self.acked_bytes = self.taken_bytes = body_bytes
+
+    def load_acks(self):
+        """Read the entries of the attached acks file: as many as its seal says, else all there are. The seal is broken: more may come."""
+        acks = acks_format.load(self.acks.map, self.ack_seed, self.sealed_entries)
+        self.runs = acks.runs
+        self.run_count = len(acks.runs)
+        self.run_at = 0
+        self.counts = acks.counts
+        self.patchy = acks.holes > 0
+        self.entries = self.announced_entries = 0 if self.patchy else acks.entries
+
+    def get_runs(self):
+        """What of the segment was gone when its acks were loaded: see format.acks."""
+        return array("Q", self.runs)
+
+    def break_acks_seal(self):
+        """More acks are about to come: what the seal says holds no longer."""
+        self.sealed_entries = -1
+        self.acks.map[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES] = bytes(head_format.ACKS_SEAL_BYTES)
+
+    def find_ready(self, at):
+        """Position of the next record at or behind ``at`` that is not gone; ``end`` when there is none.
+
+        -1 when there is damage, in [``damaged_at``, ``damaged_end``).
+        """
+        if at == self.checked_at:  # peek may ask again and again
+            return at
+        while at < self.end:
+            size = record.measure(self.p, at, self.end)
+            sound = size > 0 and octets.le32(self.p, at + 16) >= self.next_ordinal and record.header_is_sound(self.p, at, self.seed)
+            if sound:
+                self.next_ordinal = octets.le32(self.p, at + 16) + 1
+            else:
+                self._find_damage_end(at)
+                size = self.damaged_end - at
+            gone = self._gone_until(at)
+            if gone:
+                # A run ends between two records; a single entry says only where its record begins.
+                at = at + size if gone == at + acks_format.ENTRY_BYTES else gone
+                continue
+            if sound and record.content_is_sound(self.p, at, self.seed):
+                self.checked_at = at
+                return at
+            self.damaged_at = at
+            self.damaged_end = at + size
+            return -1
+        return self.end
+
+    def _gone_until(self, at):
+        """The end of the run of acked records that a record belongs to; 0 when it is not acked."""
+        while self.run_at < self.run_count and self.runs[self.run_at + 1] <= at:
+            self.run_at += 2
+        if self.run_at < self.run_count and self.runs[self.run_at] <= at:
+            return self.runs[self.run_at + 1]
+        return 0
+
+    def _find_damage_end(self, at):
+        found = record.find(self.p, at + 8, self.end, self.seed, self.next_ordinal)
+        self.damaged_end = found if found >= 0 else self.end
+        return 0
+
+    def failed_before(self, at):
+        """How many deliveries of the record failed before this run, and the index + 1 of the entry that says so: (count, entry)."""
+        kept = self.counts.get(at)
+        if kept is not None:
+            return kept[0], kept[1] + 1
+        return (1 if at < self.delivered_before else 0), 0
+
+    def write_off(self, lost_count, lost_bytes):
+        """Records that seal and acks promised are not there: they count as taken and acked."""
+        self.taken += lost_count
+        self.acked += lost_count
+        self.taken_bytes += lost_bytes
+        self.acked_bytes += lost_bytes
+
+    # seals
+
+    def put_synced(self, position):
+        """Note in the head that all before ``position`` has been flushed."""
+        acks_format.put_mark(self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position)
+        return 0
+
+    def seal(self):
+        """Write the msgs file's seal; all of it has been flushed, and nothing more comes."""
+        if self.count and self.written_here:
+            self.timestamps = octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
+        self._write_seal()
+
+    def write_head(self, head):
+        """Write head proper and seal of a segment that was scanned."""
+        proper = head.encode()
+        self.msgs.map[:len(proper)] = proper
+        self._write_seal()
+
+    def _write_seal(self):
+        seal = head_format.encode_seal(
+            self.seed, head_format.Seal(self.count, self.ordinal, self.body_bytes, self.end, *self.timestamps))
+        self.msgs.map[head_format.SEAL_AT:head_format.SEAL_AT + len(seal)] = seal
+        self.sealed = True
+
+    def seal_acks(self):
+        """Write the acks file's seal; all of it has been flushed, and nothing more comes in this run."""
+        if self.patchy:
+            return
+        seal = head_format.encode_acks_seal(self.ack_seed, head_format.AcksSeal(self.entries, self.acked, self.acked_bytes))
+        self.acks.map[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + len(seal)] = seal

@@ -1,9 +1,9 @@
 """Group commit: one flush for everything that became dirty while the last one ran, then the confirms that waited for it. The only place that flushes.
 
-Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the disk. A sync that begins takes everything
-marked by then, so batches grow by themselves when the disk is slow and are small when it is fast. Flushes run in a thread pool of their own: the hub's
-serves name resolution and hashing, which must not wait for a disk. A sync that failed proves nothing, not even when it is repeated: whoever it covered is
-fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor a thread's time.
+Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the disk. A sync that begins takes
+everything marked by then, so batches grow by themselves when the disk is slow and are small when it is fast. Flushes run in a thread pool of
+their own: the hub's serves name resolution and hashing, which must not wait for a disk. A sync that failed proves nothing, not even when it
+is repeated: whoever it covered is fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor a thread's time.
 """
 import logging
 import os
@@ -30,7 +30,7 @@ class GroupCommit:
     def __init__(self, files, enabled=True, threads=THREADS):
         self.syncs = 0
         self._files = files
-        self._enabled = enabled
+        self.enabled = enabled
         self._threads = threads
         self._pool = None
         self._greenlet = None
@@ -65,7 +65,7 @@ class GroupCommit:
 
         Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
         """
-        if not self._enabled:
+        if not self.enabled:
             callback(None)
         elif self._has_marks():
             self._waiting.append(callback)
@@ -86,13 +86,19 @@ class GroupCommit:
     def stop(self):
         """Flush what is marked and end. May switch."""
         self._stopping = True
-        self._forget_marks() if not self._enabled else None
+        self._forget_marks() if not self.enabled else None
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
         if self._pool is not None:
             self._pool.kill()
             self._pool = None
+
+    def kill(self):
+        """End as a crash does: what is marked is not flushed, nobody is called back."""
+        self._stores, self._logs, self._folders = {}, {}, {}
+        gevent.kill(self._greenlet) if self._greenlet is not None else None
+        self._greenlet = None
 
     # the cycle
 
@@ -101,7 +107,7 @@ class GroupCommit:
 
     def _begin_soon(self):
         if self._greenlet is None:
-            self._greenlet = gevent.spawn(self._run if self._enabled else self._forget_marks)
+            self._greenlet = gevent.spawn(self._run if self.enabled else self._forget_marks)
             self._greenlet.name = "group-commit"
 
     def _forget_marks(self):

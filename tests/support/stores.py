@@ -47,7 +47,8 @@ class StoreBench:
         return self.start()
 
     def crash(self):
-        """Forget everything in memory; the mappings are the page cache."""
+        """As after kill -9: what is in the mappings is there, what is in memory is not."""
+        self.committer.kill()
         return self.start()
 
     # what the store tells

@@ -65,8 +65,8 @@ def put_mark(p, at, seed, position):
 class Acks:
     """What an acks file says.
 
-    ``runs``: start, end, start, end... of what is gone, sorted, merged, half open; ``counts``: position -> (count, index of the COUNT entry); ``entries``:
-    index behind the last entry; ``holes``: entries before it that are not there and may be used again.
+    ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``: position -> (count, index of the
+    COUNT entry); ``entries``: index behind the last entry; ``holes``: entries before it that are not there and may be used again.
     """
 
     __slots__ = ("runs", "counts", "entries", "holes")
@@ -120,11 +120,14 @@ def _collect(p, seed, limit, acks, found):
 
 
 def _merge(found, runs):
-    """Sorted ranges (start << 32 | end) into ``runs``, those that touch or overlap as one."""
+    """Sorted ranges (start << 32 | end) into ``runs``, those that overlap as one.
+
+    Not those that touch: a single entry does not end where its record does, and must be recognised by its length.
+    """
     last_end = -1
     for item in found:
         start, end = item >> 32, item & 0xFFFFFFFF
-        if last_end >= start:
+        if last_end > start:
             if end > last_end:
                 runs[len(runs) - 1] = last_end = end
         else:

@@ -53,6 +53,7 @@ SEAL_AT = 64
 SYNCED_AT = 112
 DELIVERED_AT = 64
 ACKS_SEAL_AT = 72
+ACKS_SEAL_BYTES = _ACKS_SEAL.size
 
 # What is added to the seed for each kind of checksum in a head, so that one cannot stand for another.
 _SEAL_SALT = 1
@@ -74,7 +75,12 @@ class Head(NamedTuple):
 
     def twin(self, magic):
         """The head of the other file of the pair."""
-        return decode(encode(magic, self.number, self.incarnation, self.generation, self.first_offset, self.capacity))
+        return decode(self._replace(magic=magic).encode())
+
+    def encode(self):
+        """The 64 octets of the head proper; the checksum is made anew."""
+        head = _HEAD.pack(*self[:1], SCHEMA_VERSION, *self[1:6], 0)
+        return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
 
 
 class Seal(NamedTuple):
@@ -94,12 +100,6 @@ class AcksSeal(NamedTuple):
     entries: int
     count: int
     body_bytes: int
-
-
-def encode(magic, number, incarnation, generation, first_offset, capacity):
-    """The 64 octets of a head proper."""
-    head = _HEAD.pack(magic, SCHEMA_VERSION, number, incarnation, generation, first_offset, capacity, 0)
-    return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
 
 
 def decode(head, magic=None):

@@ -33,8 +33,11 @@ cdef class RecordScanner:
     cdef readonly uint32_t next_ordinal, ordinal
     cdef readonly list damaged
     cdef readonly unsigned char kind, flags, priority
-    cdef readonly uint64_t timestamp_ms, expires_at_ms
+    cdef readonly uint64_t timestamp_ms, expires_at_ms, first_timestamp_ms, body_bytes, acked_bytes
+    cdef readonly Py_ssize_t count, acked
     cpdef bint next(self) except -1
+    @cython.locals(at=Py_ssize_t, count=Py_ssize_t, acked=bint)
+    cpdef int tally(self, uint64_t[::1] runs, bint check_content=*) except -1
     @cython.locals(p=const_octets, at=Py_ssize_t, size=Py_ssize_t, found=Py_ssize_t)
     cdef Py_ssize_t _step(self) except -1
     @cython.locals(p=const_octets, at=Py_ssize_t)

@@ -127,12 +127,14 @@ def find(p, at, end, seed, ordinal):
 class RecordScanner:
     """Walks the records of a segment that may be damaged.
 
-    ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records lost) of what was stepped over, ``at`` is
-    where the data ends once ``next`` has said False. A region without any sound record behind it is not damage but the end: the ordinary tail of a crash.
+    ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records lost) of what was stepped over,
+    ``at`` is where the data ends once ``next`` has said False. A region without any sound record behind it is not damage but the end: the
+    ordinary tail of a crash.
     """
 
     __slots__ = (
         "p", "at", "end", "seed", "next_ordinal", "damaged",
+        "count", "body_bytes", "acked", "acked_bytes", "first_timestamp_ms",
         "position", "size", "ordinal", "kind", "flags", "priority", "routing_length", "properties_length", "body_length",
         "timestamp_ms", "expires_at_ms",
     )
@@ -149,7 +151,8 @@ class RecordScanner:
         self.damaged = []
         self.position = self.size = self.ordinal = self.routing_length = self.properties_length = self.body_length = 0
         self.kind = self.flags = self.priority = 0
-        self.timestamp_ms = self.expires_at_ms = 0
+        self.timestamp_ms = self.expires_at_ms = self.first_timestamp_ms = 0
+        self.count = self.body_bytes = self.acked = self.acked_bytes = 0
 
     def next(self):
         """Move to the next record. False at the end."""
@@ -161,6 +164,29 @@ class RecordScanner:
                 self._fill()
                 return True
             self.damaged.append((self.position, self.position + size, 1))
+
+    def tally(self, runs, check_content=True):
+        """Walk to the end and fill ``count``, ``body_bytes``, and the part of both that is ``acked``: lies in ``runs`` (see format.acks).
+
+        Without ``check_content`` only the headers are looked at.
+        """
+        at, count = 0, len(runs)
+        while self._step():
+            while at < count and runs[at + 1] <= self.position:
+                at += 2
+            acked = at < count and runs[at] <= self.position
+            if check_content and not acked and not content_is_sound(self.p, self.position, self.seed):
+                self.damaged.append((self.position, self.position + self.size, 1))
+                continue
+            self._fill()
+            if self.count == 0:
+                self.first_timestamp_ms = self.timestamp_ms
+            self.count += 1
+            self.body_bytes += self.body_length
+            if acked:
+                self.acked += 1
+                self.acked_bytes += self.body_length
+        return 0
 
     def _step(self):
         """Move to the next sound header; 0 at the end, else the record's size."""

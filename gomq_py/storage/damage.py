@@ -1,0 +1,55 @@
+"""Damaged records: what is done when a checksum fails. One damaged record costs one record, never the queue.
+
+Called by message_store (a record read from a segment of an earlier run) and recovery (the scan of a segment that was not sealed).
+"""
+import os
+
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format.record import RecordScanner
+
+LOG = logger("storage")
+
+# Copies kept per queue: a disk that is going to pieces must not be filled with them.
+KEPT_COPIES = 100
+
+
+def count_lost(segment, behind):
+    """How many records, and body octets, the segment holds less than its seal and acks promised, when all sound ones lie from ``behind`` on."""
+    scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, segment.next_ordinal)
+    scanner.tally(segment.get_runs())
+    left, left_bytes = scanner.count - scanner.acked, scanner.body_bytes - scanner.acked_bytes
+    return max(0, segment.count - segment.taken - left), max(0, segment.body_bytes - segment.taken_bytes - left_bytes)
+
+
+def set_aside(store, segment, start, end, lost_count):
+    """Copy the octets [start, end) beside the segment, ack them so that nobody meets them again, and tell the log and the listener."""
+    path = segment.path()
+    step_over(segment, start, end)
+    LOG.error("damaged: %s octets %d to %d, %d message(s) lost; the disk returned something else than was written", path, start, end, lost_count)
+    _keep_copy(store, segment, start, end)
+    if store.listener is not None:
+        store.listener.record_damaged(store, path, start, end, lost_count)
+
+
+def step_over(segment, start, end):
+    """Ack the octets [start, end), whatever they are."""
+    if segment.acks is not None:
+        try:
+            segment.put_run(start, end)
+        except StoreError as error:
+            LOG.warning("damage stays unmarked: %s", error)
+
+
+def _keep_copy(store, segment, start, end):
+    path = os.path.join(store.folder, f"damaged.{segment.number:010d}.{start}")
+    try:
+        if os.path.exists(path) or sum(name.startswith("damaged.") for name in os.listdir(store.folder)) >= KEPT_COPIES:
+            return
+        file = store.files.open_log(path)
+        try:
+            store.files.append(file, segment.msgs.read(start, end))
+        finally:
+            store.files.close(file)
+    except OSError as error:
+        LOG.warning("no copy of the damaged octets: %s", error)

@@ -1,0 +1,41 @@
+cimport cython
+
+from gomq_py.storage.segment cimport Segment
+
+cdef class SegmentLog:
+    cdef readonly object folder, files, pool, committer, incarnation, failure
+    cdef public object listener
+    cdef readonly Py_ssize_t segment_bytes
+    cdef readonly bint durable
+    cdef readonly dict _segments
+    cdef Segment _read, _write, _last
+    cdef Py_ssize_t _read_at, _next_number, _next_bytes
+    cdef bint _marked, _closing
+    cdef list _unsynced, _syncing
+
+    @cython.locals(segment=Segment)
+    cpdef close(self)
+    @cython.locals(segment=Segment)
+    cpdef delete_files(self)
+    cpdef fence(self, error)
+    @cython.locals(segment=Segment)
+    cpdef list sync_files(self)
+    @cython.locals(segment=Segment)
+    cpdef synced(self)
+    cdef int _note_synced(self, Segment segment) except -1
+    @cython.locals(before=Segment, segment=Segment)
+    cdef Segment _roll(self, Py_ssize_t size)
+    cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) except -1
+    @cython.locals(segment=Segment)
+    cdef Segment _create_segment(self, Py_ssize_t capacity)
+    cdef _leave_behind(self, Segment segment)
+    cdef _open(self, Segment segment)
+    cdef _close_segment(self, Segment segment)
+    @cython.locals(segment=Segment)
+    cdef _close_files(self)
+    cdef _discard(self, Segment segment)
+    cdef int _mark_messages(self, Segment segment) except -1
+    cdef int _mark_unsynced(self, Segment segment, unsigned int what) except -1
+    cpdef int flush(self) except -1
+    cdef int _stop(self, failure) except -1
+    cdef bint _is_idle(self, Segment segment) except -1

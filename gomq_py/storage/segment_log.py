@@ -1,0 +1,293 @@
+"""Segment log: the files of one store. Rolls to new segments, tells the committer what must be flushed, seals, closes, gives files away.
+
+Below message_store (and the stream store), which decide what is written and what is done with; above segment and pool. Only what lies
+between the reader and the writer of a long log is closed; what is open is mapped. Never yields, never flushes.
+"""
+import os
+
+from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
+from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT, SYNCED_AT
+from gomq_py.storage.segment import ACKS, MSGS, Segment
+
+# A location has 28 bits for each.
+LARGEST_SEGMENT_BYTES = 1 << 28
+LARGEST_SEGMENT_NUMBER = (1 << 28) - 1
+
+# A queue's first segment, and how much larger each next one is until segment_bytes: many queues hold only a few messages.
+FIRST_SEGMENT_BYTES = 65536
+SEGMENT_GROWTH = 8
+
+
+class SegmentLog:
+    """The segments of a store, oldest first from ``_read`` on through ``next``, all by number in ``_segments``.
+
+    ``failure``: the StoreClosed that every append gets since the log was closed, deleted or fenced. ``listener`` (optional) hears
+    ``store_fenced(store, error)``. A subclass fills ``flush``, ``_stop`` and ``_is_idle``.
+    """
+
+    __slots__ = (
+        "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
+        "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_marked", "_closing", "_unsynced", "_syncing",
+    )
+
+    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
+        if not FIRST_SEGMENT_BYTES <= segment_bytes <= LARGEST_SEGMENT_BYTES or len(incarnation) != 16:
+            raise ValueError(f"segment_bytes={segment_bytes} incarnation={incarnation!r}")
+        self.folder = os.fspath(folder)
+        self.files = files
+        self.pool = pool
+        self.committer = committer
+        self.incarnation = incarnation
+        self.segment_bytes = segment_bytes
+        self.durable = durable
+        self.listener = listener
+        self.failure = None
+        self._segments = {}
+        self._read = self._write = self._last = None
+        self._read_at = HEAD_BYTES
+        self._next_number = 1
+        self._next_bytes = min(FIRST_SEGMENT_BYTES, segment_bytes)
+        self._marked = self._closing = False
+        self._unsynced = []
+        self._syncing = []
+
+    # the end of it
+
+    def close(self):
+        """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it."""
+        if self.failure is not None:
+            return
+        self.flush()
+        self._stop(StoreClosed(self.folder, 0, "the store is closed"))
+        if not self.durable:
+            for segment in self._segments.values():
+                self._discard(segment)
+            self._segments = {}
+            return
+        self._closing = True
+        for segment in self._segments.values():
+            if segment.is_open:
+                self._mark_unsynced(segment, MSGS | ACKS)
+        if self._unsynced:
+            self.committer.mark(self)
+
+    def delete_files(self):
+        """Nothing goes in or out any more, and nothing stays on the disk."""
+        self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
+        self._unsynced = []
+        segments, self._segments = self._segments, {}
+        for segment in segments.values():
+            self._discard(segment)
+        if self.durable:
+            self.pool.forget(self.folder)
+            if os.path.isdir(self.folder):
+                self.files.remove_tree(self.folder)
+                self.committer.mark_folder(os.path.dirname(self.folder))
+
+    def fence(self, error):
+        """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart has read it again."""
+        if self.failure is not None and not self._closing:
+            return
+        self._stop(StoreClosed(self.folder, 0, f"closed after an error: {error}"))
+        self._unsynced = []
+        self._close_files()
+        if self.listener is not None:
+            self.listener.store_fenced(self, error)
+
+    # what storage.sync calls
+
+    def sync_files(self):
+        """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced or deleted."""
+        if self.failure is not None and not self._closing:
+            raise self.failure
+        self.flush()
+        self._marked = False
+        files = []
+        for segment in self._unsynced:
+            if segment.unsynced & MSGS:
+                files.append(segment.msgs)
+                segment.syncing = segment.end
+            if segment.unsynced & ACKS and segment.acks is not None:
+                files.append(segment.acks)
+            segment.unsynced = 0
+            segment.synced_once = True
+        self._syncing, self._unsynced = self._unsynced, []
+        return files
+
+    def synced(self):
+        """What sync_files gave last has been flushed."""
+        syncing, self._syncing = self._syncing, []
+        for segment in syncing:
+            if segment.is_open and segment.syncing:
+                self._note_synced(segment)
+        if self._closing and not self._unsynced:
+            self._close_files()
+
+    def _note_synced(self, segment):
+        """Everything written to the segment before the sync began is on the disk."""
+        if segment is self._write or segment.syncing < segment.end:
+            segment.put_synced(segment.syncing)
+            self.files.overwritten(segment.msgs, SYNCED_AT, HEAD_BYTES)
+        elif not segment.sealed:
+            segment.seal()
+            self.files.overwritten(segment.msgs, SEAL_AT, SYNCED_AT)
+        if self._closing and segment.acks is not None:
+            segment.seal_acks()
+            self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
+        segment.syncing = 0
+        if segment is not self._write and self._is_idle(segment) and not segment.unsynced:
+            self._close_segment(segment)
+        return 0
+
+    # segments
+
+    def _roll(self, size):
+        """A new segment to write to, with room for a record of this size."""
+        if self.failure is not None:
+            raise self.failure
+        if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
+            raise StoreError(self.folder, 0, f"a record of {size} octets does not fit into a segment")
+        segment = self._create_segment(self._capacity_for(size))
+        before = self._last
+        self._segments[segment.number] = segment
+        self._next_number += 1
+        self._write = self._last = segment
+        if self._read is None:
+            self._read = segment
+            self._read_at = HEAD_BYTES
+        if before is not None:
+            before.next = segment
+            self._leave_behind(before)
+        return segment
+
+    def _capacity_for(self, size):
+        """Room for the next segment: small at first, later segment_bytes, and one of its own for a record that does not fit into that."""
+        capacity = self._next_bytes
+        if HEAD_BYTES + size > capacity:
+            capacity = self.segment_bytes
+        self._next_bytes = min(self._next_bytes * SEGMENT_GROWTH, self.segment_bytes)
+        if HEAD_BYTES + size > capacity:
+            capacity = (HEAD_BYTES + size + 4095) & ~4095
+        return capacity
+
+    def _create_segment(self, capacity):
+        if self._next_number > LARGEST_SEGMENT_NUMBER:
+            raise StoreError(self.folder, 0, "segment numbers are used up")
+        segment = Segment(self._next_number)
+        acks = None
+        try:
+            if self.durable:
+                self._make_folder()
+                msgs, acks = self.pool.take(self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity)
+                self.committer.mark_folder(self.folder)
+            else:
+                msgs = self.pool.take_unnamed(self.folder, capacity)
+        except OSError as error:
+            raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
+        segment.attach(msgs, acks)
+        segment.begin(self.incarnation, self.pool.next_generation())
+        if self.durable:
+            self.files.overwritten(msgs, 0, HEAD_BYTES)
+            self.files.overwritten(acks, 0, HEAD_BYTES)
+        else:
+            segment.unsynced = MSGS  # for ever: nobody flushes it
+        return segment
+
+    def _make_folder(self):
+        if not self._segments and not os.path.isdir(self.folder):
+            self.files.make_folder(self.folder)
+            self.committer.mark_folder(os.path.dirname(self.folder))
+
+    def path_of(self, kind, number):
+        """Where a segment's file lies."""
+        return os.path.join(self.folder, f"{kind}.{number:010d}")
+
+    def _leave_behind(self, segment):
+        """The writer has moved on: announce the segment's end, and seal and close it when that has been flushed, unless somebody reads it."""
+        if not segment.written_here:
+            return
+        if not self.durable:
+            if self._is_idle(segment):
+                self._close_segment(segment)
+            return
+        if segment.announced < segment.end:
+            self.files.appended(segment.msgs, segment.announced, segment.end)
+            segment.announced = segment.end
+        if self._is_idle(segment):
+            self._mark_unsynced(segment, MSGS)
+            self.committer.mark(self)
+
+    def _open(self, segment):
+        """Map the files of a closed segment again. Raises OSError."""
+        if not self.durable:
+            segment.msgs.remap()
+            segment.attach(segment.msgs, None)
+            return
+        msgs = self.files.open(self.path_of("msgs", segment.number))
+        try:
+            acks = self.files.open(self.path_of("acks", segment.number))
+            if not segment.written_here:
+                self.files.allocate(acks)  # a restored copy may have holes, and writing into one on a full disk kills the process
+        except OSError:
+            self.files.close(msgs)
+            raise
+        segment.attach(msgs, acks)
+
+    def _close_segment(self, segment):
+        """Unmap; a file without a name stays open, or it would be gone."""
+        msgs, acks = segment.msgs, segment.acks
+        if not self.durable:
+            segment.unpoint()
+            msgs.unmap()
+            return
+        segment.detach()
+        self.files.close(msgs)
+        if acks is not None:
+            self.files.close(acks)
+
+    def _close_files(self):
+        self._closing = False
+        for segment in self._segments.values():
+            if segment.is_open:
+                self._close_segment(segment)
+
+    def _discard(self, segment):
+        """Give the segment's files away, or unlink them."""
+        msgs, acks = segment.msgs, segment.acks
+        segment.detach()
+        if not self.durable:
+            self.pool.retire_unnamed(msgs)
+            return
+        self.pool.retire(msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number), segment.synced_once)
+
+    # what must be flushed
+
+    def _mark_messages(self, segment):
+        """A persistent message came into a segment whose messages were all flushed."""
+        self._mark_unsynced(segment, MSGS)
+        if not self._marked:
+            self._marked = True
+            self.committer.mark(self)
+        return 0
+
+    def _mark_unsynced(self, segment, what):
+        if not segment.unsynced:
+            self._unsynced.append(segment)
+        segment.unsynced |= what
+        return 0
+
+    # for the subclass
+
+    def flush(self):
+        """Bring the mappings up to date and announce what changed."""
+        raise NotImplementedError
+
+    def _stop(self, failure):
+        """Nothing goes in or out any more."""
+        self.failure = failure
+        self._read = self._write = self._last = None
+        return 0
+
+    def _is_idle(self, segment):
+        """Whether the segment could be closed: nobody reads it, and nothing of it is out."""
+        raise NotImplementedError
