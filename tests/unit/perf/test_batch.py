@@ -1,0 +1,59 @@
+"""Batches: slices of whole messages, and what is stamped where."""
+import pytest
+
+from gomq_py.perf.batch import PublishBatch
+
+
+def messages(*bodies, head=b"HEAD", tail=b"END"):
+    return [(head + body + tail, len(head)) for body in bodies]
+
+
+def test_messages_lie_one_behind_the_other():
+    batch = PublishBatch(messages(b"a", b"bcd"))
+
+    assert bytes(batch.buffer) == b"HEADaENDHEADbcdEND"
+    assert (batch.count, list(batch.starts)) == (2, [0, 8, 18])
+
+
+def test_numbers_and_one_timestamp_are_stamped_little_endian():
+    batch = PublishBatch(messages(bytes(17), bytes(17), bytes(17)), timestamp_at=0, sequence_at=8)
+
+    batch.stamp(1, 3, 258, 5)
+
+    assert bytes(batch.buffer[:24]) == b"HEAD" + bytes(17) + b"END"
+    assert bytes(batch.buffer[24:48]) == b"HEAD" + b"\x05" + bytes(7) + b"\x02\x01" + bytes(6) + b"\x00END"
+    assert bytes(batch.buffer[48:72]) == b"HEAD" + b"\x05" + bytes(7) + b"\x03\x01" + bytes(6) + b"\x00END"
+
+
+def test_without_places_nothing_is_stamped():
+    batch = PublishBatch(messages(b"ab"))
+
+    batch.stamp(0, 1, 1, 1)
+
+    assert bytes(batch.buffer) == b"HEADabEND"
+
+
+def test_only_the_number_may_be_stamped():
+    batch = PublishBatch(messages(bytes(8), tail=b""), sequence_at=0)
+
+    batch.stamp(0, 1, 7 << 48 | 1, 99)
+
+    assert bytes(batch.buffer) == b"HEAD\x01" + bytes(5) + b"\x07\x00"
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 1), (0, 3), (2, 3)])
+def test_messages_outside_the_batch_are_not_stamped(first, last):
+    with pytest.raises(IndexError):
+        PublishBatch(messages(bytes(8), bytes(8)), sequence_at=0).stamp(first, last, 1, 1)
+
+
+def test_a_body_too_small_for_its_stamps_is_refused():
+    with pytest.raises(ValueError):
+        PublishBatch(messages(bytes(4), tail=b""), sequence_at=0)
+
+
+@pytest.mark.parametrize(("first", "limit", "last"), [(0, 8, 1), (0, 15, 1), (0, 16, 2), (0, 100, 4), (1, 16, 3), (3, 1, 4), (0, 0, 1)])
+def test_a_slice_is_the_longest_run_of_whole_messages_within_a_limit_but_at_least_one(first, limit, last):
+    batch = PublishBatch(messages(b"a", b"b", b"c", b"d"))  # 8 octets each
+
+    assert batch.last_within(first, limit) == last
