@@ -46,6 +46,7 @@ class Launcher:
         self._committer: Any = None
         self._amqp: Any = None
         self._asked_to_stop: Any = None
+        self._pidfile = ""
 
     def run(self) -> int:
         """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
@@ -53,12 +54,10 @@ class Launcher:
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
         try:
             self.start()
-            self._write_pidfile()
             self._asked_to_stop.wait()
             return EXIT_STOPPED
         finally:
             self.stop()
-            self._remove_pidfile()
             for watcher in watchers:
                 watcher.cancel()
 
@@ -69,6 +68,7 @@ class Launcher:
         self._say_what_is_unusual()
         try:
             self._build()
+            self._write_pidfile()
             self._listen()
         except (BindError, DataDirError, LogError, StoreError) as error:
             self.stop()
@@ -95,6 +95,9 @@ class Launcher:
         if self._committer is not None:
             self._committer.stop()
             self._committer = None
+        if self._pidfile:
+            os.unlink(self._pidfile)
+            self._pidfile = ""
         if self._data_dir is not None:
             self._data_dir.close()
             self._data_dir = None
@@ -151,19 +154,11 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _write_pidfile(self) -> None:
+        """Only now that the data folder is ours: a second broker must not overwrite the first one's."""
         if self.settings.pidfile:
-            try:
-                with open(self.settings.pidfile, "w", encoding="ascii") as file:
-                    file.write(f"{os.getpid()}\n")
-            except OSError as error:
-                raise BootError(f"cannot write the pidfile {self.settings.pidfile}: {error.strerror}") from error
-
-    def _remove_pidfile(self) -> None:
-        if self.settings.pidfile:
-            try:
-                os.unlink(self.settings.pidfile)
-            except FileNotFoundError:
-                pass
+            with open(self.settings.pidfile, "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
+            self._pidfile = self.settings.pidfile
 
 
 def _abort(_number: int, _frame: Any) -> None:

@@ -34,8 +34,8 @@ class QueueFactory:
             incarnation = os.urandom(INCARNATION_SIZE)
         folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
         store, report = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, durable)
-        for path, start, end, count in report.damaged:
-            LOG.error("queue %r in vhost %r: %d damaged messages in %s from %d to %d are set aside", name, vhost, count, path, start, end)
+        if report.lost:
+            LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
         queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
         if durable:
             self._incarnations[queue] = incarnation
