@@ -1,0 +1,111 @@
+"""A fast lane on its own: frames in, what it stored and what it handed to the slow lane out."""
+import struct
+
+from gomq_py.amqp.server.fast_lane import FastLane
+from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.broker.destination import Destination
+from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.broker.route import Route
+from gomq_py.net.buffers import HubBuffers
+from tests.support.queues import HandLoop
+
+NOW_MS = 1_700_000_000_000
+
+
+def frame(kind, channel, payload, end=b"\xce"):
+    """One frame."""
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + end
+
+
+def short(text):
+    """A short string."""
+    return bytes((len(text),)) + text
+
+
+def publish_method(exchange=b"", routing_key=b"q", bits=0, channel=1):
+    """The method frame of basic.publish."""
+    return frame(1, channel, b"\x00\x3c\x00\x28\x00\x00" + short(exchange) + short(routing_key) + bytes((bits,)))
+
+
+def content_header(size, properties=b"\0\0", channel=1, class_id=60, weight=0):
+    """The header frame of a body of ``size`` octets."""
+    return frame(2, channel, struct.pack(">HHQ", class_id, weight, size) + properties)
+
+
+def publish(body=b"hello", exchange=b"", routing_key=b"q", properties=b"\0\0", bits=0, channel=1):
+    """Method, header and, if there is a body, one body frame."""
+    frames = publish_method(exchange, routing_key, bits, channel) + content_header(len(body), properties, channel)
+    return frames + (frame(3, channel, body) if body else b"")
+
+
+def ack(tag, multiple=False, channel=1):
+    """basic.ack."""
+    return frame(1, channel, struct.pack(">HHQB", 60, 80, tag, multiple))
+
+
+class NotingQueue(Destination):
+    """Notes what is published to it."""
+
+    def __init__(self, name, log, refuses=False, durable=True):
+        super().__init__(name, durable)
+        self.log = log
+        self.refuses = refuses
+
+    def publish(self, message):
+        about = message.describe()
+        self.log.append((
+            "publish", self.name, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(),
+            about["persistent"], about["priority"]))
+        return 0 if self.refuses else 1
+
+
+class LaneBench:
+    """A connection's lane with channels 1 and 2. ``log`` holds ("publish", ...) and ("slow", kind, channel, payload) in the order they happened.
+
+    ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
+    """
+
+    def __init__(self, frame_max=4096, **options):
+        self.log = []
+        self.exchange = ExchangeState()
+        self.permission = ExchangeState()
+        self.routes = {(b"", b"q"): [NotingQueue("q", self.log)]}
+        self.route_calls = 0
+        self.stops_at = None
+        self.buffers = HubBuffers(frame_max)
+        self.channels = {1: HotChannel(1), 2: HotChannel(2)}
+        self.scheduler = Scheduler(HandLoop())
+        self.lane = FastLane(self, self.buffers, self.channels, frame_max, self.scheduler, **options)
+        self.tail = b""
+
+    def slow_frame(self, kind, channel, payload):
+        self.log.append(("slow", kind, channel, payload))
+        return self.stops_at is None or (kind, channel, payload) != self.stops_at
+
+    def route(self, exchange, routing_key):
+        self.route_calls += 1
+        queues = self.routes.get((exchange, routing_key))
+        return None if queues is None else Route(queues, self.exchange, self.permission)
+
+    def read(self, octets):
+        """One read of the connection, as net.stream does it. Returns the log."""
+        start = self.buffers.reserve - len(self.tail)
+        assert start >= 0
+        end = self.buffers.reserve + len(octets)
+        self.buffers.input[start:end] = self.tail + octets
+        # What lies behind the read must never be looked at.
+        self.buffers.input[end:end + 64] = b"\xce" * len(self.buffers.input[end:end + 64])
+        try:
+            position = self.lane.process(start, end, NOW_MS)
+        finally:
+            self.lane.finish()
+        self.tail = bytes(self.buffers.input[position:end])
+        return self.log
+
+    def feed(self, octets, size=None):
+        """Any number of octets in reads of ``size`` (at most what a read can take)."""
+        size = min(size or self.buffers.input_octets, self.buffers.input_octets)
+        for at in range(0, len(octets), size):
+            self.read(octets[at:at + size])
+        return self.log
