@@ -16,7 +16,7 @@ cdef class Output:
     cpdef write(self, data)
     cpdef cork(self)
     cpdef uncork(self)
-    cdef int send_filled(self, Py_ssize_t count) except -1
+    cpdef send_filled(self, Py_ssize_t count)
     cdef _flush(self)
     @cython.locals(sent=Py_ssize_t)
     cdef Py_ssize_t _send(self, view) except -1

@@ -65,14 +65,13 @@ class Output:
         if self.pending and not self.blocked:
             self._flush()
         if self.broken:
-            return 0
+            return
         view = self.buffers.output_view
         sent = 0
         if not self.pending:
             sent = self._send(view[:count])
         if sent < count and not self.broken:
             self.pending += view[sent:count]
-        return 0
 
     def cork(self):
         """Gather what is written from now on: a read is being walked and its answers leave together."""
@@ -85,7 +84,7 @@ class Output:
             self._flush()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once when everything kept has been sent (not at all when the socket breaks)."""
+        """Call ``callback()`` once when everything kept has been sent, or never will be because the socket broke."""
         self.waiters.append(callback)
 
     def pending_octets(self):
@@ -104,14 +103,12 @@ class Output:
         """Drop what is pending and stop watching the socket; the caller closes the socket afterwards."""
         self.broken = True
         self.pending = bytearray()
-        waiters, self.waiters = self.waiters, []
         self.on_drained = self.on_overflow = self.on_broken = None
         if self.watcher is not None:
             self.watcher.stop()
             self.watcher.close()
             self.watcher = None
-        for waiter in waiters:
-            waiter()
+        self._tell_waiters()
 
     def _send(self, view):
         """Octets the socket took. Fewer than given: now blocked (or broken) and watched."""
@@ -152,11 +149,9 @@ class Output:
         self.watcher.stop()
         self.pending = bytearray()
         self.overflowed = False
-        waiters, self.waiters = self.waiters, []
         if self.on_drained is not None:
             self.on_drained()
-        for waiter in waiters:
-            waiter()
+        self._tell_waiters()
 
     def _break(self, error):
         self.broken = True
@@ -167,6 +162,12 @@ class Output:
             self.watcher.stop()
         if self.on_broken is not None:
             self.on_broken(error)
+        self._tell_waiters()
+
+    def _tell_waiters(self):
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter()
 
 
 def send_function(socket):

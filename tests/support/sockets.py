@@ -1,0 +1,24 @@
+"""Connected gevent sockets on which a test plays the peer."""
+from gevent import socket
+
+
+def socket_pair(buffer_octets=None):
+    """(ours, theirs): connected sockets; ``buffer_octets`` keeps the kernel's buffers small, so that a peer that does not read is noticed soon."""
+    ours, theirs = socket.socketpair()
+    if buffer_octets is not None:
+        for each in (ours, theirs):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_octets)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_octets)
+    return ours, theirs
+
+
+def receive_exactly(peer, count, timeout_s=5):
+    """Read ``count`` octets; fails after ``timeout_s`` without any."""
+    peer.settimeout(timeout_s)
+    parts, left = [], count
+    while left:
+        part = peer.recv(min(left, 65536))
+        assert part, f"closed with {left} octets missing"
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

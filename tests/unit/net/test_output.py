@@ -1,0 +1,154 @@
+"""Output: order, what a full socket does, limits, and a broken peer."""
+import pytest
+
+from gomq_py.net.buffers import HubBuffers
+from gomq_py.net.output import Output
+from tests.support.no_switch import no_switch
+from tests.support.sockets import receive_exactly, socket_pair
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket_pair(16384)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+@pytest.fixture
+def output(pair):
+    output = Output(pair[0], HubBuffers())
+    yield output
+    output.close()
+
+
+def test_what_is_written_arrives_in_order(pair, output):
+    for part in (b"one", bytearray(b"two"), b"three"):
+        output.write(part)
+
+    assert receive_exactly(pair[1], 11) == b"onetwothree"
+    assert output.sent_octets == 11 and not output.blocked and output.pending_octets() == 0
+
+
+def test_writing_to_a_full_socket_neither_waits_nor_loses(pair, output):
+    data = bytes(range(256)) * 4096
+
+    with no_switch():
+        output.write(data)
+        output.write(b"and more")
+
+    assert output.blocked and output.pending_octets() > 0
+    assert receive_exactly(pair[1], len(data) + 8) == data + b"and more"
+    assert output.wait_drained(5) and not output.blocked
+
+
+def test_a_bytearray_given_away_is_sent_whole(pair, output):
+    data = bytes(range(256)) * 4096
+
+    output.write(bytearray(data))
+
+    assert receive_exactly(pair[1], len(data)) == data
+
+
+def test_what_was_filled_leaves_behind_what_was_written(pair, output):
+    output.cork()
+    output.write(b"reply ")
+    output.buffers.output[:8] = b"delivery"
+    output.send_filled(8)
+    output.uncork()
+
+    assert receive_exactly(pair[1], 14) == b"reply delivery"
+
+
+def test_the_output_buffer_may_be_filled_again_at_once(pair, output):
+    """What a full socket does not take is copied out of the shared buffer."""
+    size = 100_000
+    for letter in b"ab":
+        output.buffers.output[:size] = bytes((letter,)) * size
+        output.send_filled(size)
+
+    assert output.blocked
+    assert receive_exactly(pair[1], 2 * size) == b"a" * size + b"b" * size
+
+
+def test_a_corked_output_sends_once_uncorked(pair, output):
+    output.cork()
+    output.write(b"one")
+    output.write(b"two")
+    assert output.sent_octets == 0
+
+    output.uncork()
+
+    assert output.sent_octets == 6 and receive_exactly(pair[1], 6) == b"onetwo"
+
+
+def test_drained_is_told_once_to_each_who_asked(pair, output):
+    told = []
+    output.on_drained = lambda: told.append("drained")
+    output.write(b"x" * MEGABYTE)
+    output.call_when_drained(lambda: told.append("me"))
+
+    receive_exactly(pair[1], MEGABYTE)
+    assert output.wait_drained(5)
+    output.write(b"x" * MEGABYTE)
+    receive_exactly(pair[1], MEGABYTE)
+    assert output.wait_drained(5)
+
+    assert told == ["drained", "me", "drained"]
+
+
+def test_too_much_unread_is_told_once_until_it_was_drained(pair, output):
+    told = []
+    output.on_overflow = lambda: told.append(output.pending_octets())
+    output.limit = 100_000
+
+    for _ in range(4):
+        output.write(b"x" * 60_000)
+    assert len(told) == 1 and told[0] > 100_000
+    receive_exactly(pair[1], 240_000)
+    assert output.wait_drained(5)
+    output.write(b"x" * 240_000)
+
+    assert len(told) == 2
+
+
+def test_a_broken_peer_is_told_once_and_nothing_is_raised(pair, output):
+    told = []
+    output.on_broken = told.append
+    pair[1].close()
+
+    for _ in range(3):
+        output.write(b"x")
+
+    assert output.broken and output.error is told[0] and len(told) == 1
+    assert isinstance(told[0], OSError) and output.pending_octets() == 0
+    assert not output.wait_drained(1)
+
+
+def test_a_peer_that_goes_while_the_output_is_blocked_is_noticed(pair, output):
+    told = []
+    output.on_broken = told.append
+    output.write(b"x" * MEGABYTE)
+    assert output.blocked
+
+    pair[1].close()
+
+    assert not output.wait_drained(5)
+    assert len(told) == 1
+
+
+def test_waiting_for_a_peer_that_does_not_read_ends_at_the_deadline(pair, output):
+    output.write(b"x" * MEGABYTE)
+
+    assert not output.wait_drained(0.01)
+
+
+def test_a_closed_output_swallows_what_it_is_given(pair, output):
+    output.write(b"x" * MEGABYTE)
+    output.close()
+
+    output.write(b"late")
+
+    assert output.pending_octets() == 0

@@ -1,0 +1,196 @@
+"""Stream: reads handed to a lane, tails kept, pauses, ends, and the turn of others."""
+import gevent
+import pytest
+from gevent import socket
+
+from gomq_py.net.buffers import HubBuffers
+from gomq_py.net.output import Output
+from gomq_py.net.stream import Stream
+from tests.support.sockets import socket_pair
+from tests.support.waiting import wait_until
+
+
+class Lines:
+    """A lane and handler for lines: takes whole lines (and dashes, the stuff of floods), leaves the rest, answers each when the batch is done."""
+
+    def __init__(self, buffers, output):
+        self.buffers = buffers
+        self.output = output
+        self.stream = None
+        self.lines = []
+        self.calls = []
+
+    def process(self, start, end, now_ms):
+        self.calls.append("process")
+        if self.buffers.input[start:end].strip(b"-") == b"":
+            return end
+        while True:
+            at = self.buffers.input.find(b"\n", start, end)
+            if at < 0:
+                return start
+            line = bytes(self.buffers.input[start:at])
+            start = at + 1
+            self.lines.append(line)
+            if line == b"stop":
+                self.stream.stop()
+            elif line == b"wrong":
+                raise ValueError("wrong line")
+            elif line == b"pause":
+                self.stream.pause()
+                return start
+            self.output.write(b"ok " + line + b"\n")
+
+    def finish(self):
+        self.calls.append("finish")
+
+    def batch_done(self):
+        self.calls.append("batch done")
+        self.output.write(b".")
+
+
+class Peer:
+    """A stream running in a greenlet, and the other end of its socket."""
+
+    def __init__(self, buffers=None):
+        ours, self.socket = socket_pair()
+        buffers = buffers or HubBuffers(4096)
+        output = Output(ours, buffers)
+        self.stream = Stream(ours, buffers, output)
+        self.lane = Lines(buffers, output)
+        self.lane.stream = self.stream
+        self.running = gevent.spawn(self.stream.run, self.lane, self.lane)
+
+    def send(self, octets):
+        self.socket.sendall(octets)
+
+    def wait_for(self, *lines):
+        wait_until(lambda: self.lane.lines == list(lines), sleep=gevent.sleep, what=f"{self.lane.lines} == {lines}")
+
+
+def let_the_loop_poll():
+    """Return after the loop has looked at all sockets again: another connection's line went through."""
+    other = Peer()
+    other.send(b"x\n")
+    other.wait_for(b"x")
+    other.running.kill()
+
+
+@pytest.fixture
+def peer():
+    peer = Peer()
+    yield peer
+    peer.running.kill()
+
+
+def test_what_arrives_is_walked_and_answered_in_one_piece(peer):
+    peer.send(b"one\ntwo\n")
+
+    peer.wait_for(b"one", b"two")
+    assert peer.socket.recv(100) == b"ok one\nok two\n."
+    assert peer.lane.calls == ["process", "finish", "batch done"]
+    assert peer.stream.received_octets == 8
+
+
+def test_an_incomplete_tail_waits_for_the_rest(peer):
+    for part in (b"on", b"e\ntw", b"o\n"):
+        peer.send(part)
+        gevent.sleep(0)
+
+    peer.wait_for(b"one", b"two")
+
+
+def test_tails_of_connections_that_share_a_buffer_do_not_mix():
+    buffers = HubBuffers(4096)
+    peers = [Peer(buffers) for _ in range(3)]
+    for part in (b"a", b"bc", b"d\n"):
+        for number, peer in enumerate(peers):
+            peer.send(b"%d" % number + part)
+            gevent.sleep(0)
+
+    for number, peer in enumerate(peers):
+        peer.wait_for(b"%da%dbc%dd" % (number, number, number))
+        peer.running.kill()
+
+
+def test_the_end_of_the_peer_ends_the_run(peer):
+    peer.send(b"one\n")
+    peer.socket.shutdown(socket.SHUT_WR)
+
+    peer.running.get(timeout=5)
+
+    assert peer.lane.lines == [b"one"]
+
+
+def test_stop_ends_the_run_after_the_walk(peer):
+    peer.send(b"stop\nlast\n")
+
+    peer.running.get(timeout=5)
+
+    assert peer.lane.lines == [b"stop", b"last"]
+
+
+def test_what_the_lane_raises_ends_the_run_after_what_was_taken_was_finished(peer):
+    peer.send(b"one\nwrong\nnever\n")
+
+    with pytest.raises(ValueError, match="wrong line"):
+        peer.running.get(timeout=5)
+
+    assert peer.lane.lines == [b"one", b"wrong"] and peer.lane.calls == ["process", "finish", "batch done"]
+    assert peer.socket.recv(100) == b"ok one\n."
+
+
+def test_a_paused_stream_goes_on_where_the_walk_stopped(peer):
+    peer.send(b"one\npause\ntwo\nthree\n")
+    peer.wait_for(b"one", b"pause")
+    peer.send(b"four\n")
+    let_the_loop_poll()
+    assert peer.lane.lines == [b"one", b"pause"]
+
+    peer.stream.resume()
+
+    peer.wait_for(b"one", b"pause", b"two", b"three", b"four")
+
+
+def test_pauses_add_up(peer):
+    peer.stream.pause()
+    peer.stream.pause()
+    peer.send(b"one\n")
+    peer.stream.resume()
+    let_the_loop_poll()
+    assert peer.lane.lines == []
+
+    peer.stream.resume()
+
+    peer.wait_for(b"one")
+
+
+def test_a_peer_that_went_away_ends_the_run_with_the_error_of_the_output(peer):
+    """The peer never reads: what is written to it breaks the connection, and the reader hears of it."""
+    gevent.sleep(0)
+    peer.socket.close()
+
+    peer.lane.output.write(b"x")
+    peer.lane.output.write(b"x")
+
+    with pytest.raises(OSError):
+        peer.running.get(timeout=5)
+
+
+def test_a_busy_connection_leaves_others_their_turn(peer):
+    """A flood on one connection: between two of its reads the other gets its own."""
+    buffers = peer.lane.buffers
+    other = Peer(buffers)
+    order = []
+    for each, name in ((peer, "busy"), (other, "quiet")):
+        process = each.lane.process
+        each.lane.process = lambda start, end, now_ms, process=process, name=name: (order.append(name), process(start, end, now_ms))[1]
+    flood = gevent.spawn(peer.send, b"-" * 60 * 1024 * 1024)
+    wait_until(lambda: order.count("busy") > 3, sleep=gevent.sleep)
+
+    other.send(b"hello\n")
+    sent_at = len(order)
+    other.wait_for(b"hello")
+
+    flood.kill()
+    other.running.kill()
+    assert order.index("quiet") - sent_at <= 3
