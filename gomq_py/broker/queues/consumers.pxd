@@ -20,6 +20,6 @@ cdef class ConsumerRing:
     cpdef bint remove(self, Consumer consumer) except -1
     cpdef offer(self, Consumer consumer)
     @cython.locals(consumer=Consumer)
-    cdef Consumer next(self)
+    cpdef Consumer take_next(self)
     cdef _unring(self, Consumer consumer)
     cdef Py_ssize_t ready_at_top(self) except -1

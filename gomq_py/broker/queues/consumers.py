@@ -87,7 +87,7 @@ class ConsumerRing:
         consumer.ringed = True
         self.ready += 1
 
-    def next(self):
+    def take_next(self):
         """Take the consumer whose turn it is out of the ring, or None. Consumers that lost their capacity meanwhile are dropped on the way."""
         for level in self.levels:
             while level:
@@ -97,6 +97,10 @@ class ConsumerRing:
                 if consumer.capacity() > 0:
                     return consumer
         return None
+
+    def has_ready(self):
+        """Whether any consumer is in the ring."""
+        return self.ready > 0
 
     def ready_at_top(self):
         """How many consumers share the highest priority that has a ready one."""

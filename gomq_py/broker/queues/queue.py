@@ -231,7 +231,7 @@ class Queue(destination.Destination):
             # Each of the ready consumers gets its share of what is there; one message, one consumer when the publisher is slow.
             quantum = (ready + rivals - 1) // rivals
             while rivals > 0 and octets < TURN_OCTETS and self.ring is not None and self.waiting():
-                consumer = self.ring.next()
+                consumer = self.ring.take_next()
                 if consumer is None:
                     break
                 octets += consumer.deliver(quantum)

@@ -62,6 +62,10 @@ class Scheduler:
         if not self.armed:
             self._arm()
 
+    def is_armed(self):
+        """Whether anything waits for the next poll."""
+        return bool(self.armed)
+
     def finish(self):
         """The batch is over: flush what was touched and give each a turn, within the budget. Never raises."""
         self.walking = False

@@ -1,0 +1,135 @@
+"""The scheduler: one turn for each touched destination at the end of a batch, the rest after a poll, sliced work, faults kept apart."""
+import gevent
+import pytest
+
+from gomq_py.broker.destination import Destination
+from gomq_py.broker.queues.scheduler import BUDGET_OCTETS, Scheduler
+from tests.support.queues import HandLoop
+from tests.support.waiting import wait_until
+
+
+class Turning(Destination):
+    """Notes its flushes and turns."""
+
+    def __init__(self, name, log, octets=100, then=None):
+        super().__init__(name)
+        self.log = log
+        self.octets = octets
+        self.then = then
+
+    def flush(self):
+        self.log.append(("flush", self.name))
+
+    def turn(self):
+        self.log.append(("turn", self.name))
+        if self.then is not None:
+            self.then()
+        return self.octets
+
+
+@pytest.fixture
+def loop():
+    return HandLoop()
+
+
+@pytest.fixture
+def scheduler(loop):
+    return Scheduler(loop)
+
+
+def test_a_batch_gives_each_touched_destination_one_turn_in_order(scheduler, loop):
+    log = []
+    first, second = Turning("first", log), Turning("second", log)
+
+    scheduler.begin(5)
+    for each in (first, second, first):
+        scheduler.touch(each)
+    assert log == []
+    scheduler.finish()
+
+    assert log == [("flush", "first"), ("turn", "first"), ("flush", "second"), ("turn", "second")]
+    assert scheduler.now_ms == 5 and not loop.poll()
+
+
+def test_outside_a_batch_the_turn_comes_after_a_poll(scheduler, loop):
+    log = []
+
+    scheduler.touch(Turning("a", log))
+    assert log == []
+    loop.poll()
+
+    assert log == [("flush", "a"), ("turn", "a")] and not loop.poll()
+
+
+def test_what_asks_for_later_gets_a_turn_after_each_poll(scheduler, loop):
+    log = []
+    busy = Turning("busy", log, then=lambda: scheduler.later(busy) if len(log) < 6 else None)
+
+    scheduler.begin(5)
+    scheduler.touch(busy)
+    scheduler.finish()
+
+    assert len(log) == 2
+    loop.poll()
+    assert len(log) == 4
+    loop.poll()
+    assert len(log) == 6 and not loop.poll()
+
+
+def test_the_budget_puts_the_rest_behind_a_poll_but_flushes_all_at_once(scheduler, loop):
+    log = []
+    greedy, patient = Turning("greedy", log, BUDGET_OCTETS), Turning("patient", log)
+
+    scheduler.begin(5)
+    scheduler.touch(greedy)
+    scheduler.touch(patient)
+    scheduler.finish()
+
+    assert log == [("flush", "greedy"), ("turn", "greedy"), ("flush", "patient")]
+    loop.poll()
+    assert log[-1] == ("turn", "patient")
+
+
+def test_who_is_touched_by_anothers_turn_gets_its_own_after_a_poll(scheduler, loop):
+    log = []
+    second = Turning("second", log)
+    first = Turning("first", log, then=lambda: scheduler.touch(second))
+
+    scheduler.begin(5)
+    scheduler.touch(first)
+    scheduler.finish()
+    loop.poll()
+
+    assert log == [("flush", "first"), ("turn", "first"), ("flush", "second"), ("turn", "second")]
+
+
+def test_a_turn_that_fails_is_logged_and_the_others_get_theirs(scheduler, caplog):
+    log = []
+    failing = Turning("failing", log, then=lambda: 1 // 0)
+
+    scheduler.begin(5)
+    scheduler.touch(failing)
+    scheduler.touch(Turning("next", log))
+    scheduler.finish()
+
+    assert ("turn", "next") in log and "ZeroDivisionError" in caplog.text and "failing" in caplog.text
+
+
+def test_sliced_work_runs_once_a_poll_until_it_is_done(scheduler, loop):
+    left = [3, 2, 1]
+
+    scheduler.run_sliced(lambda: bool(left.pop()) and bool(left))
+
+    for remaining in (2, 1, 0):
+        assert loop.poll() and len(left) == remaining
+    assert not loop.poll()
+
+
+def test_on_a_real_loop_an_idle_scheduler_has_nothing_to_run():
+    log = []
+    scheduler = Scheduler()
+    scheduler.touch(Turning("a", log))
+
+    wait_until(lambda: log, sleep=gevent.sleep)
+
+    assert not scheduler.is_armed()
