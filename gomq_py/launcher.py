@@ -147,10 +147,10 @@ class Launcher:
             LOG.warning("running without sync: what was confirmed may be lost when the machine loses power")
 
     def _on_stop_signal(self, number: int) -> None:
-        """First signal: an orderly stop, and from now on the next one ends the process at once."""
-        LOG.info("%s: stopping; once more to stop at once", signal.Signals(number).name)
+        """First signal: an orderly stop. From then on the next one ends the process, by a handler of the interpreter that needs no turn of the hub."""
         for stop_signal in STOP_SIGNALS:
             signal.signal(stop_signal, _abort)
+        LOG.info("%s: stopping; once more to stop at once", signal.Signals(number).name)
         self._asked_to_stop.set()
 
     def _write_pidfile(self) -> None:
