@@ -7,7 +7,7 @@ import sys
 from gomq_py import __version__
 from gomq_py.client.errors import ClientError
 from gomq_py.client.url import DEFAULT_URL
-from gomq_py.perf import messages, report
+from gomq_py.perf import churn, counts, messages, report
 from gomq_py.perf.throughput import Throughput
 
 
@@ -18,6 +18,10 @@ def parser():
     protocols = top.add_subparsers(dest="protocol", required=True)
     scenarios = protocols.add_parser("amqp", help="AMQP 0-9-1").add_subparsers(dest="scenario", required=True)
     _throughput(scenarios.add_parser("throughput", help="publish and consume as fast as possible, or at a rate"))
+    _queue_count(scenarios.add_parser("queue-count", help="declare many queues"))
+    _connection_count(scenarios.add_parser("connection-count", help="open many connections and hold them"))
+    for name, scenario in churn.SCENARIOS.items():
+        _churn(scenarios.add_parser(name, help=scenario.__doc__.rstrip(".").lower() + ", again and again"))
     return top
 
 
@@ -25,12 +29,13 @@ def _common(options):
     options.add_argument("--uri", default=DEFAULT_URL, help="broker to load (%(default)s)")
     options.add_argument("--timeout", dest="timeout_s", type=float, default=30, metavar="SECONDS", help="for each answer of the broker (%(default)s)")
     options.add_argument("-j", "--json", action="store_true", help="print the result as JSON, and nothing else")
-    options.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
+    options.add_argument("--broker-pid", type=_count, default=0, metavar="PID", help="measure that process's CPU time and memory, too")
 
 
 def _throughput(options):
     _common(options)
     add = options.add_argument
+    add("-q", "--quiet", action="store_true", help="print the summary only")
     add("-x", "--publishers", type=_count, default=1, help="connections that publish, per queue (%(default)s)")
     add("-y", "--consumers", type=_count, default=1, help="connections that consume, per queue (%(default)s)")
     add("-s", "--size", type=_size, default=(16, 16), help="octets of a body, or a range such as 16-512 (16)")
@@ -70,8 +75,38 @@ def _throughput(options):
     add("--purge", action="store_true", help="empty the queues first; without it messages of earlier runs are consumed, too")
     add("--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N", help="octets per write; 1: one write per message (%(default)s)")
     add("--processes", type=_count, default=0, metavar="N", help="at most N processes for publishers and for consumers (half the processors)")
-    add("--broker-pid", type=_count, default=0, metavar="PID", help="measure that process's CPU time and memory, too")
     add("--drain", dest="drain_s", type=float, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
+
+
+def _queue_count(options):
+    _common(options)
+    add = options.add_argument
+    add("-q", "--queues", dest="count", type=_count, default=100, help="how many (%(default)s)")
+    add("-u", "--queue", default="perf-queue", help="beginning of their names (%(default)s)")
+    add("-D", "--transient", dest="durable", action="store_false", help="queues that are not durable")
+    add("-n", "--no-wait", action="store_true", help="declare without waiting for each answer")
+    add("--arguments", type=_table, default={}, metavar="JSON", help="arguments of the queues")
+    add("--delete", action="store_true", help="delete them at the end")
+
+
+def _connection_count(options):
+    _common(options)
+    add = options.add_argument
+    add("-x", "--connections", dest="count", type=_count, default=100, help="how many (%(default)s)")
+    add("-c", "--channels", type=_count, default=1, help="channels of each connection (%(default)s)")
+    add("-C", "--consumers", type=_count, default=0, help="consumers of each channel (%(default)s)")
+    add("-u", "--queue", default="perf-test", help="queue of the consumers (%(default)s)")
+    add("-l", "--localhost", action="store_true", help="connect to random addresses in 127.0.0.0/16")
+    add("-k", "--keepalive", metavar="IDLE:INTERVAL:COUNT", help="TCP keepalive of the connections, seconds and probes")
+    add("-z", "--time", dest="seconds", type=float, default=0, metavar="SECONDS", help="hold them that long (until interrupted)")
+
+
+def _churn(options):
+    _common(options)
+    add = options.add_argument
+    add("-z", "--time", dest="seconds", type=float, default=0, metavar="SECONDS", help="for that long (until interrupted)")
+    add("-D", "--transient", dest="durable", action="store_false", help="with a queue that is not durable")
+    add("-q", "--quiet", action="store_true", help="print the summary only")
 
 
 def main(arguments=None):
@@ -79,7 +114,7 @@ def main(arguments=None):
     top = parser()
     options = top.parse_args(arguments)
     try:
-        return run_throughput(_checked(options))
+        return _RUN.get(options.scenario, run_churn)(options)
     except (ClientError, OSError) as error:
         print(f"gomq-py-perf: {options.uri.rpartition('@')[2]}: {error}", file=sys.stderr)
         return 1
@@ -87,9 +122,26 @@ def main(arguments=None):
         top.error(str(error))
 
 
-def run_throughput(options):
+def run_counts(options):
     """Run, print, exit code."""
-    scenario = Throughput(options, report.progress if not options.quiet and not options.json else lambda published, consumed: None)
+    scenario = counts.queue_count if options.scenario == "queue-count" else counts.connection_count
+    return _print_figures(options, scenario(options))
+
+
+def run_churn(options):
+    """Run, print, exit code."""
+    quiet = options.quiet or options.json
+    return _print_figures(options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True)))
+
+
+def _print_figures(options, figures):
+    print(json.dumps(figures) if options.json else "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in figures.items()))
+    return 0
+
+
+def run_throughput(options):
+    """Run, print, exit code. Raises ValueError for options that do not go together."""
+    scenario = Throughput(_checked(options), report.progress if not options.quiet and not options.json else lambda published, consumed: None)
 
     def interrupted(*_):
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the second one aborts
@@ -141,3 +193,6 @@ def _table(text):
     if not isinstance(table, dict):
         raise ValueError(text)
     return table
+
+
+_RUN = {"throughput": run_throughput, "queue-count": run_counts, "connection-count": run_counts}

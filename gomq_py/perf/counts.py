@@ -1,0 +1,106 @@
+"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and tell how fast it went and what each costs the broker in memory."""
+import random
+import resource
+import socket
+import time
+from contextlib import ExitStack, contextmanager
+
+from gomq_py.amqp.wire.methods import QueueDeclare
+from gomq_py.client.connection import Connection
+from gomq_py.perf import process
+
+_SETTLE_S = 0.5  # before memory is read: the broker ends what the last answer did not wait for
+
+
+def queue_count(options):
+    """Declare ``count`` queues; figures. They stay, unless ``delete`` is asked for."""
+    names = [f"{options.queue}-{number}" for number in range(options.count)]
+    with Connection(options.uri, name="perf queue-count", timeout_s=options.timeout_s) as connection:
+        channel = connection.channel()
+        with _measured(options, "queue") as figures:
+            for name in names:
+                if options.no_wait:
+                    channel.send(QueueDeclare(queue=name, durable=options.durable, no_wait=True, arguments=options.arguments))
+                else:
+                    channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
+            if options.no_wait and names:
+                channel.queue_declare(names[len(names) - 1], passive=True)  # answered when all before it are done
+        if options.delete:
+            for name in names:
+                channel.queue_delete(name)
+    return figures
+
+
+def connection_count(options):
+    """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until interrupted); figures."""
+    _raise_descriptor_limit()
+    with ExitStack() as stack:
+        with Connection(options.uri, timeout_s=options.timeout_s) as connection:
+            if options.consumers:
+                connection.channel().queue_declare(options.queue, durable=True)
+        with _measured(options, "connection") as figures:
+            for number in range(options.count):
+                connection = Connection(
+                    _address(options, number), heartbeat_s=0, name=f"perf connection-count {number}", timeout_s=options.timeout_s)
+                stack.callback(connection.abort)
+                _keep_alive(connection.socket, options.keepalive)
+                for _ in range(options.channels):
+                    channel = connection.channel()
+                    for _ in range(options.consumers):
+                        channel.consume(options.queue)
+        if not options.json:
+            print(f"{options.count} connections are open", flush=True)
+        _hold(options.seconds)
+    return figures
+
+
+@contextmanager
+def _measured(options, noun):
+    """Time and memory of the block, as figures in the dict it yields."""
+    figures: dict = {f"{noun}s": options.count}
+    before = process.memory_octets(options.broker_pid) if options.broker_pid else None
+    started = time.monotonic()
+    yield figures
+    figures["elapsed_seconds"] = round(time.monotonic() - started, 3)
+    figures[f"{noun}s_per_second"] = round(options.count / max(figures["elapsed_seconds"], 0.001))
+    if before is not None:
+        time.sleep(_SETTLE_S)
+        after = process.memory_octets(options.broker_pid)
+        figures["broker_memory"] = after
+        figures[f"octets_per_{noun}"] = round((after["anonymous"] - before["anonymous"]) / max(options.count, 1))
+
+
+def _hold(seconds):
+    ends = time.monotonic() + seconds if seconds else None
+    try:
+        while ends is None or time.monotonic() < ends:
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        pass
+
+
+def _address(options, number):
+    """The URL, with another loopback address for each connection where asked: one pair of addresses has but 28 000 ports."""
+    if not options.localhost:
+        return options.uri
+    chance = random.Random(number)
+    scheme, _, rest = options.uri.partition("://")
+    login, at, address = rest.rpartition("@")
+    host, slash, path = address.partition("/")
+    _, colon, port = host.partition(":")
+    return f"{scheme}://{login}{at}127.0.{chance.randint(0, 255)}.{chance.randint(1, 254)}{colon}{port}{slash}{path}"
+
+
+def _keep_alive(sock, text):
+    """TCP keepalive as "idle:interval:count"."""
+    if text:
+        idle, interval, count = (int(part) for part in text.split(":"))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
+
+
+def _raise_descriptor_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
