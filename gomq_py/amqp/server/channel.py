@@ -11,9 +11,10 @@ from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
 from gomq_py.amqp.wire.errors import ChannelError, CommandInvalid, InternalError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicRecoverAsync, BasicReject, ChannelClose,
-    ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ExchangeBind, ExchangeDeclare, ExchangeDelete,
-    ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback, TxSelect, decode_method,
+    AccessRequest, AccessRequestOk, BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover,
+    BasicRecoverAsync, BasicReject, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect,
+    ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit,
+    TxRollback, TxSelect, decode_method,
 )
 
 OPEN, CLOSING, CLOSED = "open", "closing", "closed"
@@ -169,7 +170,13 @@ def channel_flow(channel, method):
         channel.resume_consumers()
 
 
+def access_request(channel, _method):
+    """access.request of AMQP 0-8: everybody gets the same ticket, as in RabbitMQ."""
+    channel.reply(AccessRequestOk(ticket=1))
+
+
 HANDLERS = {
+    AccessRequest: access_request,
     ChannelOpen: channel_open,
     ChannelClose: channel_close,
     ChannelFlow: channel_flow,

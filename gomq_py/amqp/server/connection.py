@@ -16,7 +16,7 @@ from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
-from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
+from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
@@ -37,6 +37,8 @@ BROKEN_CLOSE_TIMEOUT_S = 5
 # A client that lets its answers pile up to the output's limit is not read from; when it still has not read them after this long, it is gone.
 UNREAD_TIMEOUT_S = 30
 DISCARD_OCTETS = 16 * 1024
+# Octets a frame on a channel must have to be one, by its type: the ids of a method, the fixed part of a content header.
+LEAST_PAYLOAD = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0}
 # Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
 SILENT_CHECKS = 5
 
@@ -198,7 +200,7 @@ class Connection:
     def _channel_frame(self, kind, channel_id, payload):
         if kind == FRAME_HEARTBEAT and not payload:
             raise UnexpectedFrame(described_frame(kind, payload))
-        if kind not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY) or (kind == FRAME_METHOD and len(payload) < 4):
+        if len(payload) < LEAST_PAYLOAD.get(kind, len(payload) + 1):
             raise FrameError(f"{described_frame(kind, payload)}: unknown_frame")
         channel = self.channels.get(channel_id)
         if channel is None:
@@ -331,8 +333,9 @@ class Connection:
         return False
 
     def _update_secret(self, _method):
-        """No login here can be renewed: only OAuth tokens could."""
-        raise _blamed(NotAllowed("New secret was refused by one of the backends"), ConnectionUpdateSecret.ID)
+        """Only OAuth tokens can be renewed, and nobody logs in with one here."""
+        error = AccessRefused(f"the login of user '{self.user.name}' is not by token and has no secret to update").hard()
+        raise _blamed(error, ConnectionUpdateSecret.ID)
 
     def _unread(self):
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""

@@ -65,7 +65,7 @@ class FastLane:
         self.now_ms = now_ms
         at = self.at
         position = start
-        while end - position >= 8:
+        while end - position >= 7:
             size = octets.be32(at, position + 3)
             if size > self.payload_max:
                 raise errors.FrameError(f"frame size {size + 8} is larger than the negotiated maximum of {self.frame_max}")

@@ -1,7 +1,8 @@
 """Heartbeats: one timer for all connections of a server, both directions.
 
 Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of an
-eighth of a second, and the timer is armed for the next bucket that is not empty; without connections nothing ticks. Never writes: the connection does.
+eighth of a second, and the timer is armed for the next bucket that is not empty; without connections nothing
+ticks. Never writes: the connection does.
 """
 import heapq
 import math

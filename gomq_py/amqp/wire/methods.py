@@ -161,6 +161,20 @@ class ChannelCloseOk(Method):
     __slots__ = names(FIELDS)
 
 
+class AccessRequest(Method):
+    """AMQP 0-8: ask for a ticket. Not in 0-9-1; RabbitMQ still gives one to old clients."""
+    NAME, ID, SYNCHRONOUS = "access.request", 30 << 16 | 10, True
+    FIELDS = (("realm", SHORTSTR), ("exclusive", BIT), ("passive", BIT), ("active", BIT), ("write", BIT), ("read", BIT))
+    __slots__ = names(FIELDS)
+
+
+class AccessRequestOk(Method):
+    """The ticket, which nobody looks at."""
+    NAME, ID, SYNCHRONOUS = "access.request-ok", 30 << 16 | 11, False
+    FIELDS = (("ticket", SHORT),)
+    __slots__ = names(FIELDS)
+
+
 class ExchangeDeclare(Method):
     """Create an exchange, or check that it is as described (``passive``: only that it is there)."""
     NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True

@@ -36,6 +36,9 @@ SPECIFICATION = [
     ("channel", 20, "flow-ok", 21, "", "active:bit"),
     ("channel", 20, "close", 40, "close-ok", "reply-code:short reply-text:shortstr class-id:short method-id:short"),
     ("channel", 20, "close-ok", 41, "", ""),
+    # of AMQP 0-8, which RabbitMQ still answers
+    ("access", 30, "request", 10, "request-ok", "realm:shortstr exclusive:bit passive:bit active:bit write:bit read:bit"),
+    ("access", 30, "request-ok", 11, "", "ticket:short"),
     ("exchange", 40, "declare", 10, "declare-ok",
      "reserved-1:short exchange:shortstr type:shortstr passive:bit durable:bit auto-delete:bit internal:bit no-wait:bit arguments:table"),
     ("exchange", 40, "declare-ok", 11, "", ""),
@@ -178,7 +181,7 @@ def test_a_method_frame_without_ids_is_refused(octets):
         decode_method(octets)
 
 
-@pytest.mark.parametrize("octets", [b"\x00\x00\x00\x00", b"\x00\x3c\x00\x29", b"\x00\x1e\x00\x0a", b"\xff\xff\xff\xff"])
+@pytest.mark.parametrize("octets", [b"\x00\x00\x00\x00", b"\x00\x3c\x00\x29", b"\x00\x1f\x00\x0a", b"\xff\xff\xff\xff"])
 def test_an_unknown_method_is_not_implemented(octets):
     with pytest.raises(NotImplemented_) as caught:
         decode_method(octets)
