@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import gevent
+from gevent import socket
 from gevent.event import Event
 
 import gomq_py
@@ -47,6 +48,7 @@ class Launcher:
         self._amqp: Any = None
         self._asked_to_stop: Any = None
         self._pidfile = ""
+        self._wakeup: Any = None
 
     def run(self) -> int:
         """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
@@ -147,9 +149,8 @@ class Launcher:
             LOG.warning("running without sync: what was confirmed may be lost when the machine loses power")
 
     def _on_stop_signal(self, number: int) -> None:
-        """First signal: an orderly stop. From then on the next one ends the process, by a handler of the interpreter that needs no turn of the hub."""
-        for stop_signal in STOP_SIGNALS:
-            signal.signal(stop_signal, _abort)
+        """First signal: an orderly stop. From then on the next one ends the process at once."""
+        self._wakeup = _abort_on_next_signal()
         LOG.info("%s: stopping; once more to stop at once", signal.Signals(number).name)
         self._asked_to_stop.set()
 
@@ -159,6 +160,21 @@ class Launcher:
             with open(self.settings.pidfile, "w", encoding="ascii") as file:
                 file.write(f"{os.getpid()}\n")
             self._pidfile = self.settings.pidfile
+
+
+def _abort_on_next_signal() -> Any:
+    """Let the interpreter's own handler take the next stop signal: it needs no turn of the hub, which may be busy. Returns what must be kept alive.
+
+    The system may deliver the signal to a thread of a pool, which would leave the hub asleep; the interpreter's wakeup socket ends its sleep.
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    watcher = gevent.get_hub().loop.io(reader.fileno(), 1)
+    watcher.start(reader.recv, 64)
+    signal.set_wakeup_fd(writer.fileno())
+    for number in STOP_SIGNALS:
+        signal.signal(number, _abort)
+    return reader, writer, watcher
 
 
 def _abort(_number: int, _frame: Any) -> None:

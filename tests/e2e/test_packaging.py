@@ -30,7 +30,8 @@ def copy(tmp_path):
 
 
 def run(copy, *arguments, **environment):
-    clean = {name: value for name, value in os.environ.items() if name not in ("GOMQ_PURE_PYTHON", "GOMQ_REQUIRE_COMPILED", "GOMQ_CYTHON_CACHE", "PYTHONPATH")}
+    ours = ("GOMQ_PURE_PYTHON", "GOMQ_REQUIRE_COMPILED", "GOMQ_CYTHON_CACHE", "PYTHONPATH")
+    clean = {name: value for name, value in os.environ.items() if name not in ours}
     return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=110)
 
 
