@@ -48,6 +48,40 @@ def number_of(octets):
     return number
 
 
+class Committer:
+    """Flushes what was marked when the test says so, then answers those that had asked before, as storage.sync does."""
+
+    def __init__(self, files):
+        self.files = files
+        self.marked, self.folders, self.waiting = {}, {}, []
+        self.failure = None
+
+    def mark_file(self, file):
+        self.marked[file] = None
+
+    def mark_folder(self, path):
+        self.folders[path] = None
+
+    def after_sync(self, callback):
+        self.waiting.append(callback)
+
+    def flush(self, meanwhile=None):
+        """``meanwhile`` is called when the flushes have their content and before anybody is answered."""
+        marked, folders, waiting = self.marked, self.folders, self.waiting
+        self.marked, self.folders, self.waiting = {}, {}, []
+        try:
+            for file in marked:
+                self.files.sync(file)
+            for path in folders:
+                self.files.sync_folder(path)
+        except OSError as failure:
+            self.failure = failure
+        if meanwhile is not None:
+            meanwhile()
+        for callback in waiting:
+            callback(self.failure)
+
+
 def open_log(files, folder):
     """(log, numbers it held) as a boot does it."""
     log = FramedLog(files, os.path.join(folder, "definitions"))
@@ -61,26 +95,52 @@ def open_log(files, folder):
 def work(files, folder, random, account, steps):
     """Append, flush, compact and be killed for a while. What a restart after a kill finds is acted upon, so it is promised."""
     log, _ = open_log(files, folder)
+    committer, dropped = Committer(files), account.gone
+
+    def append():
+        start = account.appended
+        account.appended += random.choice((1, 1, 2, 5))
+        log.append_all([payload(number) for number in range(start, account.appended)])
+        committer.mark_file(log.file)
+
     for _ in range(steps):
         draw = random.random()
         if draw < 0.1:
-            log.close()
+            assert committer.failure is None or isinstance(files, FaultyFiles), committer.failure
             log, numbers = open_log(files, folder)
             account.promised.update(numbers)
+            account.gone = numbers[0] if numbers else account.appended
+            committer, dropped = Committer(files), account.gone
+            if draw < 0.04:
+                dropped = random.randrange(account.gone, account.appended + 1)
+                account.drop(dropped)
+                log.rewrite([payload(number) for number in range(dropped, account.appended)])
+                Promise(account, dropped, dropped)(None)
         elif draw < 0.6:
-            start = account.appended
-            account.appended += random.choice((1, 1, 2, 5))
-            log.append_all([payload(number) for number in range(start, account.appended)])
-        elif draw < 0.9:
-            files.sync(log.file)
-            account.promised.update(range(account.gone, account.appended))
-        else:
-            dropped = random.randrange(account.gone, account.appended + 1)
+            append()
+        elif draw < 0.85:
+            committer.after_sync(Promise(account, dropped))
+            committer.flush(append if random.random() < 0.5 else None)
+        elif dropped == account.gone and account.appended > account.gone:
+            dropped = random.randrange(account.gone, account.appended) + 1
             account.drop(dropped)
-            log.rewrite([payload(number) for number in range(dropped, account.appended)])
-            account.promised.update(range(dropped, account.appended))
-            account.gone = dropped
+            kept = [payload(number) for number in range(dropped, account.appended)]
+            log.rewrite_soon(committer, kept, Promise(account, dropped, dropped))
     log.close()
+
+
+class Promise:
+    """What an answer promises: every record appended before it was asked for; with ``gone``, that the records below are gone for good."""
+
+    def __init__(self, account, start, gone=0):
+        self.account = account
+        self.records = range(start, account.appended)
+        self.gone = gone
+
+    def __call__(self, error):
+        if error is None:
+            self.account.promised.update(self.records)
+            self.account.gone = max(self.account.gone, self.gone)
 
 
 def cut_often(root, random, share, run, account, target):

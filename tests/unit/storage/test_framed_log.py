@@ -243,3 +243,84 @@ def test_the_name_of_a_new_log_is_on_disk_before_anything_is_appended(tmp_path, 
     FramedLog(Folders(), path)
 
     assert flushed == [str(tmp_path)]
+
+
+class Committer:
+    """Answers when the test says so."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def mark_file(self, file):
+        pass
+
+    def mark_folder(self, path):
+        pass
+
+    def after_sync(self, callback):
+        self.waiting.append(callback)
+
+    def flush(self, error=None):
+        waiting, self.waiting = self.waiting, []
+        for callback in waiting:
+            callback(error)
+
+
+def test_a_log_in_use_is_rewritten_with_what_comes_meanwhile(files, path):
+    committer, done = Committer(), []
+    log = FramedLog(files, path)
+    log.append_all(PAYLOADS)
+
+    log.rewrite_soon(committer, [b"compact"], done.append)
+    log.append(b"meanwhile")
+    assert replayed(files, path)[0] == PAYLOADS + [b"meanwhile"]
+    committer.flush()
+    log.append(b"after")
+    committer.flush()
+
+    assert done == [None]
+    assert replayed(files, path) == ([b"compact", b"meanwhile", b"after"], [])
+    assert log.record_count == 3
+
+
+def test_a_rewrite_whose_flush_fails_leaves_the_log_in_use(files, path, tmp_path):
+    committer, done = Committer(), []
+    log = FramedLog(files, path)
+    log.append_all(PAYLOADS)
+    failure = OSError(errno.EIO, "Input/output error")
+
+    log.rewrite_soon(committer, [b"compact"], done.append)
+    committer.flush(failure)
+    log.append(b"after")
+
+    assert done == [failure]
+    assert replayed(files, path) == (PAYLOADS + [b"after"], [])
+    assert os.listdir(tmp_path) == ["definitions"]
+
+
+def test_a_rewrite_whose_new_name_may_be_lost_takes_no_more_appends(files, path):
+    committer, done = Committer(), []
+    log = FramedLog(files, path)
+    log.append(b"one")
+    failure = OSError(errno.EIO, "Input/output error")
+
+    log.rewrite_soon(committer, [b"compact"], done.append)
+    committer.flush()
+    committer.flush(failure)
+
+    assert done == [failure]
+    with pytest.raises(OSError, match="closed since"):
+        log.append(b"two")
+
+
+def test_a_log_that_is_closed_while_it_is_rewritten_stays_as_it_was(files, path, tmp_path):
+    committer, done = Committer(), []
+    log = FramedLog(files, path)
+    log.append(b"one")
+
+    log.rewrite_soon(committer, [b"compact"], done.append)
+    log.close()
+    committer.flush()
+
+    assert [error.errno for error in done] == [errno.ECANCELED]
+    assert replayed(files, path) == ([b"one"], []) and os.listdir(tmp_path) == ["definitions"]
