@@ -1,0 +1,80 @@
+"""Answers and requests: JSON in and out, in slices, so that ten thousand queues do not hold up a single message.
+
+``listing`` builds a list a slice at a time and lets the loop run in between; sorting and paging are ``paging``'s.
+"""
+import gevent
+import orjson
+from flask import Response, current_app, request
+
+from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
+
+# Objects built between two turns of the loop: some 10 us each, so that messages wait about half a millisecond.
+SLICE = 50
+# A request body: definitions of a large broker are some 10 MiB; everything else is far below.
+MAX_BODY_OCTETS = 1024 * 1024
+
+
+def node():
+    """The Node this app manages."""
+    return current_app.extensions["gomq.node"]
+
+
+def json_answer(value, status=200):
+    """A JSON response. Octets that are no text appear as they can: names are text, bodies are encoded before they come here."""
+    return Response(orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS), status, mimetype="application/json")
+
+
+def no_content(status=204, location=None):
+    """An answer without a body."""
+    response = Response(status=status)
+    if location is not None:
+        response.headers["Location"] = location
+    return response
+
+
+def sliced(objects, build):
+    """[build(o) for o in objects], yielding to the loop between slices. What ``build`` answers None for is left out. May switch."""
+    built = []
+    for number, one in enumerate(objects):
+        if number % SLICE == SLICE - 1:
+            gevent.sleep(0)
+        value = build(one)
+        if value is not None:
+            built.append(value)
+    return built
+
+
+def body(max_octets=MAX_BODY_OCTETS, required=()):
+    """The request's JSON object. Raises BadRequest, TooLarge, UnsupportedType; names every missing key of ``required`` at once, as RabbitMQ does."""
+    octets = body_octets(max_octets)
+    try:
+        value = orjson.loads(octets) if octets else {}
+    except orjson.JSONDecodeError:
+        raise BadRequest("JSON error: the body is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise BadRequest("JSON error: the body must be an object")
+    missing = [key for key in required if key not in value]
+    if missing:
+        raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
+    return value
+
+
+def body_octets(max_octets=MAX_BODY_OCTETS):
+    """The raw request body, at most ``max_octets``. Raises TooLarge, UnsupportedType."""
+    length = request.content_length
+    if length is not None and length > max_octets:
+        raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")
+    if request.mimetype not in ("", "application/json", "application/x-www-form-urlencoded"):
+        raise UnsupportedType(f"content type {request.mimetype} is not application/json")
+    octets = request.stream.read(max_octets + 1)
+    if len(octets) > max_octets:
+        raise TooLarge(f"the body is over the limit of {max_octets} octets")
+    return octets
+
+
+def _as_json(value):
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    return str(value)

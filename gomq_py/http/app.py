@@ -1,0 +1,47 @@
+"""The management app: blueprints, access, error translation and the headers of every answer. A factory, so that several brokers live in one process."""
+from flask import Flask, g
+from werkzeug.routing import UnicodeConverter
+
+import gomq_py
+from gomq_py.http import errors
+from gomq_py.http.api import blueprints
+from gomq_py.http.login import FailedLogins
+
+# No inline script, no foreign source: what a queue is called can never run.
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+                               "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class NameConverter(UnicodeConverter):
+    """One name in a path. The server leaves an encoded slash or percent sign of the request encoded (``server.path_info``); here it is decoded."""
+
+    def to_python(self, value):
+        return value.replace("%2F", "/").replace("%25", "%")
+
+
+def create_app(node):
+    """The WSGI app that manages ``node``."""
+    app = Flask("gomq_py.http", static_folder=None)
+    app.extensions["gomq.node"] = node
+    app.extensions["gomq.failures"] = FailedLogins()
+    app.url_map.strict_slashes = False
+    app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
+    for blueprint in blueprints():
+        app.register_blueprint(blueprint)
+    errors.register(app)
+    app.after_request(_add_headers)
+    return app
+
+
+def _add_headers(response):
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = f"gomq-py/{gomq_py.__version__}"
+    g.pop("user", None)
+    return response

@@ -1,0 +1,121 @@
+"""The one place where the management door turns errors into HTTP answers, in RabbitMQ's form: ``{"error": ..., "reason": ...}``.
+
+Answers name what the caller asked for and nothing of our insides; what was not foreseen is logged whole and answered with 500 and no detail.
+"""
+import orjson
+from flask import Response, request
+from werkzeug.exceptions import HTTPException
+
+from gomq_py.amqp.wire.errors import AMQPError, NotFound
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
+
+LOG = logger("http")
+
+
+class APIError(Exception):
+    """An answer other than success: status, RabbitMQ's error word and the reason."""
+
+    status, error = 500, "internal_server_error"
+
+    def __init__(self, reason, error=None):
+        super().__init__(reason)
+        self.reason = reason
+        if error is not None:
+            self.error = error
+
+
+class BadRequest(APIError):
+    """400: the request cannot be understood, or contradicts what is there."""
+
+    status, error = 400, "bad_request"
+
+
+class NotAuthorised(APIError):
+    """401: not logged in, or the tags of the user do not reach."""
+
+    status, error = 401, "not_authorised"
+
+
+class NoSuchObject(APIError):
+    """404: as RabbitMQ words it, whatever the object."""
+
+    status, error = 404, "Object Not Found"
+
+    def __init__(self, reason="Not Found", error=None):
+        super().__init__(reason, error)
+
+
+class MethodNotAllowed(APIError):
+    """405."""
+
+    status, error = 405, "Method Not Allowed"
+
+
+class TooLarge(APIError):
+    """413: the body is over the limit of this kind of request."""
+
+    status, error = 413, "payload_too_large"
+
+
+class UnsupportedType(APIError):
+    """415: bodies are JSON."""
+
+    status, error = 415, "unsupported_content_type"
+
+
+class Throttled(APIError):
+    """429: too many failed logins from this address."""
+
+    status, error = 429, "too_many_requests"
+
+
+def answer(status, error, reason):
+    """The JSON body of an error."""
+    return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")
+
+
+def from_api_error(error):
+    """Our own refusals."""
+    response = answer(error.status, error.error, error.reason)
+    if error.status == 401:
+        # A page that logs in by itself says so, and is spared the browser's own dialogue.
+        if request.headers.get("X-Requested-With") is None:
+            response.headers["WWW-Authenticate"] = 'Basic realm="gomq-py management"'
+    return response
+
+
+def from_amqp_error(error):
+    """What the model refuses: RabbitMQ answers 404 for what is missing, 400 with the text for the rest."""
+    text = error.reply_text.partition(" - ")[2]
+    if isinstance(error, NotFound):
+        return answer(404, "Object Not Found", text)
+    return answer(400, "bad_request", text)
+
+
+def from_store_error(error):
+    """A fault of the disk is ours to look into, and the caller's to know."""
+    LOG.error("%s %s: %s", request.method, request.path, error)
+    return answer(500, "internal_server_error", "the store refused: see the broker's log")
+
+
+def from_http_error(error):
+    """What Flask itself refuses: unknown paths, methods, malformed requests."""
+    if error.code == 404:
+        return answer(404, "Object Not Found", "Not Found")
+    return answer(error.code or 500, error.name, error.name)
+
+
+def from_anything(error):
+    """A fault of ours."""
+    LOG.exception("%s %s failed", request.method, request.path, exc_info=error)
+    return answer(500, "internal_server_error", "unexpected error: see the broker's log")
+
+
+def register(app):
+    """Install the translations."""
+    app.register_error_handler(APIError, from_api_error)
+    app.register_error_handler(AMQPError, from_amqp_error)
+    app.register_error_handler(StoreError, from_store_error)
+    app.register_error_handler(HTTPException, from_http_error)
+    app.register_error_handler(Exception, from_anything)

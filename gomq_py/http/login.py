@@ -1,0 +1,120 @@
+"""Login and access: who asks, and whether this route is for them. RabbitMQ's tags, checked per route by ``@access``.
+
+Passwords come by HTTP Basic and never leave this module. Failed logins are counted per address, so that guessing is slow for whoever guesses and
+nobody else. Verifying a costly hash (bcrypt) runs in the hub's thread pool.
+"""
+import functools
+import time
+from collections import OrderedDict
+
+import gevent
+from flask import current_app, g, request
+
+from gomq_py.http.errors import NotAuthorised, Throttled
+
+# What a tag reaches besides itself: RabbitMQ's table of management tags.
+IMPLIED = {
+    "administrator": frozenset({"administrator", "monitoring", "policymaker", "management"}),
+    "monitoring": frozenset({"monitoring", "management"}),
+    "policymaker": frozenset({"policymaker", "management"}),
+    "management": frozenset({"management"}),
+}
+MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = "management", "monitoring", "policymaker", "administrator"
+
+# After so many failures from one address within the window, the address waits: a person mistypes thrice, a guesser thousands of times.
+FAILURES_ALLOWED = 10
+FAILURE_WINDOW_S = 60
+# Addresses remembered; the oldest goes first, so that a flood of addresses costs no more than this.
+ADDRESSES_REMEMBERED = 4096
+
+
+class FailedLogins:
+    """Failures per address within a window. ``now_s`` is any clock that only moves forward."""
+
+    def __init__(self, now_s=time.monotonic):
+        self._now_s = now_s
+        self._failures = OrderedDict()
+
+    def check(self, address):
+        """Raises Throttled while this address has failed too often."""
+        entry = self._failures.get(address)
+        if entry is None:
+            return
+        count, since = entry
+        if self._now_s() - since > FAILURE_WINDOW_S:
+            del self._failures[address]
+        elif count >= FAILURES_ALLOWED:
+            raise Throttled(f"too many failed logins from {address}: wait {FAILURE_WINDOW_S} seconds")
+
+    def failed(self, address):
+        """One more failure."""
+        count, since = self._failures.pop(address, (0, self._now_s()))
+        self._failures[address] = (count + 1, since)
+        if len(self._failures) > ADDRESSES_REMEMBERED:
+            self._failures.popitem(last=False)
+
+    def succeeded(self, address):
+        """Forget the failures of an address."""
+        self._failures.pop(address, None)
+
+
+def reach(user):
+    """Every tag that the user's tags reach."""
+    reached = set()
+    for tag in user.tags:
+        reached |= IMPLIED.get(tag, frozenset({tag}))
+    return reached
+
+
+def authenticate():
+    """The user of this request. Raises NotAuthorised or Throttled. May switch."""
+    failures = current_app.extensions["gomq.failures"]
+    address = request.remote_addr or ""
+    failures.check(address)
+    given = request.authorization
+    if given is None or given.type != "basic" or given.username is None:
+        raise NotAuthorised("Login failed")
+    users = current_app.extensions["gomq.node"].broker.users
+    name, password = given.username, given.password or ""
+    if users.is_costly(name, password):
+        verified = gevent.get_hub().threadpool.apply(users.verify, (name, password))
+    else:
+        verified = users.verify(name, password)
+    if not verified:
+        failures.failed(address)
+        raise NotAuthorised("Login failed")
+    if not users.may_come_from(name, address):
+        raise NotAuthorised("User can only log in via localhost")
+    failures.succeeded(address)
+    return users.get(name)
+
+
+def access(tag):
+    """Only for users whose tags reach ``tag``; None is for everybody with a login. Sets ``g.user`` and ``g.tags``."""
+
+    def decorate(view):
+        @functools.wraps(view)
+        def guarded(*args, **kwargs):
+            g.user = authenticate()
+            g.tags = reach(g.user)
+            if tag is not None and tag not in g.tags:
+                raise NotAuthorised("Not management user" if tag == MANAGEMENT else f"Not {tag} user")
+            return view(*args, **kwargs)
+
+        guarded.access_tag = tag
+        return guarded
+
+    return decorate
+
+
+def sees_vhost(name):
+    """Whether this request's user may look into the vhost: any permission in it, or the monitoring tag."""
+    return MONITORING in g.tags or g.user.permission(name) is not None
+
+
+def permission(vhost_name):
+    """The user's rights in the vhost. Raises NotAuthorised when there are none, whatever the tags: they do not let anybody publish or declare."""
+    rights = g.user.permission(vhost_name)
+    if rights is None:
+        raise NotAuthorised(f"User has no access to vhost '{vhost_name}'")
+    return rights

@@ -1,0 +1,27 @@
+"""Node: what the management door sees of the process it runs in. Made by the launcher, handed to every app.
+
+The door never reaches for another door: connections come from ``amqp.connections``, shovels and the like from whoever registers them here.
+"""
+import time
+
+
+class Node:
+    """One running broker. ``listeners`` have protocol, address, host and port; ``name`` is what RabbitMQ calls the node: ``gomq@host``."""
+
+    def __init__(self, broker, amqp, settings, listeners, name):
+        self.broker = broker
+        self.amqp = amqp
+        self.settings = settings
+        self.listeners = listeners
+        self.name = name
+        self.cluster_name = name
+        self.started_at = time.time()
+        self.started_monotonic = time.monotonic()
+
+    def uptime_s(self):
+        """Seconds since the start, by the clock that nobody sets."""
+        return time.monotonic() - self.started_monotonic
+
+    def connections(self):
+        """Every open connection of every door, in the order of their coming."""
+        return list(self.amqp.connections)
