@@ -6,13 +6,14 @@ import time
 
 
 class Node:
-    """One running broker. ``listeners`` have protocol, address, host and port; ``name`` is what RabbitMQ calls the node: ``gomq@host``."""
+    """One running broker. ``listeners()`` answers those that are open: they have protocol, address, host and port; ``name`` is what RabbitMQ calls the node: ``gomq@host``."""
 
-    def __init__(self, broker, amqp, settings, listeners, name):
+    def __init__(self, broker, amqp, settings, listeners, name, rates):
         self.broker = broker
         self.amqp = amqp
         self.settings = settings
         self.listeners = listeners
+        self.rates = rates
         self.name = name
         self.cluster_name = name
         self.started_at = time.time()

@@ -2,7 +2,7 @@
 from importlib import import_module
 
 # In the order of the routes in docs/management.md.
-RESOURCES = ("identity", "vhosts")
+RESOURCES = ("identity", "overview", "connections", "exchanges", "queues", "bindings", "vhosts", "users")
 
 
 def blueprints():

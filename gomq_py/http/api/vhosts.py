@@ -1,51 +1,28 @@
-"""/api/vhosts: list, create, delete."""
+"""/api/vhosts: list, create, delete; the connections, channels and permissions of one."""
 from flask import Blueprint, g
 
+from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
-from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, sees_vhost
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("vhosts", __name__)
-
-
-def find_vhost(name):
-    """The vhost of this name that the user may look into. Raises NoSuchObject."""
-    vhost = node().broker.vhosts.get(name)
-    if vhost is None:
-        raise NoSuchObject("vhost_not_found", error="not_found")
-    return vhost
-
-
-def visible_vhosts():
-    """The vhosts that the request's user may look into."""
-    return [vhost for name, vhost in sorted(node().broker.vhosts.items()) if sees_vhost(name)]
-
-
-def shape(vhost):
-    """RabbitMQ's fields of a vhost."""
-    ready = sum(queue.ready_count for queue in vhost.queues.values())
-    unacked = sum(queue.unacked_count for queue in vhost.queues.values())
-    tags = list(vhost.tags)
-    return {
-        "name": vhost.name, "description": vhost.description, "tags": tags, "default_queue_type": "classic", "tracing": False,
-        "metadata": {"description": vhost.description, "tags": tags}, "cluster_state": {node().name: "running"},
-        "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked,
-    }
 
 
 @blueprint.get("/api/vhosts")
 @access(MANAGEMENT)
 def list_vhosts():
     """Every vhost that the user sees."""
-    return listing(sliced(visible_vhosts(), shape))
+    return listing(sliced(visible_vhosts(), shapes.vhost))
 
 
 @blueprint.get("/api/vhosts/<name>")
 @access(MANAGEMENT)
 def get_vhost(name):
     """One vhost."""
-    return json_answer(shape(find_vhost(name)))
+    return json_answer(shapes.vhost(find_vhost(name)))
 
 
 @blueprint.put("/api/vhosts/<name>")
@@ -73,3 +50,29 @@ def delete_vhost(name):
             connection.force_close(f"vhost '{name}' is down")
     node().broker.delete_vhost(name)
     return no_content()
+
+
+@blueprint.get("/api/vhosts/<name>/permissions")
+@access(ADMINISTRATOR)
+def list_vhost_permissions(name):
+    """Who has which rights in it."""
+    find_vhost(name)
+    rights = [user.permission(name) for user in node().broker.users]
+    return listing([shapes.permission(one) for one in rights if one is not None], name_of=lambda item: item["user"])
+
+
+@blueprint.get("/api/vhosts/<name>/connections")
+@access(MANAGEMENT)
+def list_vhost_connections(name):
+    """The connections that opened it."""
+    find_vhost(name)
+    return listing(sliced((one for one in node().connections() if one.vhost.name == name), shapes.connection))
+
+
+@blueprint.get("/api/vhosts/<name>/channels")
+@access(MANAGEMENT)
+def list_vhost_channels(name):
+    """The channels of those connections."""
+    find_vhost(name)
+    pairs = [(channel, one) for one in node().connections() if one.vhost.name == name for channel in list(one.channels.values())]
+    return listing(sliced(pairs, lambda pair: shapes.channel(*pair)))

@@ -1,0 +1,116 @@
+"""/api/bindings: list, add and remove, by the two ends and the binding's properties key."""
+from urllib.parse import quote
+
+from flask import Blueprint
+
+from gomq_py.auth.permissions import READ, WRITE
+from gomq_py.http import shapes
+from gomq_py.http.answers import body, json_answer, no_content, sliced
+from gomq_py.http.arguments import decoded_arguments
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.finding import find_exchange, find_queue, find_vhost, require, visible_vhosts
+from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("bindings", __name__)
+KINDS = {"q": "queue", "e": "exchange"}
+
+
+def of_vhost(vhost):
+    """Every binding of the vhost as JSON, those of the default exchange included. May switch."""
+    found = sliced(list(vhost.queues.values()), shapes.default_binding)
+    for exchange in list(vhost.exchanges.values()):
+        found.extend(sliced(exchange.bindings(), shapes.binding))
+    return found
+
+
+@blueprint.get("/api/bindings")
+@access(MANAGEMENT)
+def list_bindings():
+    """Every binding of every vhost that the user sees."""
+    return listing([one for vhost in visible_vhosts() for one in of_vhost(vhost)], name_of=lambda item: item["source"])
+
+
+@blueprint.get("/api/bindings/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_bindings(vhost):
+    """The bindings of one vhost."""
+    return listing(of_vhost(find_vhost(vhost)), name_of=lambda item: item["source"])
+
+
+def ends(vhost, source, kind, destination):
+    """(exchange, queue or exchange) of a path. Raises NoSuchObject."""
+    if kind not in KINDS:
+        raise NoSuchObject()
+    find = find_queue if kind == "q" else find_exchange
+    return find_exchange(vhost, source), find(vhost, destination)
+
+
+def between(exchange, destination):
+    """The bindings from one to the other."""
+    return [one for one in exchange.bindings() if one.destination is destination]
+
+
+@blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
+@access(MANAGEMENT)
+def list_between(vhost, source, kind, destination):
+    """The bindings between two ends."""
+    exchange, end = ends(vhost, source, kind, destination)
+    if not exchange.name:
+        same = kind == "q"
+        return listing([shapes.default_binding(end)] if same else [])
+    return listing(sliced(between(exchange, end), shapes.binding), name_of=lambda item: item["routing_key"])
+
+
+@blueprint.post("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
+@access(MANAGEMENT)
+def post_binding(vhost, source, kind, destination):
+    """Bind; 201 with the place of the binding, also when it was there."""
+    exchange, end = ends(vhost, source, kind, destination)
+    require(READ, "exchange", exchange.name, vhost)
+    require(WRITE, KINDS[kind], end.name, vhost)
+    wanted = body()
+    routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
+    if not isinstance(routing_key, str) or len(routing_key.encode()) > 255:
+        raise BadRequest("routing_key must be a string of at most 255 octets")
+    arguments = decoded_arguments(wanted)
+    there = find_vhost(vhost)
+    if kind == "q":
+        there.bind_queue(end.name, exchange.name, routing_key, arguments, owner=end.exclusive_owner)
+    else:
+        there.bind_exchange(end.name, exchange.name, routing_key, arguments)
+    made = [one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments]
+    key = made[0].properties_key if made else "~"
+    parts = "/".join(quote(part, safe="") for part in (source, kind, destination, key))
+    return no_content(201, location=f"/api/bindings/{quote(vhost, safe='')}/e/{parts}")
+
+
+@blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
+@access(MANAGEMENT)
+def get_binding(vhost, source, kind, destination, key):
+    """One binding."""
+    return json_answer(shapes.binding(_find(vhost, source, kind, destination, key)))
+
+
+@blueprint.delete("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
+@access(MANAGEMENT)
+def delete_binding(vhost, source, kind, destination, key):
+    """Unbind."""
+    one = _find(vhost, source, kind, destination, key)
+    require(READ, "exchange", one.source.name, vhost)
+    require(WRITE, KINDS[kind], one.destination.name, vhost)
+    there = find_vhost(vhost)
+    if kind == "q":
+        there.unbind_queue(one.destination.name, one.source.name, one.routing_key, one.arguments, owner=one.destination.exclusive_owner)
+    else:
+        there.unbind_exchange(one.destination.name, one.source.name, one.routing_key, one.arguments)
+    return no_content()
+
+
+def _find(vhost, source, kind, destination, key):
+    exchange, end = ends(vhost, source, kind, destination)
+    for one in between(exchange, end):
+        # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of that they undo.
+        if key in (one.properties_key, one.routing_key) or quote(key, safe="") == one.properties_key:
+            return one
+    raise NoSuchObject()

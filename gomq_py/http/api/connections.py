@@ -1,0 +1,127 @@
+"""/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections."""
+from flask import Blueprint, g, request
+
+from gomq_py.http import shapes
+from gomq_py.http.answers import json_answer, no_content, node, sliced
+from gomq_py.http.errors import NoSuchObject, NotAuthorised
+from gomq_py.http.finding import find_vhost
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("connections", __name__)
+# The reason is shown to the client, who asked for nothing of the sort: short.
+MAX_REASON = 200
+
+
+def visible():
+    """The connections that the user may see: its own, or everybody's with the monitoring tag."""
+    everybody = MONITORING in g.tags
+    return [one for one in node().connections() if everybody or one.user.name == g.user.name]
+
+
+def find(name):
+    """The connection of this name. Raises NoSuchObject."""
+    for one in visible():
+        if one.name == name:
+            return one
+    raise NoSuchObject()
+
+
+def channels_of(connections):
+    """(channel, connection) of each open channel."""
+    return [(channel, one) for one in connections for channel in list(one.channels.values())]
+
+
+@blueprint.get("/api/connections")
+@access(MANAGEMENT)
+def list_connections():
+    """Every connection that the user sees."""
+    return listing(sliced(visible(), shapes.connection))
+
+
+@blueprint.get("/api/connections/<name>")
+@access(MANAGEMENT)
+def get_connection(name):
+    """One connection."""
+    return json_answer(shapes.connection(find(name)))
+
+
+@blueprint.get("/api/connections/username/<user>")
+@access(MANAGEMENT)
+def list_user_connections(user):
+    """The connections of one user."""
+    return listing(sliced((one for one in visible() if one.user.name == user), shapes.connection))
+
+
+@blueprint.get("/api/connections/<name>/channels")
+@access(MANAGEMENT)
+def list_connection_channels(name):
+    """The channels of one connection."""
+    return listing(sliced(channels_of([find(name)]), lambda pair: shapes.channel(*pair)))
+
+
+@blueprint.delete("/api/connections/<name>")
+@access(MANAGEMENT)
+def delete_connection(name):
+    """Close it; the client is told the ``X-Reason``."""
+    _close(find(name))
+    return no_content()
+
+
+@blueprint.delete("/api/connections/username/<user>")
+@access(MANAGEMENT)
+def delete_user_connections(user):
+    """Close every connection of one user."""
+    for one in visible():
+        if one.user.name == user:
+            _close(one)
+    return no_content()
+
+
+def _close(connection):
+    if ADMINISTRATOR not in g.tags and connection.user.name != g.user.name:
+        raise NotAuthorised("Not administrator user")
+    connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
+
+
+@blueprint.get("/api/channels")
+@access(MANAGEMENT)
+def list_channels():
+    """Every channel that the user sees."""
+    return listing(sliced(channels_of(visible()), lambda pair: shapes.channel(*pair)))
+
+
+@blueprint.get("/api/channels/<name>")
+@access(MANAGEMENT)
+def get_channel(name):
+    """One channel, with its consumers."""
+    for channel, connection in channels_of(visible()):
+        if shapes.channel_name(channel, connection) == name:
+            shape = shapes.channel(channel, connection)
+            shape["consumer_details"] = [shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]
+            shape["publishes"], shape["deliveries"] = [], []
+            return json_answer(shape)
+    raise NoSuchObject()
+
+
+def _consumers(vhost_name=None):
+    pairs = [
+        (consumer, connection) for channel, connection in channels_of(node().connections()) for consumer in list(channel.consumers.values())
+        if hasattr(consumer, "source") and (connection.vhost.name == vhost_name if vhost_name is not None else sees_vhost(connection.vhost.name))
+    ]
+    return listing(sliced(pairs, lambda pair: shapes.consumer(*pair)), name_of=lambda item: item["consumer_tag"])
+
+
+@blueprint.get("/api/consumers")
+@access(MANAGEMENT)
+def list_consumers():
+    """Every consumer in the vhosts that the user sees."""
+    return _consumers()
+
+
+@blueprint.get("/api/consumers/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_consumers(vhost):
+    """The consumers in one vhost."""
+    find_vhost(vhost)
+    return _consumers(vhost)

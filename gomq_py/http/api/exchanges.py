@@ -1,0 +1,133 @@
+"""/api/exchanges: list, declare, delete, publish, and the bindings at either end."""
+import base64
+import binascii
+import json
+
+from flask import Blueprint, request
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.auth.permissions import CONFIGURE, WRITE
+from gomq_py.http import publishing, shapes
+from gomq_py.http.answers import body, json_answer, no_content, sliced
+from gomq_py.http.arguments import boolean_of, decoded_arguments
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.finding import find_exchange, find_vhost, require, visible_vhosts, writable_vhost
+from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("exchanges", __name__)
+# A message published by hand: larger ones go over AMQP.
+MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
+
+
+@blueprint.get("/api/exchanges")
+@access(MANAGEMENT)
+def list_exchanges():
+    """Every exchange of every vhost that the user sees."""
+    found = (exchange for vhost in visible_vhosts() for exchange in list(vhost.exchanges.values()))
+    return listing(sliced(found, shapes.exchange))
+
+
+@blueprint.get("/api/exchanges/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_exchanges(vhost):
+    """The exchanges of one vhost."""
+    return listing(sliced(list(find_vhost(vhost).exchanges.values()), shapes.exchange))
+
+
+@blueprint.get("/api/exchanges/<vhost>/<name>")
+@access(MANAGEMENT)
+def get_exchange(vhost, name):
+    """One exchange."""
+    return json_answer(shapes.exchange(find_exchange(vhost, name)))
+
+
+@blueprint.put("/api/exchanges/<vhost>/<name>")
+@access(MANAGEMENT)
+def put_exchange(vhost, name):
+    """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
+    there = writable_vhost(vhost)
+    require(CONFIGURE, "exchange", name, vhost)
+    wanted = body(required=("type",))
+    if not isinstance(wanted["type"], str):
+        raise BadRequest("type must be a string")
+    existed = name in there.exchanges
+    there.declare_exchange(
+        name, wanted["type"], durable=boolean_of(wanted, "durable", True), auto_delete=boolean_of(wanted, "auto_delete"),
+        internal=boolean_of(wanted, "internal"), arguments=decoded_arguments(wanted))
+    return no_content(204 if existed else 201)
+
+
+@blueprint.delete("/api/exchanges/<vhost>/<name>")
+@access(MANAGEMENT)
+def delete_exchange(vhost, name):
+    """Delete it; ``?if-unused=true`` only without bindings."""
+    find_exchange(vhost, name)
+    require(CONFIGURE, "exchange", name, vhost)
+    find_vhost(vhost).delete_exchange(name, if_unused=request.args.get("if-unused") == "true")
+    return no_content()
+
+
+@blueprint.get("/api/exchanges/<vhost>/<name>/bindings/source")
+@access(MANAGEMENT)
+def list_bindings_from(vhost, name):
+    """The bindings in which it is the source."""
+    exchange = find_exchange(vhost, name)
+    if not exchange.name:
+        return listing(sliced(list(find_vhost(vhost).queues.values()), shapes.default_binding), name_of=lambda item: item["destination"])
+    return listing(sliced(exchange.bindings(), shapes.binding), name_of=lambda item: item["destination"])
+
+
+@blueprint.get("/api/exchanges/<vhost>/<name>/bindings/destination")
+@access(MANAGEMENT)
+def list_bindings_to(vhost, name):
+    """The bindings in which it is the destination."""
+    exchange = find_exchange(vhost, name)
+    return listing(sliced(list(find_vhost(vhost).bindings_to(exchange)), shapes.binding), name_of=lambda item: item["source"])
+
+
+@blueprint.post("/api/exchanges/<vhost>/<name>/publish")
+@access(MANAGEMENT)
+def publish(vhost, name):
+    """Publish one message; ``routed`` tells whether any queue took it."""
+    exchange = find_exchange(vhost, name)
+    require(WRITE, "exchange", exchange.name, vhost)
+    wanted = body(MAX_PUBLISH_OCTETS, required=("properties", "routing_key", "payload", "payload_encoding"))
+    if exchange.internal:
+        raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
+    routed = publishing.publish(
+        find_vhost(vhost), exchange, _text(wanted, "routing_key"), _properties(wanted["properties"]), _payload(wanted))
+    return json_answer({"routed": routed})
+
+
+def _text(wanted, key):
+    if not isinstance(wanted[key], str):
+        raise BadRequest(f"{key} must be a string")
+    return wanted[key]
+
+
+def _payload(wanted):
+    text = _text(wanted, "payload")
+    if wanted["payload_encoding"] == "string":
+        return text.encode()
+    if wanted["payload_encoding"] == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise BadRequest("payload is not base64") from None
+    raise BadRequest("payload_encoding must be string or base64")
+
+
+def _properties(given):
+    """AMQP properties from JSON. Raises BadRequest."""
+    if isinstance(given, list) and not given:
+        given = {}  # what PHP clients make of an empty object
+    if not isinstance(given, dict):
+        raise BadRequest("properties must be an object")
+    unknown = set(given) - set(Properties().__slots__ if hasattr(Properties, "__slots__") else ())
+    if unknown:
+        raise BadRequest(f"unknown property: {json.dumps(sorted(unknown))}")
+    try:
+        return Properties(**given)
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"properties: {error}") from None

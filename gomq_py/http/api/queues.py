@@ -1,0 +1,158 @@
+"""/api/queues: list, declare, delete, purge, get messages, pause and resume."""
+import base64
+
+from flask import Blueprint, request
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.auth.permissions import CONFIGURE, READ
+from gomq_py.http import publishing, shapes
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
+from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("queues", __name__)
+# How messages that were looked at go back or away; RabbitMQ's four.
+ACK_MODES = {
+    "ack_requeue_true": (True, False), "ack_requeue_false": (False, False), "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
+}
+MAX_GET = 10000
+
+
+@blueprint.get("/api/queues")
+@blueprint.get("/api/queues/detailed")
+@access(MANAGEMENT)
+def list_queues():
+    """Every queue of every vhost that the user sees."""
+    found = (queue for vhost in visible_vhosts() for queue in list(vhost.queues.values()))
+    return listing(sliced(found, shapes.queue))
+
+
+@blueprint.get("/api/queues/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_queues(vhost):
+    """The queues of one vhost."""
+    return listing(sliced(list(find_vhost(vhost).queues.values()), shapes.queue))
+
+
+@blueprint.get("/api/queues/<vhost>/<name>")
+@access(MANAGEMENT)
+def get_queue(vhost, name):
+    """One queue, with its consumers."""
+    queue = find_queue(vhost, name)
+    connections = {id(channel): one for one in node().connections() for channel in list(one.channels.values())}
+    consumers = [consumer for consumer in list(queue.ring.consumers) if id(consumer.channel) in connections]
+    shape = shapes.queue(queue)
+    shape["consumer_details"] = [shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers]
+    shape["incoming"], shape["deliveries"] = [], []
+    return json_answer(shape)
+
+
+@blueprint.put("/api/queues/<vhost>/<name>")
+@access(MANAGEMENT)
+def put_queue(vhost, name):
+    """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
+    there = writable_vhost(vhost)
+    require(CONFIGURE, "queue", name, vhost)
+    wanted = body()
+    _, created = there.declare_queue(
+        name, durable=boolean_of(wanted, "durable", True), auto_delete=boolean_of(wanted, "auto_delete"), arguments=decoded_arguments(wanted))
+    return no_content(201 if created else 204)
+
+
+@blueprint.delete("/api/queues/<vhost>/<name>")
+@access(MANAGEMENT)
+def delete_queue(vhost, name):
+    """Delete it; ``?if-unused=true`` only without consumers, ``?if-empty=true`` only without messages."""
+    queue = find_queue(vhost, name)
+    require(CONFIGURE, "queue", name, vhost)
+    find_vhost(vhost).delete_queue(
+        name, if_unused=request.args.get("if-unused") == "true", if_empty=request.args.get("if-empty") == "true", owner=queue.exclusive_owner)
+    return no_content()
+
+
+@blueprint.delete("/api/queues/<vhost>/<name>/contents")
+@access(MANAGEMENT)
+def purge_queue(vhost, name):
+    """Drop every ready message."""
+    queue = find_queue(vhost, name)
+    require(READ, "queue", name, vhost)
+    queue.purge()
+    return no_content()
+
+
+@blueprint.put("/api/queues/<vhost>/<name>/pause")
+@access(MANAGEMENT)
+def pause_queue(vhost, name):
+    """Deliver nothing until it is resumed; publishing goes on."""
+    queue = find_queue(vhost, name)
+    require(CONFIGURE, "queue", name, vhost)
+    queue.paused = True
+    return no_content()
+
+
+@blueprint.put("/api/queues/<vhost>/<name>/resume")
+@access(MANAGEMENT)
+def resume_queue(vhost, name):
+    """Deliver again."""
+    queue = find_queue(vhost, name)
+    require(CONFIGURE, "queue", name, vhost)
+    queue.paused = False
+    queue.wake()
+    return no_content()
+
+
+@blueprint.get("/api/queues/<vhost>/<name>/bindings")
+@access(MANAGEMENT)
+def list_queue_bindings(vhost, name):
+    """What is bound to it, the default exchange first."""
+    queue = find_queue(vhost, name)
+    bindings = [shapes.default_binding(queue), *sliced(list(find_vhost(vhost).bindings_to(queue)), shapes.binding)]
+    return listing(bindings, name_of=lambda item: item["source"])
+
+
+@blueprint.post("/api/queues/<vhost>/<name>/get")
+@access(MANAGEMENT)
+def get_messages(vhost, name):
+    """Take messages out and show them; ``ackmode`` says what becomes of them. This changes the queue."""
+    queue = find_queue(vhost, name)
+    require(READ, "queue", name, vhost)
+    wanted = body()
+    if "ackmode" not in wanted and "ack_mode" in wanted:
+        wanted["ackmode"] = wanted["ack_mode"]
+    missing = [key for key in ("count", "ackmode", "encoding") if key not in wanted]
+    if missing:
+        raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
+    if wanted["ackmode"] not in ACK_MODES:
+        raise BadRequest(f"ackmode must be one of {', '.join(ACK_MODES)}")
+    if wanted["encoding"] not in ("auto", "base64"):
+        raise BadRequest("encoding must be auto or base64")
+    count = integer_of(wanted, "count", 1, 1, MAX_GET)
+    truncate = integer_of(wanted, "truncate", 0) if "truncate" in wanted else None
+    requeue, reject = ACK_MODES[wanted["ackmode"]]
+    taken = publishing.take(queue, count, requeue, reject)
+    return json_answer([_shown(facts, wanted["encoding"], truncate) for facts in taken])
+
+
+def _shown(taken, encoding, truncate):
+    facts, exchange, routing_key, properties, payload, left = taken
+    octets = len(payload)
+    if truncate is not None:
+        payload = payload[:truncate]
+    text, used = _encoded(payload, encoding)
+    return {
+        "payload_bytes": octets, "redelivered": facts["redelivered"], "exchange": exchange.decode("utf-8", "replace"),
+        "routing_key": routing_key.decode("utf-8", "replace"), "message_count": left,
+        "properties": Properties.decode(properties).as_dict(), "payload": text, "payload_encoding": used,
+    }
+
+
+def _encoded(payload, encoding):
+    if encoding == "auto":
+        try:
+            return payload.decode("utf-8"), "string"
+        except UnicodeDecodeError:
+            pass  # not text: shown as base64, as "auto" means
+    return base64.b64encode(payload).decode(), "base64"

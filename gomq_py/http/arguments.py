@@ -1,0 +1,35 @@
+"""Fields of a request's body: declared types checked, arguments brought into the form that declares by AMQP have."""
+from gomq_py.http.errors import BadRequest
+
+
+def boolean_of(wanted, key, default=False):
+    """A boolean field; RabbitMQ takes the words too. Raises BadRequest."""
+    value = wanted.get(key, default)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise BadRequest(f"{key} must be a boolean")
+    return value
+
+
+def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
+    """An integer field, also as text. Raises BadRequest."""
+    value = wanted.get(key, default)
+    if isinstance(value, str) and value.lstrip("-").isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise BadRequest(f"{key} must be an integer between {lowest} and {highest}")
+    return value
+
+
+def decoded_arguments(wanted):
+    """The ``arguments`` field: an object whose values a field table can carry. Raises BadRequest."""
+    arguments = wanted.get("arguments", {})
+    if arguments == []:
+        return {}  # what PHP clients make of an empty object
+    if not isinstance(arguments, dict):
+        raise BadRequest("arguments must be an object")
+    for key in arguments:
+        if len(key.encode("utf-8", "surrogateescape")) > 255:
+            raise BadRequest("an argument's name is at most 255 octets")
+    return arguments

@@ -1,0 +1,53 @@
+"""Finding what a path names, for somebody who may see it. Raises what the answer will be."""
+from flask import g
+
+from gomq_py.auth.permissions import refusal
+from gomq_py.http.answers import node
+from gomq_py.http.errors import NoSuchObject, NotAuthorised
+from gomq_py.http.login import sees_vhost
+
+
+def find_vhost(name):
+    """The vhost of this name, for somebody who may look into it. Raises NoSuchObject, NotAuthorised."""
+    vhost = node().broker.vhosts.get(name)
+    if vhost is None:
+        raise NoSuchObject()
+    if not sees_vhost(name):
+        raise NotAuthorised("User not authorised to access virtual host")
+    return vhost
+
+
+def writable_vhost(name):
+    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently there."""
+    if name not in node().broker.vhosts:
+        raise NoSuchObject("vhost_not_found", error="not_found")
+    return find_vhost(name)
+
+
+def visible_vhosts():
+    """The vhosts that the request's user may look into, by name."""
+    return [vhost for name, vhost in sorted(node().broker.vhosts.items()) if sees_vhost(name)]
+
+
+def find_queue(vhost_name, name):
+    """The queue of this name. Raises NoSuchObject."""
+    queue = find_vhost(vhost_name).queues.get(name)
+    if queue is None:
+        raise NoSuchObject()
+    return queue
+
+
+def find_exchange(vhost_name, name):
+    """The exchange of this name; ``amq.default`` is the default exchange. Raises NoSuchObject."""
+    exchange = find_vhost(vhost_name).exchanges.get("" if name == "amq.default" else name)
+    if exchange is None:
+        raise NoSuchObject()
+    return exchange
+
+
+def require(verb, kind, name, vhost_name):
+    """The request's user may do this to that, whatever its tags. Raises NotAuthorised."""
+    permission = g.user.permission(vhost_name)
+    if permission is None or not permission.allows(verb, name):
+        text = refusal(verb, kind, name, vhost_name, g.user.name).reply_text.partition(" - ")[2]
+        raise NotAuthorised(f"ACCESS_REFUSED - {text}")

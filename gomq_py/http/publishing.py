@@ -1,0 +1,45 @@
+"""Publishing and taking single messages for the API: the model's own verbs, in the broker's process, without a connection."""
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.http.answers import node
+from gomq_py.http.errors import BadRequest
+from gomq_py.storage.message import Message
+
+PERSISTENT = 2
+
+
+def publish(vhost, exchange, routing_key, properties, body):
+    """Route one message and store it. Returns whether a queue took it. Raises AMQPError."""
+    key = routing_key.encode("utf-8")
+    if len(key) > 255:
+        raise BadRequest("a routing key is at most 255 octets")
+    destinations = vhost.route(exchange, routing_key, properties.headers)
+    message = Message()
+    message.assign(
+        exchange.name.encode("utf-8"), key, properties.encode(), body, node().broker.scheduler.now_ms, priority=properties.priority or 0,
+        persistent=properties.delivery_mode == PERSISTENT)
+    exchange.state.publish_in += 1
+    exchange.state.publish_out += len(destinations)
+    taken = [destination.publish(message) for destination in destinations]
+    return any(taken)
+
+
+def take(queue: Queue, count, requeue, reject):
+    """Up to ``count`` messages as (Message facts) tuples, which then are acknowledged, rejected or put back, in this order of preference.
+
+    The caller's ``ack_requeue_true`` puts them back only after the last was taken, so that no message is seen twice.
+    """
+    taken, locations = [], []
+    message = Message()
+    while len(taken) < count and queue.get(message, False):
+        facts = message.describe()
+        locations.append(facts["location"])
+        taken.append((facts, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(), queue.ready_count))
+    for location in locations:
+        if requeue:
+            queue.requeue(location)
+        elif reject:
+            queue.reject(location, False)
+        else:
+            queue.settle(location)
+    queue.wake()
+    return taken

@@ -1,0 +1,236 @@
+"""Shapes: one entity of the model in, the JSON object that RabbitMQ returns for it out. One function per entity; only reads.
+
+Field names and types are those of a live RabbitMQ; what has no meaning here is left out rather than invented, and docs/compatibility.md lists it.
+"""
+import ssl
+import time
+
+from gomq_py.http.answers import node
+
+STATS = ("publish", "deliver_get", "ack", "redeliver", "get")
+
+
+def details(rate):
+    """The ``*_details`` object beside a counter."""
+    return {"rate": rate}
+
+
+def vhost(one):
+    """A vhost with the sums over its queues."""
+    ready = sum(queue.ready_count for queue in one.queues.values())
+    unacked = sum(queue.unacked_count for queue in one.queues.values())
+    tags = list(one.tags)
+    return {
+        "name": one.name, "description": one.description, "tags": tags, "default_queue_type": "classic", "tracing": False,
+        "metadata": {"description": one.description, "tags": tags}, "cluster_state": {node().name: "running"},
+        "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked,
+    }
+
+
+def user(one):
+    """A user; the hash is what definitions carry from broker to broker, the password itself is nowhere."""
+    return {
+        "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": f"rabbit_password_hashing_{one.hashing_algorithm.lower()}",
+        "tags": list(one.tags), "limits": {},
+    }
+
+
+def permission(one):
+    """The rights of a user in a vhost."""
+    return {"user": one.user, "vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}
+
+
+def binding(one):
+    """A binding; its end is a queue or an exchange."""
+    is_exchange = hasattr(one.destination, "state") and hasattr(one.destination, "bindings")
+    return {
+        "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
+        "destination_type": "exchange" if is_exchange else "queue", "routing_key": one.routing_key, "arguments": dict(one.arguments),
+        "properties_key": one.properties_key,
+    }
+
+
+def default_binding(queue):
+    """Every queue's binding to the default exchange, which is nowhere kept but always there."""
+    return {
+        "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue", "routing_key": queue.name, "arguments": {},
+        "properties_key": queue.name,
+    }
+
+
+def exchange(one):
+    """An exchange and what went through it."""
+    state = one.state
+    stats = {}
+    if state.publish_in or state.publish_out:
+        stats = {
+            "publish_in": state.publish_in, "publish_in_details": details(node().rates.of(one, "publish_in", state.publish_in)),
+            "publish_out": state.publish_out, "publish_out_details": details(node().rates.of(one, "publish_out", state.publish_out)),
+        }
+    shape = {
+        "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
+        "internal": bool(one.internal), "arguments": dict(one.arguments), "policy": getattr(one.policy, "name", one.policy),
+        "user_who_performed_action": "",
+    }
+    if stats:
+        shape["message_stats"] = stats
+    return shape
+
+
+def queue_kind(one):
+    """``classic`` or ``stream``: what the queue is, not what was asked for."""
+    return "stream" if one.arguments.get("x-queue-type") == "stream" else "classic"
+
+
+def queue(one):
+    """A queue as it stands in lists."""
+    ready, unacked = one.ready_count, one.unacked_count
+    store = one.store
+    ready_bytes = store.ready_bytes if store is not None else 0
+    unacked_bytes = store.unacked_bytes if store is not None else 0
+    rates = node().rates
+    consumers = len(one.ring.consumers) if one.ring is not None else 0
+    shape = {
+        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
+        "exclusive": one.exclusive_owner is not None, "arguments": dict(one.arguments), "node": node().name, "state": queue_state(one),
+        "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0, "consumer_capacity": 1.0 if consumers else 0,
+        "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked,
+        "messages_details": details(rates.of(one, "messages", ready + unacked)),
+        "messages_ready_details": details(rates.of(one, "messages_ready", ready)),
+        "messages_unacknowledged_details": details(rates.of(one, "messages_unacknowledged", unacked)),
+        "message_bytes": ready_bytes + unacked_bytes, "message_bytes_ready": ready_bytes, "message_bytes_unacknowledged": unacked_bytes,
+        "message_bytes_persistent": ready_bytes + unacked_bytes if one.durable else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
+        "messages_persistent": ready + unacked if one.durable else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
+        "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0, "policy": None, "operator_policy": None,
+        "effective_policy_definition": {}, "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": None,
+        "owner_pid_details": owner(one), "recoverable_slaves": None, "storage_version": 1,
+        "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
+        "reductions": 0, "reductions_details": details(0.0), "slave_nodes": [], "synchronised_slave_nodes": [],
+    }
+    shape["message_stats"] = queue_stats(one)
+    return shape
+
+
+def queue_state(one):
+    """``running``, ``paused`` or ``stopped``: closed after a fault of its store."""
+    if one.closed:
+        return "stopped"
+    return "paused" if one.paused else "running"
+
+
+def queue_stats(one):
+    """Counters since the start of the broker, each with its rate."""
+    counters = {"publish": one.published, "deliver": one.delivered, "ack": one.acked, "redeliver": one.requeued, "get": one.got}
+    counters["deliver_get"] = one.delivered + one.got
+    stats = {}
+    for name, count in counters.items():
+        stats[name] = count
+        stats[f"{name}_details"] = details(node().rates.of(one, name, count))
+    return stats
+
+
+def exclusive_tag(one):
+    """The tag of an exclusive consumer, or None."""
+    for consumer in one.ring.consumers if one.ring is not None else ():
+        if consumer.exclusive:
+            return consumer.tag
+    return None
+
+
+def owner(one):
+    """The connection that an exclusive queue lives and dies with."""
+    connection = one.exclusive_owner
+    if connection is None or not hasattr(connection, "peer"):
+        return {}
+    host, port = peer_of(connection)
+    return {"name": connection.name, "peer_host": host, "peer_port": port}
+
+
+def consumer(one, connection):
+    """One basic.consume; ``connection`` is the one it came over."""
+    channel = one.channel
+    return {
+        "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost}, "exclusive": bool(one.exclusive),
+        "ack_required": not one.no_ack, "prefetch_count": one.prefetch, "arguments": dict(one.arguments or {}), "active": True,
+        "activity_status": "up", "channel_details": channel_details(channel, connection),
+    }
+
+
+def channel_details(channel, connection):
+    """How entities name the channel they belong to."""
+    host, port = peer_of(connection)
+    return {
+        "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name, "connection_name": connection.name,
+        "peer_host": host, "peer_port": port, "node": node().name,
+    }
+
+
+def channel_name(channel, connection):
+    """RabbitMQ's form: the connection's name and the number in parentheses."""
+    return f"{connection.name} ({channel.id})"
+
+
+def channel(one, connection):
+    """A channel as it stands in lists."""
+    host, port = peer_of(connection)
+    return {
+        "name": channel_name(one, connection), "number": one.id, "node": node().name, "vhost": connection.vhost.name, "user": connection.user.name,
+        "user_who_performed_action": connection.user.name, "state": "running" if one.state == "open" else one.state,
+        "consumer_count": len(one.consumers), "confirm": bool(one.confirming), "transactional": one.transaction is not None,
+        "prefetch_count": one.prefetch_count, "global_prefetch_count": one.global_prefetch, "messages_unacknowledged": one.unacked.count,
+        "messages_unconfirmed": 0, "messages_uncommitted": 0, "acks_uncommitted": 0, "pending_raft_commands": 0,
+        "connection_details": {"name": connection.name, "peer_host": host, "peer_port": port},
+        "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
+        "reductions": 0, "reductions_details": details(0.0),
+    }
+
+
+def connection(one):
+    """A connection as it stands in lists."""
+    host, port = peer_of(one)
+    local_host, local_port = address_of(one.socket.getsockname) if one.socket else ("", 0)
+    received = one.stream.received_octets if one.stream is not None else 0
+    sent = one.output.sent_octets if one.output is not None else 0
+    rates = node().rates
+    tls = tls_of(one.socket)
+    return {
+        "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name, "user_who_performed_action": one.user.name,
+        "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1", "type": "network",
+        "state": "blocked" if one.blocked_reason else ("running" if one.state == "open" else one.state),
+        "channels": len(one.channels), "channel_max": one.limits.channel_max, "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
+        "auth_mechanism": getattr(one, "mechanism", "PLAIN"), "client_properties": dict(one.client_properties),
+        "connected_at": int(getattr(one, "connected_at", 0) * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,
+        "ssl": tls is not None, "ssl_protocol": tls[0] if tls else None, "ssl_cipher": tls[1] if tls else None, "ssl_hash": None,
+        "ssl_key_exchange": None, "peer_cert_subject": None, "peer_cert_issuer": None, "peer_cert_validity": None,
+        "recv_oct": received, "recv_oct_details": details(rates.of(one, "recv_oct", received)), "recv_cnt": 0,
+        "send_oct": sent, "send_oct_details": details(rates.of(one, "send_oct", sent)), "send_cnt": 0, "send_pend": 0,
+        "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
+        "reductions": 0, "reductions_details": details(0.0),
+    }
+
+
+def peer_of(one):
+    """(host, port) of the client's end."""
+    return address_of(one.socket.getpeername)
+
+
+def address_of(ask):
+    """(host, port), empty for a unix socket or one that is gone."""
+    try:
+        address = ask()
+    except OSError:
+        return "", 0
+    return (address[0], address[1]) if isinstance(address, tuple) else ("", 0)
+
+
+def tls_of(socket):
+    """(protocol, cipher) of a TLS socket, or None."""
+    if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
+        cipher = socket.cipher()
+        return socket.version(), cipher[0] if cipher else None
+    return None
+
+
+def now_ms():
+    """Unix milliseconds."""
+    return int(time.time() * 1000)
