@@ -41,7 +41,7 @@ class Launcher:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        self.listeners: list[Listener] = []
+        self.listeners: list[Any] = []
         self.broker: Any = None
         self._data_dir: Any = None
         self._committer: Any = None
@@ -122,6 +122,8 @@ class Launcher:
             self._bind_amqp("amqps", settings.amqps_port, options, self._tls_handshake())
         if settings.amqp_unix_path:
             self.listeners.append(Listener(bind_unix(settings.amqp_unix_path, settings.listen_backlog), "amqp", self._amqp.handle, options))
+        if settings.http_port >= 0:
+            self._open_management()
         for listener in self.listeners:
             listener.start()
             LOG.info("listening %s %s", listener.protocol, listener.address)
@@ -130,6 +132,11 @@ class Launcher:
         if port >= 0:
             listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
             self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake))
+
+    def _open_management(self) -> None:
+        from gomq_py.http.door import ManagementDoor  # here, because a broker without it should not carry Flask
+        listening = bind_tcp(self.settings.http_bind, self.settings.http_port, self.settings.listen_backlog)
+        self.listeners.append(ManagementDoor(listening, self.broker, self._amqp, self.settings, lambda: self.listeners))
 
     def _tls_handshake(self) -> Any:
         from gomq_py.net import tls  # here, because a broker without certificate should not carry the library

@@ -147,10 +147,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("mqtt", "permission_check_enabled", BOOLEAN, False, "Check permissions of MQTT clients.", pending=_NO_MQTT),
     Option("mqtt", "client_id_validation", choice("none", "username"), "none", "Whether a client id must equal the user name.", pending=_NO_MQTT),
     # -- mgmt ----------------------------------------------------------------------------------------------------------------------------------
-    Option("mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",), environment=("HTTP_BIND",),
-           pending=_NO_MANAGEMENT),
-    Option("mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",), environment=("HTTP_PORT",),
-           pending=_NO_MANAGEMENT),
+    Option("mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",), environment=("HTTP_BIND",)),
+    Option("mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",), environment=("HTTP_PORT",)),
     Option("mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS.", name="https_port", flags=("--https-port",),
            environment=("HTTPS_PORT",), pending=_NO_MANAGEMENT),
     Option("mgmt", "unix_path", PATH, "", "Unix socket of the management API.", name="http_unix_path", flags=("--http-unix-path",),

@@ -1,11 +1,13 @@
-"""The management app: blueprints, access, error translation and the headers of every answer. A factory, so that several brokers live in one process."""
+"""The management app: blueprints, access, error translation and headers. A factory, so that several brokers live in one process."""
 from flask import Flask, g
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
 from gomq_py.http import errors
-from gomq_py.http.api import blueprints
+from gomq_py.http.api import bindings, connections, exchanges, identity, overview, queues, users, vhosts
 from gomq_py.http.login import FailedLogins
+
+RESOURCES = (identity, overview, connections, exchanges, queues, bindings, vhosts, users)
 
 # No inline script, no foreign source: what a queue is called can never run.
 SECURITY_HEADERS = {
@@ -32,8 +34,8 @@ def create_app(node):
     app.extensions["gomq.failures"] = FailedLogins()
     app.url_map.strict_slashes = False
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
-    for blueprint in blueprints():
-        app.register_blueprint(blueprint)
+    for resource in RESOURCES:
+        app.register_blueprint(resource.blueprint)
     errors.register(app)
     app.after_request(_add_headers)
     return app

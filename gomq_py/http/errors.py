@@ -8,7 +8,6 @@ from werkzeug.exceptions import HTTPException
 
 from gomq_py.amqp.wire.errors import AMQPError, NotFound
 from gomq_py.observability.log import logger
-from gomq_py.storage.errors import StoreError
 
 LOG = logger("http")
 
@@ -93,12 +92,6 @@ def from_amqp_error(error):
     return answer(400, "bad_request", text)
 
 
-def from_store_error(error):
-    """A fault of the disk is ours to look into, and the caller's to know."""
-    LOG.error("%s %s: %s", request.method, request.path, error)
-    return answer(500, "internal_server_error", "the store refused: see the broker's log")
-
-
 def from_http_error(error):
     """What Flask itself refuses: unknown paths, methods, malformed requests."""
     if error.code == 404:
@@ -116,6 +109,5 @@ def register(app):
     """Install the translations."""
     app.register_error_handler(APIError, from_api_error)
     app.register_error_handler(AMQPError, from_amqp_error)
-    app.register_error_handler(StoreError, from_store_error)
     app.register_error_handler(HTTPException, from_http_error)
     app.register_error_handler(Exception, from_anything)

@@ -101,7 +101,6 @@ def access(tag):
                 raise NotAuthorised("Not management user" if tag == MANAGEMENT else f"Not {tag} user")
             return view(*args, **kwargs)
 
-        guarded.access_tag = tag
         return guarded
 
     return decorate

@@ -6,7 +6,7 @@ import time
 
 
 class Node:
-    """One running broker. ``listeners()`` answers those that are open: they have protocol, address, host and port; ``name`` is what RabbitMQ calls the node: ``gomq@host``."""
+    """One running broker. ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's: ``gomq@host``."""
 
     def __init__(self, broker, amqp, settings, listeners, name, rates):
         self.broker = broker

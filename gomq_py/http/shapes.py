@@ -30,7 +30,7 @@ def vhost(one):
 def user(one):
     """A user; the hash is what definitions carry from broker to broker, the password itself is nowhere."""
     return {
-        "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": f"rabbit_password_hashing_{one.hashing_algorithm.lower()}",
+        "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": {},
     }
 
@@ -89,7 +89,7 @@ def queue(one):
     ready_bytes = store.ready_bytes if store is not None else 0
     unacked_bytes = store.unacked_bytes if store is not None else 0
     rates = node().rates
-    consumers = len(one.ring.consumers) if one.ring is not None else 0
+    consumers = len(consumers_of(one))
     shape = {
         "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
         "exclusive": one.exclusive_owner is not None, "arguments": dict(one.arguments), "node": node().name, "state": queue_state(one),
@@ -129,9 +129,14 @@ def queue_stats(one):
     return stats
 
 
+def consumers_of(one):
+    """The consumers of a queue; one that never had any keeps no ring."""
+    return list(one.ring.consumers) if one.ring is not None else []
+
+
 def exclusive_tag(one):
     """The tag of an exclusive consumer, or None."""
-    for consumer in one.ring.consumers if one.ring is not None else ():
+    for consumer in consumers_of(one):
         if consumer.exclusive:
             return consumer.tag
     return None

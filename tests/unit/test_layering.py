@@ -19,10 +19,11 @@ MAP = {
     # entry: build the parts, hand them to each other
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
-    "launcher": CORE | {"amqp.server", ""},
+    "launcher": CORE | {"amqp.server", "http", ""},
     # doors: a peer speaks; we translate
     "amqp.server": DOOR | {"amqp.server.fast_lane", ""},  # "": the version, for server-properties
     "amqp.server.fast_lane": DOOR | {"amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
+    "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
     "broker": GROUND | {"auth"},
     # ground: who may, octets on disk, sockets
@@ -51,6 +52,7 @@ LIBRARIES = {
     "launcher": {"gevent"},
     "amqp.server": {"gevent", "greenlet"},
     "amqp.server.fast_lane": {"gevent"},
+    "http": {"gevent", "flask", "werkzeug", "orjson"},
     "broker": {"gevent", "greenlet"},
     "auth": {"gevent", "bcrypt"},
     "storage": {"gevent", "greenlet"},

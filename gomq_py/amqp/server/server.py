@@ -60,6 +60,11 @@ class AMQPServer:
             self._buffers = HubBuffers(self.settings.frame_max)
         return self._buffers
 
+    @property
+    def blocked_reason(self):
+        """Why publishers are held, or None."""
+        return self._blocked_reason
+
     def register(self, connection):
         """A login is complete."""
         self.connections[connection] = None

@@ -1,7 +1,6 @@
 """/api/exchanges: list, declare, delete, publish, and the bindings at either end."""
 import base64
 import binascii
-import json
 
 from flask import Blueprint, request
 
@@ -124,10 +123,9 @@ def _properties(given):
         given = {}  # what PHP clients make of an empty object
     if not isinstance(given, dict):
         raise BadRequest("properties must be an object")
-    unknown = set(given) - set(Properties().__slots__ if hasattr(Properties, "__slots__") else ())
-    if unknown:
-        raise BadRequest(f"unknown property: {json.dumps(sorted(unknown))}")
     try:
-        return Properties(**given)
-    except (TypeError, ValueError) as error:
+        properties = Properties(**given)
+        properties.encode()
+        return properties
+    except (TypeError, ValueError, AttributeError) as error:
         raise BadRequest(f"properties: {error}") from None

@@ -8,7 +8,7 @@ from flask import Blueprint
 
 import gomq_py
 from gomq_py.amqp.wire.properties import Properties
-from gomq_py.broker.exchange_types import TYPES
+from gomq_py.broker.exchange_types import EXCHANGE_TYPES
 from gomq_py.http import publishing, shapes
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.finding import find_vhost, visible_vhosts
@@ -39,10 +39,10 @@ def overview():
         "erlang_version": "0", "erlang_full_version": f"none: Python {sys.version.split()[0]}", "statistics_db_event_queue": 0,
         "disable_stats": False, "enable_queue_totals": True, "is_op_policy_updating_enabled": True, "release_series_support_status": "supported",
         "cluster_tags": {}, "node_tags": {}, "default_queue_type": "classic",
-        "exchange_types": [{"name": name, "description": f"{name} exchange", "enabled": True} for name in sorted(TYPES)],
+        "exchange_types": [{"name": name, "description": f"{name} exchange", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
         "object_totals": {
             "channels": sum(len(one.channels) for one in connections), "connections": len(connections),
-            "consumers": sum(len(queue.ring.consumers) for queue in queues if queue.ring is not None),
+            "consumers": sum(len(shapes.consumers_of(queue)) for queue in queues),
             "exchanges": sum(len(vhost.exchanges) for vhost in vhosts), "queues": len(queues),
         },
         "queue_totals": totals, "message_stats": _message_stats(queues), "churn_rates": {}, "listeners": listeners(),
@@ -92,10 +92,11 @@ def node_shape():
         "mem_limit": 0, "mem_alarm": False, "disk_free": disk.free, "disk_total": disk.total, "disk_free_limit": node().settings.free_disk_min,
         "disk_free_alarm": False, "proc_used": 1, "proc_total": 1, "run_queue": 0, "partitions": [], "being_drained": False,
         "cpu_user_time": usage.ru_utime, "cpu_sys_time": usage.ru_stime, "net_ticktime": 60, "db_dir": node().settings.data_dir,
-        "log_files": [], "config_files": [], "enabled_plugins": [], "applications": [{"name": "gomq_py", "description": "gomq-py",
-                                                                                       "version": gomq_py.__version__}],
+        "log_files": [], "config_files": [], "enabled_plugins": [],
+        "applications": [{"name": "gomq_py", "description": "gomq-py", "version": gomq_py.__version__}],
         "auth_mechanisms": [{"name": "PLAIN", "description": "", "enabled": True}, {"name": "AMQPLAIN", "description": "", "enabled": True}],
-        "exchange_types": [{"name": name, "description": "", "enabled": True} for name in sorted(TYPES)], "contexts": [], "cluster_links": [],
+        "exchange_types": [{"name": name, "description": "", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
+        "contexts": [], "cluster_links": [],
     }
 
 

@@ -16,7 +16,8 @@ from gomq_py.http.paging import listing
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.
 ACK_MODES = {
-    "ack_requeue_true": (True, False), "ack_requeue_false": (False, False), "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
+    "ack_requeue_true": (True, False), "ack_requeue_false": (False, False),
+    "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
 }
 MAX_GET = 10000
 
@@ -43,7 +44,7 @@ def get_queue(vhost, name):
     """One queue, with its consumers."""
     queue = find_queue(vhost, name)
     connections = {id(channel): one for one in node().connections() for channel in list(one.channels.values())}
-    consumers = [consumer for consumer in list(queue.ring.consumers) if id(consumer.channel) in connections]
+    consumers = [consumer for consumer in shapes.consumers_of(queue) if id(consumer.channel) in connections]
     shape = shapes.queue(queue)
     shape["consumer_details"] = [shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers]
     shape["incoming"], shape["deliveries"] = [], []

@@ -1,0 +1,116 @@
+"""Who may do what over HTTP: logins, tags, vhosts."""
+import pytest
+
+WITHOUT_SLASH = "elsewhere"
+
+
+@pytest.fixture
+def people(api):
+    """One user per tag, password as the name; all but ``nobody`` may do everything in /."""
+    for tag in ("management", "monitoring", "policymaker", "administrator", ""):
+        user = tag or "nobody"
+        api.put(f"users/{user}", {"password": user, "tags": tag})
+        if tag:
+            api.put(f"permissions/%2F/{user}", {"configure": ".*", "write": ".*", "read": ".*"})
+    return {user: api.as_user(user, user) for user in ("management", "monitoring", "policymaker", "administrator", "nobody")}
+
+
+def test_without_a_login_nothing_is_shown(api):
+    refused = api.as_user("guest", "wrong").get("overview")
+
+    assert refused.status_code == 401
+    assert refused.json() == {"error": "not_authorised", "reason": "Login failed"}
+    assert "Basic" in refused.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize("path, allowed", [
+    ("whoami", {"management", "monitoring", "policymaker", "administrator", "nobody"}),
+    ("overview", {"management", "monitoring", "policymaker", "administrator"}),
+    ("queues", {"management", "monitoring", "policymaker", "administrator"}),
+    ("nodes", {"monitoring", "administrator"}),
+    ("users", {"administrator"}),
+    ("permissions", {"administrator"}),
+])
+def test_a_route_is_for_the_tags_it_is_for(people, path, allowed):
+    answers = {user: one.get(path).status_code for user, one in people.items()}
+
+    assert {user for user, status in answers.items() if status == 200} == allowed
+    assert {status for user, status in answers.items() if user not in allowed} <= {401}
+
+
+def test_a_vhost_without_permission_is_not_seen(api, people):
+    api.put(f"vhosts/{WITHOUT_SLASH}")
+
+    assert people["management"].get(f"queues/{WITHOUT_SLASH}").status_code == 401
+    assert people["monitoring"].get(f"queues/{WITHOUT_SLASH}").status_code == 200
+    assert [vhost["name"] for vhost in people["management"].get("vhosts").json()] == ["/"]
+
+
+def test_declaring_needs_the_configure_permission(api, people):
+    api.put("permissions/%2F/management", {"configure": "^mine-", "write": ".*", "read": ".*"})
+
+    assert people["management"].put("queues/%2F/mine-1").status_code == 201
+    assert people["management"].put("queues/%2F/yours-1").status_code == 401
+
+
+def test_a_password_never_comes_back(api):
+    api.put("users/secretive", {"password": "open sesame", "tags": ["management"]})
+
+    shown = api.get("users/secretive")
+
+    assert "open sesame" not in shown.text
+    assert shown.json()["tags"] == ["management"]
+
+
+def test_a_hash_from_another_broker_lets_its_user_in(api):
+    # The salt and SHA-256 of "guest", as RabbitMQ's own definitions carry them.
+    api.put("users/imported", {"password_hash": "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+", "tags": "management"})
+
+    assert api.as_user("imported", "guest").get("whoami").json()["name"] == "imported"
+
+
+def test_a_user_without_tags_key_is_refused(api):
+    refused = api.put("users/untagged", {"password": "x"})
+
+    assert refused.status_code == 400
+    assert refused.json()["reason"] == "tags_not_present"
+
+
+def test_a_permission_that_is_no_expression_is_refused(api, people):
+    refused = api.put("permissions/%2F/nobody", {"configure": "(", "write": "", "read": ""})
+
+    assert refused.status_code == 400
+
+
+def test_closing_anothers_connection_takes_an_administrator(api, people, channel):
+    connections = api.get("connections").json()
+    name = connections[0]["name"].replace(" ", "%20").replace(">", "%3E")
+
+    assert people["monitoring"].delete(f"connections/{name}").status_code == 401
+    assert api.delete(f"connections/{name}").status_code == 204
+
+
+def test_answers_forbid_foreign_content(api):
+    headers = api.get("overview").headers
+
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "Access-Control-Allow-Origin" not in headers
+
+
+@pytest.mark.parametrize("body, status", [(b"{", 400), (b"[]", 400), (b" " * (1024 * 1024 + 1), 413)])
+def test_a_body_that_is_no_json_object_is_refused(api, body, status):
+    refused = api.request("PUT", "vhosts/refused", data=body, headers={"Content-Type": "application/json"})
+
+    assert refused.status_code == status
+
+
+def test_guessing_passwords_is_slowed_down(tmp_path, broker_process):
+    from tests.management.conftest import API
+    process = broker_process(http_port=0).start()
+    api = API(f"http://127.0.0.1:{process.ports['http']}")
+
+    answers = [api.as_user("guest", f"guess-{number}").get("whoami").status_code for number in range(12)]
+
+    assert answers[:10] == [401] * 10
+    assert answers[10:] == [429, 429]

@@ -1,0 +1,175 @@
+"""Queues, exchanges and bindings over HTTP, seen by AMQP clients and the other way round."""
+import base64
+
+import pytest
+
+
+def test_a_declared_queue_can_be_used_over_amqp(api, channel, name):
+    created = api.put(f"queues/%2F/{name}", {"durable": True, "arguments": {"x-max-length": 5}})
+    again = api.put(f"queues/%2F/{name}", {"durable": True, "arguments": {"x-max-length": 5}})
+
+    channel.basic_publish("", name, b"one")
+    method, _, body = channel.basic_get(name, auto_ack=True)
+
+    assert (created.status_code, again.status_code) == (201, 204)
+    assert body == b"one"
+
+
+def test_redeclaring_a_queue_otherwise_says_what_differs(api, name):
+    api.put(f"queues/%2F/{name}", {"durable": True})
+
+    refused = api.put(f"queues/%2F/{name}", {"durable": False})
+
+    assert refused.status_code == 400
+    assert refused.json() == {
+        "error": "bad_request",
+        "reason": f"inequivalent arg 'durable' for queue '{name}' in vhost '/': received 'false' but current is 'true'",
+    }
+
+
+def test_a_queue_shows_its_messages_and_consumers(api, channel, name):
+    channel.queue_declare(name)
+    channel.confirm_delivery()
+    for number in range(3):
+        channel.basic_publish("", name, b"%d" % number)
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_consume(name, lambda *_: None, consumer_tag="looker")
+
+    shape = api.get(f"queues/%2F/{name}").json()
+
+    assert (shape["messages"], shape["messages_ready"], shape["messages_unacknowledged"]) == (3, 2, 1)
+    assert shape["consumers"] == 1
+    assert [consumer["consumer_tag"] for consumer in shape["consumer_details"]] == ["looker"]
+    assert shape["message_stats"]["publish"] == 3
+
+
+def test_a_missing_queue_is_not_found(api):
+    missing = api.get("queues/%2F/nobody-made-this")
+
+    assert missing.status_code == 404
+    assert missing.json() == {"error": "Object Not Found", "reason": "Not Found"}
+
+
+def test_an_unknown_vhost_is_not_found_when_declaring(api):
+    refused = api.put("queues/nowhere/q")
+
+    assert refused.status_code == 404
+    assert refused.json() == {"error": "not_found", "reason": "vhost_not_found"}
+
+
+@pytest.mark.parametrize("queue", ["a/b", "per%cent", "sp ace", "späti", "?q=1&x", "a%2Fb"])
+def test_any_name_can_be_named_in_a_path(api, channel, queue):
+    from urllib.parse import quote
+    channel.queue_declare(queue)
+
+    shape = api.get(f"queues/%2F/{quote(queue, safe='')}").json()
+
+    assert shape["name"] == queue
+    channel.queue_delete(queue)
+
+
+def test_deleting_only_if_empty_refuses_a_queue_with_messages(api, channel, name):
+    channel.queue_declare(name)
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"x")
+
+    refused = api.delete(f"queues/%2F/{name}?if-empty=true")
+    deleted = api.delete(f"queues/%2F/{name}")
+
+    assert refused.status_code == 400
+    assert refused.json()["reason"] == f"queue '{name}' in vhost '/' not empty"
+    assert deleted.status_code == 204
+    assert api.get(f"queues/%2F/{name}").status_code == 404
+
+
+def test_purging_empties_a_queue(api, channel, name):
+    channel.queue_declare(name)
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"x")
+
+    assert api.delete(f"queues/%2F/{name}/contents").status_code == 204
+    assert api.get(f"queues/%2F/{name}").json()["messages"] == 0
+
+
+def test_a_paused_queue_delivers_nothing_until_it_is_resumed(api, channel, name):
+    channel.queue_declare(name)
+    api.put(f"queues/%2F/{name}/pause")
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"later")
+
+    while_paused = channel.basic_get(name, auto_ack=True)
+    api.put(f"queues/%2F/{name}/resume")
+    afterwards = channel.basic_get(name, auto_ack=True)
+
+    assert while_paused == (None, None, None)
+    assert afterwards[2] == b"later"
+
+
+def test_published_messages_are_routed_and_can_be_got(api, channel, name):
+    channel.queue_declare(name)
+    message = {"properties": {"delivery_mode": 2, "headers": {"n": 7}}, "routing_key": name, "payload": "hällo", "payload_encoding": "string"}
+
+    routed = api.post("exchanges/%2F/amq.default/publish", message)
+    nowhere = api.post("exchanges/%2F/amq.default/publish", message | {"routing_key": "no-such-queue"})
+    got = api.post(f"queues/%2F/{name}/get", {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"})
+
+    assert (routed.json(), nowhere.json()) == ({"routed": True}, {"routed": False})
+    assert [(one["payload"], one["payload_encoding"], one["properties"]) for one in got.json()] == [
+        ("hällo", "string", {"delivery_mode": 2, "headers": {"n": 7}})]
+
+
+@pytest.mark.parametrize("mode, left", [("ack_requeue_true", 1), ("ack_requeue_false", 0), ("reject_requeue_true", 1), ("reject_requeue_false", 0)])
+def test_what_becomes_of_a_message_that_was_got_is_the_callers_choice(api, channel, mode, left):
+    queue = f"got-{mode}"
+    channel.queue_declare(queue)
+    channel.confirm_delivery()
+    channel.basic_publish("", queue, b"\xff\x00")
+
+    got = api.post(f"queues/%2F/{queue}/get", {"count": 1, "ackmode": mode, "encoding": "auto"}).json()
+
+    assert base64.b64decode(got[0]["payload"]) == b"\xff\x00"
+    assert got[0]["payload_encoding"] == "base64"
+    assert api.get(f"queues/%2F/{queue}").json()["messages_ready"] == left
+
+
+def test_getting_without_saying_how_names_every_missing_key(api, channel, name):
+    channel.queue_declare(name)
+
+    refused = api.post(f"queues/%2F/{name}/get", {"count": 1})
+
+    assert refused.status_code == 400
+    assert refused.json()["reason"] == "[{key_missing,ackmode},{key_missing,encoding}]"
+
+
+def test_a_binding_is_made_named_and_removed(api, channel, name):
+    channel.queue_declare(name)
+    api.put(f"exchanges/%2F/x-{name}", {"type": "topic"})
+
+    made = api.post(f"bindings/%2F/e/x-{name}/q/{name}", {"routing_key": "a.#", "arguments": {"n": 1}})
+    place = made.headers["Location"].removeprefix("/api/")
+    channel.basic_publish(f"x-{name}", "a.b", b"bound")
+    listed = api.get(f"bindings/%2F/e/x-{name}/q/{name}").json()
+    removed = api.delete(place)
+
+    assert made.status_code == 201
+    assert [(one["routing_key"], one["arguments"]) for one in listed] == [("a.#", {"n": 1})]
+    assert removed.status_code == 204
+    assert api.get(f"bindings/%2F/e/x-{name}/q/{name}").json() == []
+    assert channel.basic_get(name, auto_ack=True)[2] == b"bound"
+
+
+def test_an_unknown_exchange_type_is_a_bad_request(api, name):
+    refused = api.put(f"exchanges/%2F/{name}", {"type": "nope"})
+
+    assert refused.status_code == 400
+    assert refused.json()["reason"] == "unknown exchange type 'nope'"
+
+
+def test_every_queue_is_bound_to_the_default_exchange(api, channel, name):
+    channel.queue_declare(name)
+
+    bindings = api.get(f"queues/%2F/{name}/bindings").json()
+
+    assert bindings == [{
+        "source": "", "vhost": "/", "destination": name, "destination_type": "queue", "routing_key": name, "arguments": {}, "properties_key": name,
+    }]
