@@ -170,6 +170,8 @@ def _checked(options):
         raise ValueError("--transaction-ack needs --ack")
     if options.prefetch and options.ack > options.prefetch:
         raise ValueError("--ack every N with a smaller --prefetch would wait for ever")
+    if options.key_count > 1 and not options.exchange:
+        raise ValueError("--key-count needs an --exchange of --exchange-type topic; the default exchange would route none of the keys")
     options.queues = [options.queue]
     if options.queue_pattern:
         numbers = range(options.queue_pattern_from, options.queue_pattern_to + 1)

@@ -19,6 +19,7 @@ from gomq_py.perf.latency import LatencyHistogram
 from gomq_py.perf.walk import ConfirmWindow, FrameWalk, SequenceCheck
 
 _WRITES_IN_A_ROW = 4  # then the worker's other connections have their turn
+_SINGLE_WRITES = 32  # one stamp for so many, when each is a system call
 _CATCH_UP_S = 0.1  # a publisher that was held back longer does not make up for it in one burst
 _COMMIT = method_frame(1, TxCommit())
 
@@ -118,6 +119,7 @@ class Publisher(Role):
         self._committing = False
         self._started_ns = 0
         self._write_octets = options.write_octets
+        self._singly = options.write_octets == 1
         if options.confirm:
             self.channel.confirm_select()
         if options.publish_transaction:
@@ -149,7 +151,7 @@ class Publisher(Role):
         if not self.started:
             return
         for _ in range(_WRITES_IN_A_ROW):
-            if not self.write() or not self._prepare(now_ns):
+            if not self.write() or not self._publish(now_ns):
                 break
         self._count(now_ns)
 
@@ -166,8 +168,8 @@ class Publisher(Role):
             allowed = min(allowed, self.options.publish_transaction - self._in_transaction)
         return allowed
 
-    def _prepare(self, now_ns):
-        """Make the next slice pending; False when nothing may be published now."""
+    def _publish(self, now_ns):
+        """Make the next slice pending, or write its messages one by one; False when nothing may be published now."""
         allowed = self._allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:
@@ -175,10 +177,16 @@ class Publisher(Role):
         if allowed <= 0:
             return False
         first = self._next
-        last = min(self._batch.last_within(first, self._write_octets), first + allowed, self._batch.count)
+        last = first + _SINGLE_WRITES if self._singly else self._batch.last_within(first, self._write_octets)
+        last = min(last, first + allowed, self._batch.count)
         if self._stamps.end:
             self._batch.stamp(first, last, self._first_number + self.published, time.monotonic_ns())
-        self._pending.append(self._octets[self._batch.starts[first]:self._batch.starts[last]])
+        if self._singly:
+            last = self._write_singly(first, last)
+            if last == first:
+                return False
+        else:
+            self._pending.append(self._octets[self._batch.starts[first]:self._batch.starts[last]])
         self.published += last - first
         self._next = last if last < self._batch.count else 0
         if self.options.publish_transaction:
@@ -186,6 +194,14 @@ class Publisher(Role):
             if self._in_transaction == self.options.publish_transaction:
                 self._commit()
         return True
+
+    def _write_singly(self, first, last):
+        """Where the messages end that were begun."""
+        count, missing = self._batch.write_singly(self.socket.fileno(), first, last)
+        if missing:
+            end = self._batch.starts[first + count]
+            self._pending.append(memoryview(bytes(self._octets[end - missing:end])))
+        return first + count
 
     def _commit(self):
         self._pending.append(memoryview(_COMMIT))

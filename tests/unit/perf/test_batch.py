@@ -1,4 +1,6 @@
 """Batches: slices of whole messages, and what is stamped where."""
+import socket
+
 import pytest
 
 from gomq_py.perf.batch import PublishBatch
@@ -57,3 +59,27 @@ def test_a_slice_is_the_longest_run_of_whole_messages_within_a_limit_but_at_leas
     batch = PublishBatch(messages(b"a", b"b", b"c", b"d"))  # 8 octets each
 
     assert batch.last_within(first, limit) == last
+
+
+def test_messages_are_written_one_by_one():
+    batch = PublishBatch(messages(b"a", b"b", b"c"))
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps each write apart
+    with near, far:
+        assert batch.write_singly(near.fileno(), 1, 3) == (2, 0)
+        assert [far.recv(100), far.recv(100)] == [b"HEADbEND", b"HEADcEND"]
+
+
+def test_writing_one_by_one_stops_where_the_socket_is_full():
+    batch = PublishBatch(messages(*[bytes(50000)] * 40))
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        count, missing = batch.write_singly(near.fileno(), 0, 40)
+        again = batch.write_singly(near.fileno(), 0, 40)
+        octets = bytearray()
+        while len(octets) < count * 50007 - missing:
+            octets += far.recv(1 << 20)
+
+    assert 0 < count < 40
+    assert again == (0, 0)
+    assert octets == bytes(batch.buffer[:count * 50007 - missing])
