@@ -2,6 +2,9 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 cimport cython
 
+cdef Py_ssize_t FRAME_OVERHEAD
+
+@cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t delivery_size(
     Py_ssize_t prefix_length, Py_ssize_t routing_length, Py_ssize_t properties_length, Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
 cdef Py_ssize_t write_delivery(

@@ -1,5 +1,7 @@
 cimport cython
 
+cdef Py_ssize_t UNLIMITED
+
 cdef class Consumer:
     cdef readonly object queue, tag, arguments
     cdef readonly int priority

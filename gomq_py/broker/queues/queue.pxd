@@ -6,6 +6,8 @@ from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 cimport cython
 
+cdef Py_ssize_t TURN_OCTETS
+
 cdef class Queue(destination.Destination):
     cdef readonly object vhost, arguments
     cdef readonly bint auto_delete, closed
