@@ -10,7 +10,9 @@ from tests.unit.source_tree import PACKAGE, ROOT, declarations, imports, module_
 MODULE_LINES = 500
 FUNCTION_LINES = 45  # of code: without docstring, comments and blank lines; the rule is about 40
 # Modules over the limit -> why they are one module all the same.
-LONG_MODULES: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {
+    "gomq_py.amqp.wire.methods": "a table: one class of declarations per method of the protocol",
+}
 # module:function -> why it is one function all the same.
 LONG_FUNCTIONS: dict[str, str] = {}
 # Modules that nothing imports -> who calls them.
