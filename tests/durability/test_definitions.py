@@ -131,7 +131,7 @@ def work(files, folder, random, account, steps):
 
 def check_folder(folder, account):
     """A plain boot of what a cut left: facts in order, and a folder per queue at the most. Returns the facts."""
-    node = data_dir, committer, broker = boot(Files(), folder)
+    data_dir, committer, broker = boot(Files(), folder)
     facts = facts_of(broker)
     account.check(facts)
     assert len([entry for entry in os.listdir(data_dir.queues_folder)]) <= sum(len(vhost.queues) for vhost in broker.vhosts.values())
@@ -186,7 +186,12 @@ def test_cut_right_after_the_first_boot_leaves_a_broker_one_can_log_in_to(tmp_pa
         root.mkdir()
         cuts = []
         disk = Disk(root, random)
-        node = boot(PowerCutFiles(disk, on_call=lambda call, path: cuts.append(disk.cut(f"{root}-{len(cuts)}")) if random.random() < 0.1 else None), root)
+
+        def cut_now_and_then(call, path):
+            if random.random() < 0.1:
+                cuts.append(disk.cut(f"{root}-{len(cuts)}"))
+
+        node = boot(PowerCutFiles(disk, on_call=cut_now_and_then), root)
         stop(node)
         disk.discard()
         for folder in cuts:
