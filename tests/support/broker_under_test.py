@@ -57,8 +57,8 @@ def broker_address(broker_url):
 
 @pytest.fixture
 def name(request):
-    """A name no other test uses: the test's own, shortened, and a random end."""
-    return f"{re.sub('[^a-z0-9_]', '-', request.node.name)[5:60]}.{uuid.uuid4().hex[:6]}"
+    """A name no other test uses: the test's own, and a random end. Short, because reply texts have room for 255 octets."""
+    return f"{re.sub('[^a-z0-9_]', '-', request.node.name)[5:25]}.{uuid.uuid4().hex[:6]}"
 
 
 @pytest.fixture

@@ -250,6 +250,17 @@ class Channel:
         values.setdefault("exclusive", not (values.get("durable") or values.get("auto_delete")))
         return self.call("queue.declare", queue=queue, **values).queue
 
+    def has_queue(self, queue):
+        """Whether a queue is there, somebody's exclusive one included."""
+        self.send("queue.declare", queue=queue, passive=True)
+        answer = self.wire.next_method(self.number)
+        if answer.name == "queue.declare-ok":
+            return True
+        assert answer.name == "channel.close"
+        self.send("channel.close-ok")
+        self.call("channel.open")
+        return answer.reply_code != 404
+
     def expect_count(self, queue, count):
         """A queue must have `count` ready messages, soon: RabbitMQ answers the question before it looks at what was published earlier."""
         def counted():

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from tests.support.cases import cases
+from tests.support.waiting import wait_until
 from tests.support.wire_encoding import (
     BODY, HEADER, HEARTBEAT, HEARTBEAT_FRAME, METHOD, METHODS, frame, header_frame, method, method_frame, publish_frames)
 from tests.support.wire_script import Wire
@@ -268,14 +269,7 @@ def test_reset_connection_gives_up_its_exclusive_queues(broker_address, channel,
 
     wire.abort()
 
-    for _ in range(2000):
-        channel.send("queue.declare", queue=name, passive=True)
-        close = channel.wire.next_method(1)
-        channel.send("channel.close-ok")
-        channel.call("channel.open")
-        if close.reply_code == 404:
-            return
-    raise AssertionError(f"{name} is still there: {close}")
+    wait_until(lambda: not channel.has_queue(name))
 
 
 @pytest.mark.deviates("RabbitMQ 3.10 accepts any secret for users of the internal backend; ours have none to update")
