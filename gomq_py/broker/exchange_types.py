@@ -28,7 +28,7 @@ def exchange_type(name):
     """The class for a type's name. Raises CommandInvalid (which closes the connection, as in RabbitMQ)."""
     kind = EXCHANGE_TYPES.get(name)
     if kind is None:
-        raise CommandInvalid(f"unknown exchange type '{name}'")
+        raise CommandInvalid(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
     return kind
 
 

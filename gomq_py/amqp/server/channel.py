@@ -27,7 +27,7 @@ class Channel(HotChannel):
 
     __slots__ = (
         "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
-        "_ended",
+        "closed_by_both", "_ended",
     )
 
     def __init__(self, connection, channel_id):
@@ -44,6 +44,7 @@ class Channel(HotChannel):
         self.last_queue = ""
         self.reply_consumer = None
         self.method_id = 0
+        self.closed_by_both = False
         self._ended = False
         self.choose_lane()
         self.reply(ChannelOpenOk())

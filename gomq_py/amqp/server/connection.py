@@ -6,6 +6,8 @@
 Between net and the channels. Its greenlet does the handshake and then sleeps in Stream.run() until the client is gone; everything else happens in
 the hub and must not switch. Never parses a frame twice and never waits for the peer without a limit of time.
 """
+from socket import SHUT_WR
+
 import gevent
 from gevent import Timeout
 
@@ -117,10 +119,12 @@ class Connection:
         return "the client closed the socket without connection.close"
 
     def _close_broken(self, error):
-        """The framing is broken: say so, and read on only to let the client see it. May switch."""
+        """The framing is broken: say so, send nothing more, and read on only so that the client sees it (unread octets would reset the socket). May switch."""
         self.fail(error)
         with Timeout(BROKEN_CLOSE_TIMEOUT_S, False):
             try:
+                if self.output.wait_drained(BROKEN_CLOSE_TIMEOUT_S):
+                    self.socket.shutdown(SHUT_WR)
                 while self.socket.recv(DISCARD_OCTETS):
                     pass
             except OSError:
@@ -224,6 +228,8 @@ class Connection:
             raise NotAllowed(f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max ({limit})")
         if not isinstance(method, ChannelOpen):
             raise _blamed(ChannelError("expected 'channel.open'"), method.ID)
+        if limit and channel_id > limit:
+            raise _blamed(NotAllowed(f"channel number {channel_id} is above the negotiated channel_max ({limit})"), method.ID)
         self.channels[channel_id] = Channel(self, channel_id)
         return True
 
@@ -233,9 +239,12 @@ class Connection:
         if method_id == ChannelCloseOk.ID:
             self.forget_channel(channel)
         elif method_id == ChannelClose.ID:
-            # Both sides closed at the same time; the client may wait for this answer before it gives its own.
+            # Both sides closed at the same time. Most clients still agree to our close; those that do not may open the channel again at once.
+            channel.closed_by_both = True
             channel.reply(ChannelCloseOk())
-            channel.replies.act(lambda: self.forget_channel(channel))
+        elif method_id == ChannelOpen.ID and channel.closed_by_both:
+            self.forget_channel(channel)
+            return self._open_channel(kind, channel.id, payload)
         return True
 
     def _frame_while_closing(self, kind, channel_id, payload):

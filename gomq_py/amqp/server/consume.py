@@ -107,7 +107,10 @@ def stop_all(channel):
 def _recover(channel, method):
     if not method.requeue:
         raise NotImplemented_("requeue=false")
-    channel.reject(0, True, True)
+    if channel.transaction is None:
+        channel.reject(0, True, True)
+    else:
+        channel.transaction.requeue_unsettled()
 
 
 def _check_consumer_count(channel):

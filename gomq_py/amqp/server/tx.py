@@ -52,6 +52,12 @@ class Transaction:
             self._settled.add(delivery_tag)
         return True
 
+    def requeue_unsettled(self):
+        """basic.recover: what is unacked goes back at once, except what this transaction may settle."""
+        channel = self._channel
+        for tag in [entry[0] for entry in channel.unacked.entries(channel.unacked.count) if self._is_open(entry[0])]:
+            channel.reject(tag, False, True)
+
     def commit(self):
         """Carry it all out. False: some queue refused a message."""
         channel = self._channel
