@@ -168,18 +168,21 @@ class Wire:
             assert bytes(octets) == encoding.as_octets(body)
         return Content(method, payload[12:], bytes(octets))
 
-    def expect_connection_close(self, code, text, failing="", timeout_s=PATIENCE_S):
-        """connection.close with this code, text and failing method (a name or two numbers) must come; it is answered, and the peer must hang up."""
-        while True:
+    def read_connection_close(self, code, text, failing="", timeout_s=PATIENCE_S):
+        """connection.close with this code, text and failing method (a name or two numbers) must come; frames of channels before it are skipped."""
+        channel = None
+        while channel != 0:
             type_, channel, payload = self.next_frame(timeout_s=timeout_s)
-            if channel == 0:
-                break
+        assert type_ == METHOD
         close = encoding.decode_method(payload)
         assert close.name == "connection.close", f"connection.close was awaited, but {close} came"
         assert_close(close, code, text, failing)
+
+    def expect_connection_close(self, code, text, failing="", timeout_s=PATIENCE_S):
+        """As read_connection_close; the close is answered then, and the peer must hang up."""
+        self.read_connection_close(code, text, failing, timeout_s)
         self.send_method(0, "connection.close-ok")
         self.expect_end(timeout_s)
-        return close
 
     def expect_end(self, timeout_s=PATIENCE_S):
         """The peer must close the socket, saying nothing more that matters; returns the octets that still came."""

@@ -60,7 +60,7 @@ def test_bad_frame_closes_the_connection(wire, octets, code, delivery):
 
     deliver_in_pieces(wire, octets, delivery)
 
-    wire.expect_connection_close(code, FRAME_ERROR if code == 501 else UNEXPECTED_FRAME)
+    wire.read_connection_close(code, FRAME_ERROR if code == 501 else UNEXPECTED_FRAME)
 
 
 @pytest.mark.parametrize(("frame_max", "size"), [(131072, 200000), (131072, 2 ** 32 - 1), (131072, 2 ** 31), (4096, 5000)])
@@ -70,7 +70,15 @@ def test_frame_larger_than_frame_max_is_refused_before_its_payload_is_sent(open_
 
     wire.send(b"\x03\x00\x01" + size.to_bytes(4, "big"))
 
-    wire.expect_connection_close(501, FRAME_ERROR)
+    wire.read_connection_close(501, FRAME_ERROR)
+
+
+def test_socket_is_closed_after_a_frame_error_without_an_answer(wire):
+    """Where frames begin is lost, so that close-ok could not be recognised; a client must not have to wait for a timeout."""
+    wire.send(HEARTBEAT_FRAME[:-1] + b"\x00")
+
+    wire.read_connection_close(501, FRAME_ERROR)
+    assert wire.expect_end() == b""
 
 
 @pytest.mark.parametrize("frame_max", [4096, 131072])
@@ -146,13 +154,14 @@ def test_unknown_method_closes_the_connection_with_540(wire, channel, payload, d
 
     deliver_in_pieces(wire, frame(METHOD, channel, payload), delivery)
 
-    wire.expect_connection_close(540, re.compile("^NOT_IMPLEMENTED - ."), struct.unpack(">HH", payload))
+    wire.read_connection_close(540, re.compile("^NOT_IMPLEMENTED - ."), struct.unpack(">HH", payload))
 
 
 def test_unknown_method_ends_the_connection(wire):
+    """RabbitMQ hangs up; a broker that says why first waits for the answer."""
     wire.channel(1)
 
-    wire.send(frame(METHOD, 1, b"\x00\x63\x00\x0a"))
+    wire.send(frame(METHOD, 1, b"\x00\x63\x00\x0a") + method_frame(0, "connection.close-ok"))
 
     wire.expect_end()
 

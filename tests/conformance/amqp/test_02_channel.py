@@ -95,6 +95,7 @@ def test_close_crossing_with_an_error_is_answered(channel):
     channel.expect("channel.close-ok")
     channel.send("channel.close-ok")
     channel.call("channel.open")
+    assert channel.declare()
 
 
 def test_pipelined_requests_are_answered_in_order(channel, wire):

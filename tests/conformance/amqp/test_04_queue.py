@@ -196,8 +196,9 @@ def test_quorum_type_is_accepted(channel, name):
 
     channel.publish("", name, b"x")
 
-    channel.consume(name)
+    tag = channel.consume(name)
     channel.expect_content("basic.deliver", b"x")
+    channel.call("basic.cancel", consumer_tag=tag)
     channel.call("queue.delete", queue=name)
 
 
@@ -267,9 +268,10 @@ def test_empty_name_means_the_queue_declared_last(channel, name):
     channel.publish("amq.direct", f"{name}-key", b"one")
     assert channel.get("").body == b"one"
     channel.call("queue.unbind", exchange="amq.direct", routing_key=f"{name}-key")
-    channel.consume("", no_ack=True)
+    tag = channel.consume("", no_ack=True)
     channel.publish("", name, b"two")
     channel.expect_content("basic.deliver", b"two")
+    channel.call("basic.cancel", consumer_tag=tag)
     channel.call("queue.purge")
     channel.call("queue.delete")
 
