@@ -119,7 +119,7 @@ class Connection:
         return "the client closed the socket without connection.close"
 
     def _close_broken(self, error):
-        """The framing is broken: say so, send nothing more, and read on only so that the client sees it (unread octets would reset the socket). May switch."""
+        """The framing is broken: say so and no more, and read on only so that unread octets do not reset the socket. May switch."""
         self.fail(error)
         with Timeout(BROKEN_CLOSE_TIMEOUT_S, False):
             try:
