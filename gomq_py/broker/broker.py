@@ -6,12 +6,17 @@ from functools import partial
 
 from gomq_py.auth import passwords
 from gomq_py.auth.users import Users
-from gomq_py.broker import records, recovery
+from gomq_py.broker import limits, records, recovery
+from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.parameters import Parameters, decoded
+from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.vhost import VHost
+from gomq_py.broker.vhost_policies import PolicyComponent
 from gomq_py.observability.log import logger
 from gomq_py.storage.pool import SegmentPool
 
@@ -29,10 +34,16 @@ class Broker:
         self.scheduler = Scheduler()
         self.vhosts = {}
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size)
-        self._factory = QueueFactory(data_dir, files, self._pool, committer, self.scheduler, settings.segment_size)
+        letters = DeadLetters(self.vhosts, committer, self.scheduler)
+        self._factory = QueueFactory(
+            data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, letters, HubTimers, self._queue_expired)
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
         self._log = TopologyLog(files, data_dir.definitions_path, committer, self.scheduler.run_sliced)
+        self.parameters = Parameters(self._log)
+        self.parameters.register(POLICY, PolicyComponent())
+        self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
+        self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
         self._recover()
         self._make_defaults()
 
@@ -72,18 +83,26 @@ class Broker:
         self.users.forget_vhost(name)
         return vhost
 
+    def _queue_expired(self, queue):
+        """Nobody has used the queue for its x-expires."""
+        vhost = self.vhosts.get(queue.vhost)
+        if vhost is not None and vhost.queues.get(queue.name) is queue:
+            LOG.info("queue %r in vhost %r expired: unused for %d ms", queue.name, queue.vhost, queue.limits.settings.expires_ms)
+            vhost.delete_queue(queue.name, owner=queue.exclusive_owner)
+
     # boot
 
     def _recover(self):
-        descriptions = recovery.replay(self._log.replay())
+        descriptions, global_parameters = recovery.replay(self._log.replay())
         for damage in self._log.damage:
             LOG.error("definitions: %r", damage)
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = VHost(name, self._factory, self._log, record["description"], record["tags"])
-            recovery.restore(vhost, description)
+            recovery.restore(vhost, description, self.parameters)
+        self.parameters.global_.update((name, decoded(value)) for name, value in global_parameters.items())
         self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
-        self._log.compact_when_long(partial(recovery.snapshot, self.vhosts))
+        self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _make_defaults(self):
         """The first boot: vhost /, and the default user with all rights in it.

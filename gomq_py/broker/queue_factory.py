@@ -6,8 +6,11 @@ between the two leaves a folder that nothing in the log names, and those go at b
 """
 import os
 
+from gomq_py.broker.queue_settings import PLAIN
+from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
 from gomq_py.storage.recovery import open_store
 
 LOG = logger("broker")
@@ -15,15 +18,19 @@ INCARNATION_SIZE = 16
 
 
 class QueueFactory:
-    """Makes the queues of one broker. ``pool`` recycles segments, ``scheduler`` gives queues their turns."""
+    """Makes the queues of one broker. ``pool`` recycles segments, ``scheduler`` gives queues turns; ``on_idle(queue)`` hears of expired ones."""
 
-    def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes):
+    def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes, dead_letters, timers, on_idle):
         self.scheduler = scheduler
+        self.run_sliced = scheduler.run_sliced
         self._data_dir = data_dir
         self._files = files
         self._pool = pool
         self._committer = committer
         self._segment_bytes = segment_bytes
+        self._dead_letters = dead_letters
+        self._timers = timers
+        self._on_idle = on_idle
         self._incarnations = {}
         self._known_folders = set()
 
@@ -33,10 +40,21 @@ class QueueFactory:
         if not recovered:
             incarnation = os.urandom(INCARNATION_SIZE)
         folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
-        store, report = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, durable)
-        if report.lost:
-            LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+        failure = None
+        try:
+            store, report = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, durable)
+            if report.lost:
+                LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+        except StoreError as error:
+            if not recovered:
+                raise
+            store, failure = None, error
         queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
+        queue.on_expiring = self._limit_expiring
+        if failure is not None:
+            queue.fail(failure)  # it is there, closed, and everything else goes on
+        elif store.ready_count:
+            self._limit_expiring(queue)  # the last run may have left messages that expire
         if durable:
             self._incarnations[queue] = incarnation
             if recovered:
@@ -47,14 +65,22 @@ class QueueFactory:
         """A durable queue's incarnation, 16 octets."""
         return self._incarnations[queue]
 
+    def configure(self, queue, settings):
+        """Make a queue observe these QueueSettings; None, or plain ones: nothing."""
+        if queue.limits is None:
+            if settings is None:
+                return
+            queue.limits = QueueLimits(queue, self._dead_letters, self._timers, self._on_idle)
+        queue.limits.configure(settings or PLAIN)
+
     def remove(self, queue, reason):
         """Let go of a deleted queue: its consumers are told now, its files go once the log is on disk."""
         if not queue.durable:
             queue.delete()
             return
-        del self._incarnations[queue]
+        folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
         queue.close(reason)
-        self._committer.after_sync(lambda error: self._remove_files(queue, error))
+        self._committer.after_sync(lambda error: self._remove_files(queue, folder, error))
 
     def remove_orphans(self, log_is_damaged=False):
         """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
@@ -74,14 +100,21 @@ class QueueFactory:
         self._files.sync_folder(root)  # the last run may have been killed before it did
         self._known_folders = set()
 
+    def _limit_expiring(self, queue):
+        """A message that expires is in a queue without limits: until it has gone there is a head to look after."""
+        self.configure(queue, PLAIN)
+
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
-    def _remove_files(self, queue, error):
+    def _remove_files(self, queue, folder, error):
         if error is not None:
             LOG.error("the files of deleted queue %r in vhost %r stay until the next boot: %s", queue.name, queue.vhost, error)
             return
         try:
-            queue.store.delete_files()
+            if queue.store is not None:
+                queue.store.delete_files()
+            elif os.path.isdir(folder):
+                self._files.remove_tree(folder)
         except OSError as failure:
             LOG.error("the files of deleted queue %r in vhost %r stay until the next boot: %s", queue.name, queue.vhost, failure)

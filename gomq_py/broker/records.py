@@ -46,3 +46,21 @@ def vhost_created(vhost):
 
 def vhost_deleted(name):
     return {"op": "vhost-delete", "name": name}
+
+
+def parameter_set(vhost, component, name, value):
+    """``value`` is JSON text."""
+    return {"op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value}
+
+
+def parameter_cleared(vhost, component, name):
+    return {"op": "parameter-clear", "vhost": vhost, "component": component, "name": name}
+
+
+def global_parameter_set(name, value):
+    """``value`` is JSON text."""
+    return {"op": "global-parameter", "name": name, "value": value}
+
+
+def global_parameter_cleared(name):
+    return {"op": "global-parameter-clear", "name": name}

@@ -9,6 +9,7 @@ from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker import records
 from gomq_py.broker.binding import Binding, frozen
 from gomq_py.broker.exchange_types import PREDECLARED, exchange_type
+from gomq_py.broker.parameters import decoded, encoded
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
@@ -23,6 +24,7 @@ class VHostDescription:
         self.exchanges = {}
         self.queues = {}
         self.bindings = {}
+        self.parameters = {}
         self._ends = {}  # (kind, name): keys of the bindings it is one end of
 
     def declare_exchange(self, record):
@@ -48,6 +50,12 @@ class VHostDescription:
         self.queues.pop(text(record["name"]), None)
         self._unbind_all("queue", text(record["name"]))
 
+    def set_parameter(self, record):
+        self.parameters[text(record["component"]), text(record["name"])] = text(record["value"])
+
+    def clear_parameter(self, record):
+        self.parameters.pop((text(record["component"]), text(record["name"])), None)
+
     def _unbind_all(self, kind, name):
         for key in list(self._ends.get((kind, name), ())):
             self._forget(key)
@@ -69,21 +77,27 @@ HANDLERS = {
     "queue-delete": VHostDescription.delete_queue,
     "bind": VHostDescription.bind,
     "unbind": VHostDescription.unbind,
+    "parameter": VHostDescription.set_parameter,
+    "parameter-clear": VHostDescription.clear_parameter,
 }
 
 
 def replay(records_):
-    """The log's records as {vhost name: VHostDescription}.
+    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}.
 
     A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does.
     """
-    vhosts = {}
+    vhosts, parameters = {}, {}
     for record in records_:
         op = record["op"]
         if op == "vhost":
             vhosts.setdefault(text(record["name"]), VHostDescription()).record = record
         elif op == "vhost-delete":
             vhosts.pop(text(record["name"]), None)
+        elif op == "global-parameter":
+            parameters[text(record["name"])] = text(record["value"])
+        elif op == "global-parameter-clear":
+            parameters.pop(text(record["name"]), None)
         elif op in HANDLERS:
             HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
         else:
@@ -91,11 +105,15 @@ def replay(records_):
     for name in [name for name, description in vhosts.items() if description.record is None]:
         LOG.error("definitions: vhost %r was never declared, what is said about it is left out", name)
         del vhosts[name]
-    return vhosts
+    return vhosts, parameters
 
 
-def restore(vhost, description):
-    """Bring a description into a new, empty vhost: exchanges, then queues, then bindings. For boot: blocks."""
+def restore(vhost, description, parameters):
+    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges, queues, bindings. For boot: blocks."""
+    for (component, name), value in description.parameters.items():
+        refusal = parameters.restore(vhost, component, name, decoded(value))
+        if refusal is not None:
+            LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
     for name, record in description.exchanges.items():
         try:
             kind = exchange_type(record["type"])
@@ -118,10 +136,14 @@ def restore(vhost, description):
             vhost.add_binding(binding)
 
 
-def snapshot(vhosts):
+def snapshot(vhosts, parameters):
     """What is durable in these vhosts, as functions that each give the record of one definition as it is when called, or None if it is gone."""
+    for name in list(parameters.global_):
+        yield partial(_global_parameter_record, parameters, name)
     for vhost in list(vhosts.values()):
         yield partial(_vhost_record, vhosts, vhost)
+        for key in list(vhost.parameters):
+            yield partial(_parameter_record, vhosts, vhost, key)
         for exchange in list(vhost.exchanges.values()):
             if exchange.durable and exchange.name and exchange.name not in _PREDECLARED_NAMES:
                 yield partial(_exchange_record, vhosts, vhost, exchange)
@@ -136,6 +158,15 @@ def snapshot(vhosts):
 
 def _vhost_record(vhosts, vhost):
     return records.vhost_created(vhost) if vhosts.get(vhost.name) is vhost else None
+
+
+def _global_parameter_record(parameters, name):
+    return records.global_parameter_set(name, encoded(parameters.global_[name])) if name in parameters.global_ else None
+
+
+def _parameter_record(vhosts, vhost, key):
+    there = vhosts.get(vhost.name) is vhost and key in vhost.parameters
+    return records.parameter_set(vhost.name, *key, encoded(vhost.parameters[key])) if there else None
 
 
 def _exchange_record(vhosts, vhost, exchange):

@@ -12,6 +12,7 @@ from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described
+from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
 
 
@@ -33,6 +34,9 @@ class VHost:
         self._bindings_to = {}  # destination: {binding: None}
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
         self._exclusive = {}  # owner: {queue: None}
+        self.parameters = {}  # (component, name): value, see broker.parameters
+        self.limits = {}
+        self.policies = VHostPolicies(self, factory.run_sliced, factory.configure)
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
         for predeclared, type_, internal in PREDECLARED:
@@ -156,7 +160,12 @@ class VHost:
                 raise ResourceLocked(_locked(existing, self.name))
             _check_same(existing, (("durable", durable), ("auto_delete", auto_delete)), entity)
             check_same_arguments(entity, arguments, existing.arguments)
+            if existing.limits is not None:
+                existing.limits.used()
             return existing, False
+        limit = self.limits.get("max-queues")
+        if limit is not None and len(self.queues) >= limit:
+            raise PreconditionFailed(f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
         queue = self._factory.create(self.name, name, durable, auto_delete, owner if exclusive else None, arguments)
         if durable:
@@ -275,19 +284,32 @@ class VHost:
     def add_exchange(self, exchange):
         """Put a checked exchange into place; for this class and recovery."""
         self.exchanges[exchange.name] = exchange
-        if exchange.alternate is not None:
-            self._alternates.setdefault(exchange.alternate, {})[exchange] = None
+        self.policies.configure_exchange(exchange)
         self._alternate_changed(exchange.name)
+
+    def set_alternate(self, exchange, from_policy):
+        """The exchange's alternate is what its argument says, or else its policy."""
+        alternate = exchange.arguments.get("alternate-exchange", exchange.arguments.get("x-alternate-exchange", from_policy))
+        if alternate == exchange.alternate:
+            return
+        self._forget_alternate(exchange)
+        exchange.alternate = alternate
+        if alternate is not None:
+            self._alternates.setdefault(alternate, {})[exchange] = None
+        self.routes_changed(exchange)
+
+    def _forget_alternate(self, exchange):
+        users = self._alternates.get(exchange.alternate)
+        if users is not None:
+            users.pop(exchange, None)
+            if not users:
+                del self._alternates[exchange.alternate]
 
     def _drop_exchange(self, exchange):
         if exchange.durable:
             self._record(records.exchange_deleted(exchange))
         del self.exchanges[exchange.name]
-        if exchange.alternate is not None:
-            users = self._alternates[exchange.alternate]
-            del users[exchange]
-            if not users:
-                del self._alternates[exchange.alternate]
+        self._forget_alternate(exchange)
         for binding in exchange.bindings():
             self._remove_binding(binding)
         exchange.state.revision += 1
@@ -296,6 +318,7 @@ class VHost:
 
     def _add_queue(self, queue):
         self.queues[queue.name] = queue
+        self.policies.configure_queue(queue)
         queue.on_unused = self._queue_unused
         if queue.exclusive_owner is not None:
             self._exclusive.setdefault(queue.exclusive_owner, {})[queue] = None

@@ -16,6 +16,8 @@ class FakeQueue(Destination):
         self.ready_count = 0
         self.consumer_count = 0
         self.closed = False
+        self.settings = None
+        self.limits = None
 
     def __repr__(self):
         return f"<FakeQueue {self.name}>"
@@ -33,6 +35,18 @@ class FakeFactory:
 
     def __init__(self):
         self.removed = []
+        self.sliced = []
+
+    def run_sliced(self, slice_):
+        self.sliced.append(slice_)
+
+    def run_all(self):
+        """What the scheduler would do."""
+        while self.sliced:
+            self.sliced = [slice_ for slice_ in self.sliced if slice_()]
+
+    def configure(self, queue, settings):
+        queue.settings = settings
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         return FakeQueue(name, vhost, durable, owner, auto_delete, arguments)

@@ -35,6 +35,42 @@ class HandLoop:
         return callback is not None
 
 
+class HandTimers:
+    """Timers on a bench's clock; ``started`` counts them."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.started = 0
+        self.pending = []
+
+    def now_ms(self):
+        return self.bench.now_ms
+
+    def start(self, after_ms, callback):
+        self.started += 1
+        timer = HandTimer(self.bench.now_ms + max(after_ms, 0), callback, self.pending)
+        self.pending.append(timer)
+        return timer
+
+    def fire(self):
+        """Call what is due."""
+        for timer in [timer for timer in self.pending if timer.due_ms <= self.bench.now_ms]:
+            if timer in self.pending:
+                self.pending.remove(timer)
+                timer.callback()
+
+
+class HandTimer:
+    """One pending call."""
+
+    def __init__(self, due_ms, callback, pending):
+        self.due_ms, self.callback, self.pending = due_ms, callback, pending
+
+    def stop(self):
+        if self in self.pending:
+            self.pending.remove(self)
+
+
 class Bench:
     """A scheduler on a hand-driven loop and queues on stores below ``folder``. ``batch()`` plays a door's read."""
 
@@ -45,8 +81,9 @@ class Bench:
         os.makedirs(os.path.join(self.folder, "pool"), exist_ok=True)
         self.pool = SegmentPool(os.path.join(self.folder, "pool"), self.files, self.committer)
         self.loop = HandLoop()
-        self.scheduler = Scheduler(self.loop)
         self.now_ms = 1_700_000_000_000
+        self.scheduler = Scheduler(self.loop, lambda: self.now_ms)
+        self.timers = HandTimers(self)
 
     def store(self, name="q", durable=True, level=0):
         """A new store in a folder of its own."""
@@ -64,6 +101,13 @@ class Bench:
         answers = [queue.publish(message(body, timestamp_ms=self.now_ms, **fields)) for body in bodies]
         self.scheduler.finish()
         return answers
+
+    def advance(self, ms):
+        """Let time pass, a millisecond at a time, with everything that happens meanwhile."""
+        for _ in range(ms):
+            self.now_ms += 1
+            self.timers.fire()
+            self.settle()
 
     def settle(self):
         """Let the loop turn until there is nothing left to do."""

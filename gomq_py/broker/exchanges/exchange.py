@@ -22,8 +22,7 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments or {}
-        self.alternate = self.arguments.get("alternate-exchange") or self.arguments.get("x-alternate-exchange")
-        self.policy = self.operator_policy = None
+        self.alternate = None  # set by the vhost: from the arguments or a policy
         self.state = ExchangeState()
         self._bindings = {}
 

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint64_t
 from gomq_py.broker cimport destination
 from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
+from gomq_py.broker.queues.guard cimport QueueGuard
 from gomq_py.broker.queues.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
@@ -12,17 +13,22 @@ cdef class Queue(destination.Destination):
     cdef readonly object vhost, arguments
     cdef readonly bint auto_delete, closed
     cdef public bint paused
-    cdef public object exclusive_owner, on_unused, on_closed
+    cdef public object exclusive_owner, on_unused, on_closed, on_expiring
+    cdef public QueueGuard limits
     cdef readonly MessageStore store
     cdef readonly Scheduler scheduler
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, acked, requeued, got, complained_ms
     cdef int holds
     cpdef bint peek(self, Message message) except -1
+    cpdef bint head(self, Message message) except -1
+    cpdef shift_head(self)
+    cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef bint get(self, Message message, bint no_ack) except -1
     cpdef take(self, Message message, bint no_ack)
     cpdef settle(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
+    cpdef drop(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
     cpdef add_consumer(self, Consumer consumer)
     cpdef remove_consumer(self, Consumer consumer)

@@ -5,6 +5,7 @@ changes what could be delivered touches it, and it gets one turn at the end of t
 """
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker import destination
+from gomq_py.broker.queues import guard as _guard  # noqa: F401  (its .pxd types the limits)
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
@@ -20,11 +21,13 @@ COMPLAIN_MS = 10_000
 class Queue(destination.Destination):
     """A FIFO queue of ``vhost`` (its name). Kinds that order, limit or expire differently are subclasses and collaborators.
 
-    ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue.
+    ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
+    ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some.
     """
 
     __slots__ = (
-        "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed", "store", "scheduler", "ring",
+        "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
+        "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "acked", "requeued", "got", "holds", "complained_ms",
     )
 
@@ -37,7 +40,7 @@ class Queue(destination.Destination):
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
         self.closed = self.paused = False
-        self.on_unused = self.on_closed = self.ring = None
+        self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         if store is not None:
             store.listener = self
@@ -48,8 +51,15 @@ class Queue(destination.Destination):
         """Store a copy of the message. 1: stored, 0: refused."""
         if self.closed:
             return 0
+        if self.limits is not None:
+            if not self.limits.admits(message):
+                return 0
+        elif message.expires_at_ms and self.on_expiring is not None:
+            self.on_expiring(self)
         try:
             self.store.append(message)
+            if self.limits is not None:
+                self.limits.appended()
         except StoreError as error:
             self._refuse(error)
             return 0
@@ -62,7 +72,23 @@ class Queue(destination.Destination):
 
     def peek(self, message):
         """Fill ``message`` with the one that is next, without taking it. False: nothing is ready. The message dies at the next call on this queue."""
-        return not self.closed and self.store.peek(message)
+        if self.closed:
+            return False
+        return self.store.peek(message) if self.limits is None else self.limits.peek(message)
+
+    # what limits and dead letters do with the head, whatever they decide; kinds with several stores override these too
+
+    def head(self, message):
+        """Fill ``message`` with the oldest ready one, wanted or not. False: nothing is ready."""
+        return self.store.peek(message)
+
+    def shift_head(self):
+        """Take what the last head() or peek() showed, without delivering it."""
+        self.store.shift()
+
+    def read(self, location, message):
+        """Fill ``message`` with an unacked one. False: it is not there."""
+        return not self.closed and self.store.read(location, message)
 
     def take(self, message, no_ack):
         """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location, unless ``no_ack``."""
@@ -75,6 +101,8 @@ class Queue(destination.Destination):
         """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue, but owns its parts if
         ``no_ack``.
         """
+        if self.limits is not None:
+            self.limits.used()
         try:
             if not self.waiting() or not self.peek(message):
                 return False
@@ -108,6 +136,8 @@ class Queue(destination.Destination):
         if self.closed:
             return
         try:
+            if self.limits is not None and self.limits.returned(location):
+                return
             self.store.requeue(location)
         except StoreError as error:
             self.fail(error)
@@ -120,8 +150,22 @@ class Queue(destination.Destination):
         """basic.reject and basic.nack of one message."""
         if requeue:
             self.requeue(location)
-        else:
+        elif self.limits is None or self.closed:
             self.settle(location)
+        else:
+            self.limits.rejected(location)
+
+    def drop(self, location):
+        """An unacked message leaves without having been acked: by a limit, or because it went elsewhere."""
+        if self.closed:
+            return
+        try:
+            self.store.delete(location)
+        except StoreError as error:
+            self.fail(error)
+            return
+        if not self.touched:
+            self.scheduler.touch(self)
 
     # consumers
 
@@ -151,6 +195,8 @@ class Queue(destination.Destination):
             self.wake()
         else:
             self.ring = None
+            if self.limits is not None:
+                self.limits.used()
             if self.on_unused is not None:
                 self.on_unused(self)
 
@@ -191,6 +237,11 @@ class Queue(destination.Destination):
         return 0 if self.closed else self.store.ready_count
 
     @property
+    def ready_bytes(self):
+        """Octets of their bodies."""
+        return 0 if self.closed else self.store.ready_bytes
+
+    @property
     def unacked_count(self):
         """Messages delivered and not settled yet."""
         return 0 if self.closed else self.store.unacked_count
@@ -213,13 +264,15 @@ class Queue(destination.Destination):
 
     def turn(self):
         """Deliver to the consumers that are ready, at most about TURN_OCTETS; the rest after the next poll."""
-        if self.ring is None or self.ring.ready == 0:
-            return 0
+        octets = 0
         try:
-            return self._deliver()
+            if self.ring is not None and self.ring.ready:
+                octets = self._deliver()
+            if self.limits is not None:
+                self.limits.settle()
         except StoreError as error:
             self.fail(error)
-            return 0
+        return octets
 
     def _deliver(self):
         octets = 0
@@ -295,6 +348,8 @@ class Queue(destination.Destination):
         LOG.error("queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name, self.vhost, count, path, start, end)
 
     def _let_go(self, reason):
+        if self.limits is not None:
+            self.limits.close()
         ring, self.ring = self.ring, None
         for consumer in list(ring.consumers) if ring is not None else ():
             ring.remove(consumer)

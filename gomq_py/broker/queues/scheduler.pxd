@@ -6,7 +6,7 @@ cdef class Scheduler:
     cdef public uint64_t now_ms
     cdef public bint walking
     cdef list touched
-    cdef object late, jobs, loop, timer
+    cdef object late, jobs, loop, clock, timer
     cdef bint armed
     cpdef touch(self, Destination destination)
     cpdef later(self, Destination destination)

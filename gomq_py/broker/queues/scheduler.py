@@ -24,10 +24,11 @@ class Scheduler:
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry.
     """
 
-    __slots__ = ("now_ms", "walking", "touched", "late", "jobs", "loop", "timer", "armed")
+    __slots__ = ("now_ms", "walking", "touched", "late", "jobs", "loop", "clock", "timer", "armed")
 
-    def __init__(self, loop=None):
-        self.now_ms = int(time.time() * 1000)
+    def __init__(self, loop=None, clock=None):
+        self.clock = clock or unix_ms
+        self.now_ms = self.clock()
         self.walking = self.armed = False
         self.touched = []
         self.late = deque()
@@ -99,7 +100,7 @@ class Scheduler:
     def _run_late(self):
         self.timer.stop()
         self.armed = False
-        self.now_ms = int(time.time() * 1000)
+        self.now_ms = self.clock()
         late = self.late
         self.late = deque()
         touched = self.touched
@@ -116,3 +117,8 @@ class Scheduler:
                 LOG.exception("sliced work failed")
         if (self.jobs or self.late or self.touched) and not self.armed:
             self._arm()
+
+
+def unix_ms():
+    """The time in Unix milliseconds."""
+    return int(time.time() * 1000)

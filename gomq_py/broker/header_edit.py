@@ -1,0 +1,53 @@
+"""Header edit: changes of a stored message's properties that leave every other octet as the publisher sent it. Pure functions over wire form."""
+from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.amqp.wire.properties import FIELDS, PropertyScan
+
+EMPTY_TABLE = encode_table({})
+
+_FLAGS = {name: flag for name, flag, _ in FIELDS}
+CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = (_FLAGS[name] for name in ("content_type", "content_encoding", "headers", "expiration"))
+
+
+class PropertyEdit:
+    """Properties about to change: ``headers`` (raw table, u32 size first) may be set, ``expiration`` (text or None) only be dropped."""
+
+    __slots__ = ("headers", "expiration", "_properties", "_scan")
+
+    def __init__(self, properties):
+        """Raises ValueError for properties that are malformed, which the doors never let in."""
+        scan = PropertyScan()
+        if not scan.scan_octets(properties):
+            raise ValueError("malformed basic properties")
+        self._properties = properties
+        self._scan = scan
+        at = scan.headers_at
+        self.headers = properties[at:at + scan.headers_length] if at >= 0 else EMPTY_TABLE
+        at = scan.expiration_at
+        self.expiration = None if at < 0 else properties[at + 1:at + 1 + properties[at]].decode("utf-8", "surrogateescape")
+
+    def octets(self):
+        """The changed properties in wire form; a table that is empty and was not there before is left out."""
+        properties, scan = self._properties, self._scan
+        flags = scan.flags & ~EXPIRATION
+        start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
+        end = start + scan.headers_length if scan.headers_at >= 0 else start
+        headers = self.headers
+        if scan.headers_at >= 0 or headers != EMPTY_TABLE:
+            flags |= HEADERS
+        else:
+            headers = b""
+        if self.expiration is None and scan.expiration_at >= 0:
+            after = scan.expiration_at + 1 + properties[scan.expiration_at]
+            rest = properties[end:scan.expiration_at] + properties[after:]
+        else:
+            flags |= scan.flags & EXPIRATION
+            rest = properties[end:]
+        return flags.to_bytes(2, "big") + properties[2:start] + headers + rest
+
+    def _place_of_headers(self):
+        """Where the table would stand: behind the two short strings that may come before it."""
+        at = 2
+        for flag in (CONTENT_TYPE, CONTENT_ENCODING):
+            if self._scan.flags & flag:
+                at += 1 + self._properties[at]
+        return at

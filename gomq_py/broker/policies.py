@@ -1,0 +1,193 @@
+"""Policies: settings for many queues and exchanges at once, by a regular expression over their names.
+
+Of the policies that match an entity the one of highest priority counts, and of the operator policies likewise; the two are merged. Values only:
+vhosts keep the sets and apply them, parameters persist them.
+"""
+import re
+
+ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
+EXCHANGE = "exchange"
+POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # components of parameters
+
+# apply-to: the kinds of entity it means
+_APPLIES = {
+    ALL: {EXCHANGE, "classic", "quorum", "stream"},
+    QUEUES: {"classic", "quorum", "stream"},
+    EXCHANGES: {EXCHANGE},
+    "classic_queues": {"classic"},
+    "quorum_queues": {"quorum"},
+    "streams": {"stream"},
+}
+
+
+class PolicyError(ValueError):
+    """The policy cannot be accepted; the text is for whoever asked."""
+
+
+class Policy:
+    """One policy. Immutable: a change makes a new one."""
+
+    __slots__ = ("name", "pattern", "apply_to", "priority", "definition", "_search", "_kinds")
+
+    def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
+        """Raises PolicyError."""
+        self.name = name
+        self.pattern = pattern
+        self.apply_to = _apply_to(apply_to)
+        self.priority = _priority(priority)
+        self.definition = _checked(definition, OPERATOR_KEYS if operator else KEYS)
+        self._kinds = _APPLIES[self.apply_to]
+        if not isinstance(pattern, str):
+            raise PolicyError("pattern should be a string")
+        try:
+            self._search = re.compile(pattern).search
+        except re.error as error:
+            raise PolicyError(f"pattern {pattern!r} is no regular expression: {error}") from None
+
+    def __repr__(self):
+        return f"<Policy {self.name!r} for {self.apply_to} {self.pattern!r}>"
+
+    def applies(self, kind, name):
+        """Whether it means the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
+        return kind in self._kinds and self._search(name) is not None
+
+    def as_value(self):
+        """The policy as parameters keep it."""
+        return {"pattern": self.pattern, "apply-to": self.apply_to, "priority": self.priority, "definition": self.definition}
+
+
+def policy_of(name, value, operator=False):
+    """The Policy for a value as parameters keep it, and as definitions files have it. Raises PolicyError."""
+    if not isinstance(value, dict) or "pattern" not in value or "definition" not in value:
+        raise PolicyError("a policy needs a pattern and a definition")
+    return Policy(name, value["pattern"], value["definition"], value.get("priority", 0), value.get("apply-to", ALL), operator)
+
+
+class PolicySet:
+    """The policies of one vhost, of one of the two kinds, best first."""
+
+    __slots__ = ("by_name", "_ranked")
+
+    def __init__(self):
+        self.by_name = {}
+        self._ranked = []
+
+    def put(self, policy):
+        self.by_name[policy.name] = policy
+        self._rank()
+
+    def remove(self, name):
+        """Returns whether there was one."""
+        found = self.by_name.pop(name, None) is not None
+        self._rank()
+        return found
+
+    def best(self, kind, name):
+        """The policy in force for an entity, or None. Of equal priorities the first by name."""
+        for policy in self._ranked:
+            if policy.applies(kind, name):
+                return policy
+        return None
+
+    def _rank(self):
+        self._ranked = sorted(self.by_name.values(), key=lambda policy: (-policy.priority, policy.name))
+
+
+def merged(policy, operator_policy):
+    """The definition in force: of numbers the smaller, of anything else the operator's."""
+    definition = dict(policy.definition) if policy is not None else {}
+    for key, value in (operator_policy.definition if operator_policy is not None else {}).items():
+        own = definition.get(key)
+        definition[key] = min(own, value) if _is_number(own) and _is_number(value) else value
+    return definition
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# checking what somebody wants to set
+
+def _apply_to(value):
+    name = str(value).replace("-", "_")
+    if name not in _APPLIES:
+        raise PolicyError(f"apply-to should be one of {', '.join(_APPLIES)}, not {value!r}")
+    return name
+
+
+def _priority(value):
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PolicyError(f"priority should be an integer, not {value!r}")
+    return value
+
+
+def _checked(definition, keys):
+    if not isinstance(definition, dict):
+        raise PolicyError("definition should be an object")
+    if not definition:
+        raise PolicyError("no policy provided")
+    for key, value in definition.items():
+        if key not in keys:
+            raise PolicyError(f"{key} is not a recognised policy setting")
+        keys[key](key, value)
+    return dict(definition)
+
+
+def _count(key, value):
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise PolicyError(f"{value!r} is not a valid value for {key}: a number of 0 or more is needed")
+
+
+def _positive(key, value):
+    _count(key, value)
+    if value == 0:
+        raise PolicyError(f"{value!r} is not a valid value for {key}: a number of 1 or more is needed")
+
+
+def _limit(key, value):
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PolicyError(f"{value!r} is not a valid value for {key}: a number is needed")
+
+
+def _text(key, value):
+    if not isinstance(value, str):
+        raise PolicyError(f"{value!r} is not a valid value for {key}: a text is needed")
+
+
+def _boolean(key, value):
+    if not isinstance(value, bool):
+        raise PolicyError(f"{value!r} is not a valid value for {key}: true or false is needed")
+
+
+def _overflow(key, value):
+    if value not in ("drop-head", "reject-publish", "reject-publish-dlx"):
+        raise PolicyError(f"{value!r} is not a valid value for {key}")
+
+
+def _age(key, value):
+    _text(key, value)
+    if not re.fullmatch(r"\d+[YMDhms]", value):
+        raise PolicyError(f"{value!r} is not a valid value for {key}: a number and one of Y, M, D, h, m, s is needed")
+
+
+def _anything(_key, _value):
+    """Accepted for definitions that come from RabbitMQ, where it concerns things this broker does not have."""
+
+
+KEYS = {
+    "message-ttl": _count, "expires": _positive, "max-length": _count, "max-length-bytes": _count, "delivery-limit": _limit, "max-age": _age,
+    "overflow": _overflow, "dead-letter-exchange": _text, "dead-letter-routing-key": _text, "consumer-timeout": _count, "alternate-exchange": _text,
+    "delayed-message": _boolean, "federation-upstream": _text, "federation-upstream-set": _text, "message-deduplication": _boolean,
+}
+KEYS.update(dict.fromkeys((
+    "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-mode", "queue-version",
+    "queue-master-locator", "queue-leader-locator", "initial-cluster-size", "target-group-size", "dead-letter-strategy", "max-in-memory-length",
+    "max-in-memory-bytes", "stream-max-segment-size-bytes", "stream-filter-size-bytes", "federation-upstream-pattern", "shards-per-node",
+    "routing-key", "max-segment-size-bytes",
+), _anything))
+
+# RabbitMQ's list, as far as this broker has the setting.
+OPERATOR_KEYS = {key: KEYS[key] for key in (
+    "expires", "message-ttl", "max-length", "max-length-bytes", "delivery-limit", "overflow", "max-in-memory-length", "max-in-memory-bytes",
+    "target-group-size", "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
+)}

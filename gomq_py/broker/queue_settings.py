@@ -1,0 +1,70 @@
+"""Queue settings: what a queue has to observe, made of its arguments, the policy and the operator policy in force. A value; never changed in place.
+
+Made by a vhost when a queue is declared and whenever its policies change, given to the queue's ``configure``. The rules are RabbitMQ's: of numbers
+the smallest counts, wherever it comes from; of everything else the argument counts before the policy. An operator's policy is merged into the user's
+before that (broker.policies).
+"""
+
+DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+
+# RabbitMQ's default for quorum queues since 4.0.
+QUORUM_DELIVERY_LIMIT = 20
+
+# setting: (argument, policy key)
+_SMALLEST = {
+    "message_ttl_ms": ("x-message-ttl", "message-ttl"),
+    "expires_ms": ("x-expires", "expires"),
+    "max_length": ("x-max-length", "max-length"),
+    "max_bytes": ("x-max-length-bytes", "max-length-bytes"),
+    "delivery_limit": ("x-delivery-limit", "delivery-limit"),
+    "consumer_timeout_ms": ("x-consumer-timeout", "consumer-timeout"),
+}
+_ARGUMENT_FIRST = {
+    "dead_letter_exchange": ("x-dead-letter-exchange", "dead-letter-exchange"),
+    "dead_letter_routing_key": ("x-dead-letter-routing-key", "dead-letter-routing-key"),
+    "overflow": ("x-overflow", "overflow"),
+    "max_age": ("x-max-age", "max-age"),
+}
+
+
+class QueueSettings:
+    """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back."""
+
+    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST)
+
+    def __init__(self, arguments=None, policy=None):
+        """``policy`` is the merged definition of the policies in force. Values of a wrong type, which old definitions may hold, count as not set."""
+        arguments, policy = arguments or {}, policy or {}
+        for name, (argument, key) in _SMALLEST.items():
+            values = [value for value in (arguments.get(argument), policy.get(key)) if _is_count(value)]
+            setattr(self, name, min(values, default=None))
+        for name, (argument, key) in _ARGUMENT_FIRST.items():
+            values = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
+            setattr(self, name, values[0] if values else None)
+        if self.overflow is None:
+            self.overflow = DROP_HEAD
+        if self.delivery_limit is None and arguments.get("x-queue-type") == "quorum":
+            self.delivery_limit = QUORUM_DELIVERY_LIMIT
+
+    def __eq__(self, other):
+        return isinstance(other, QueueSettings) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self):
+        return hash(tuple(getattr(self, name) for name in self.__slots__))
+
+    def __repr__(self):
+        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name) not in (None, DROP_HEAD))
+        return f"<QueueSettings {given or 'plain'}>"
+
+    @property
+    def is_plain(self):
+        """Whether nothing here asks anything of a queue."""
+        return self == PLAIN
+
+
+def _is_count(value):
+    """A number that is a limit: RabbitMQ takes a negative one (in a policy of delivery-limit) as none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+PLAIN = QueueSettings()

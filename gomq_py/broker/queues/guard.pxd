@@ -1,0 +1,12 @@
+from libc.stdint cimport uint64_t
+from gomq_py.storage.message cimport Message
+
+cdef class QueueGuard:
+    cpdef bint admits(self, Message message) except -1
+    cpdef appended(self)
+    cpdef bint peek(self, Message message) except -1
+    cpdef settle(self)
+    cpdef bint returned(self, uint64_t location) except -1
+    cpdef rejected(self, uint64_t location)
+    cpdef used(self)
+    cpdef close(self)

@@ -1,0 +1,37 @@
+"""Guard: what a queue asks before and after it changes, where it has limits to observe. The interface; broker.queues.limits is the one that matters.
+
+A queue without limits has none and pays one comparison with None per call. It stands apart from limits because that one needs to see the queue.
+"""
+
+
+class QueueGuard:
+    """Observes nothing."""
+
+    __slots__ = ()
+
+    def admits(self, message):
+        """Before a message is stored: whether it may be."""
+        return True
+
+    def appended(self):
+        """A message was stored."""
+
+    def peek(self, message):
+        """Fill ``message`` with the next one that may still be delivered, as Queue.peek does."""
+        return False
+
+    def settle(self):
+        """The turn of the queue is over."""
+
+    def returned(self, location):
+        """An unacked message is to be requeued; True: it was not, because it went elsewhere."""
+        return False
+
+    def rejected(self, location):
+        """An unacked message is not wanted back."""
+
+    def used(self):
+        """Somebody showed interest in the queue: a get, a declare, a consumer that went."""
+
+    def close(self):
+        """The queue is gone or closed."""

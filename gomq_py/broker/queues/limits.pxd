@@ -1,0 +1,31 @@
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+from gomq_py.broker.queues cimport guard
+from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.storage.message cimport Message
+
+cdef class QueueLimits(guard.QueueGuard):
+    cdef readonly Queue queue
+    cdef readonly object settings
+    cdef object dead_letters, timers, on_idle, timer, idle_timer
+    cdef int64_t ttl_ms, max_length, max_bytes, delivery_limit, timer_ms, used_ms
+    cdef bint is_bounded, drops, has_exchange, slicing
+    cdef Message message
+    cpdef configure(self, settings)
+    @cython.locals(queue=Queue)
+    cpdef bint admits(self, Message message) except -1
+    @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int)
+    cpdef bint peek(self, Message message) except -1
+    @cython.locals(queue=Queue, due_ms=int64_t)
+    cpdef settle(self)
+    @cython.locals(message=Message)
+    cpdef bint returned(self, uint64_t location) except -1
+    @cython.locals(due_ms=int64_t, by_queue_ms=int64_t)
+    cdef int64_t _due_ms(self, Message message) noexcept
+    @cython.locals(location=uint64_t)
+    cdef _drop(self, Message message, str reason)
+    cdef _let_go(self, uint64_t location, str reason)
+    @cython.locals(queue=Queue, left=int)
+    cdef _trim(self)
+    cdef _go_on_later(self)
+    cdef _wait_for(self, int64_t due_ms)

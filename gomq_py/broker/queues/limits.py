@@ -1,0 +1,213 @@
+"""Limits: expiry, length, delivery count and idleness of one queue, for queues that have such settings; the others have none of this.
+
+Beside queue, which asks it (guard). Everything happens at the head, as in RabbitMQ: the oldest ready message is looked at before a delivery and when
+the queue's turn is over, and one timer waits for its time to come. What leaves by a limit goes to the dead letters, if the queue has an exchange for
+them. Never yields; where a great many messages have to go they go in slices.
+"""
+from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
+from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
+from gomq_py.storage.message import Message
+
+# Messages that expire or are dropped before others get their turn: about a millisecond.
+SLICE = 500
+
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
+
+# A timer that fires this early is fine: the head is looked at again and the timer set anew. One later than this is set again.
+TIMER_SLACK_MS = 2
+
+
+class QueueLimits(guard.QueueGuard):
+    """What ``queue`` has to observe. ``dead_letters`` takes over unacked messages: ``send(queue, location, reason)``, and refused ones:
+    ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when nobody has used the queue for its ``expires_ms``.
+    """
+
+    __slots__ = (
+        "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes", "delivery_limit", "is_bounded", "drops",
+        "has_exchange", "message", "timer", "timer_ms", "slicing", "idle_timer", "used_ms",
+    )
+
+    def __init__(self, queue, dead_letters, timers, on_idle):
+        self.queue = queue
+        self.dead_letters = dead_letters
+        self.timers = timers
+        self.on_idle = on_idle
+        self.message = Message()
+        self.timer = self.idle_timer = None
+        self.timer_ms = self.used_ms = 0
+        self.slicing = False
+        self.configure(PLAIN)
+
+    def configure(self, settings):
+        """Observe these QueueSettings from now on; what is too much or too old already goes in the queue's next turn."""
+        self.settings = settings
+        self.ttl_ms = _or_minus_one(settings.message_ttl_ms)
+        self.max_length = _or_minus_one(settings.max_length)
+        self.max_bytes = _or_minus_one(settings.max_bytes)
+        self.delivery_limit = _or_minus_one(settings.delivery_limit)
+        self.is_bounded = self.max_length >= 0 or self.max_bytes >= 0
+        self.drops = settings.overflow == DROP_HEAD
+        self.has_exchange = settings.dead_letter_exchange is not None
+        self.used()
+        self.queue.wake()
+
+    # what the queue asks
+
+    def admits(self, message):
+        """Whether there is room for the message, where the overflow is to refuse what is too much."""
+        if not self.is_bounded or self.drops:
+            return True
+        queue = self.queue
+        if not (0 <= self.max_length < queue.ready_count + 1 or 0 <= self.max_bytes < queue.ready_bytes + message.body_length):
+            return True
+        if self.has_exchange and self.settings.overflow == REJECT_PUBLISH_DLX:
+            self.dead_letters.send_refused(queue, message, MAXLEN)
+        return False
+
+    def appended(self):
+        """Drop the head where it is too much, unless a consumer may take it in this turn."""
+        if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
+            self._trim()
+
+    def peek(self, message):
+        """Fill ``message`` with the next one that is not too old; older ones before it go."""
+        queue = self.queue
+        now_ms = queue.scheduler.now_ms
+        left = SLICE
+        while queue.head(message):
+            due_ms = self._due_ms(message)
+            if due_ms == 0 or now_ms <= due_ms:
+                return True
+            if left == 0:
+                self._go_on_later()
+                return False
+            left -= 1
+            self._drop(message, EXPIRED)
+        return False
+
+    def settle(self):
+        """The queue's turn is over: what is too much goes, what is too old goes, and the timer waits for the head."""
+        queue = self.queue
+        if queue.closed or self.slicing:
+            return
+        if self.is_bounded and self.drops:
+            self._trim()
+        if self.peek(self.message):
+            due_ms = self._due_ms(self.message)
+            if due_ms:
+                self._wait_for(due_ms)
+        elif not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN:
+            self.close()
+            queue.limits = None  # no message with an expiry of its own is left
+
+    def returned(self, location):
+        """Whether the message has come back too often, and so went to the dead letters instead."""
+        if self.delivery_limit < 0:
+            return False
+        message = self.message
+        if not self.queue.read(location, message) or message.delivery_count < self.delivery_limit:
+            return False
+        self._let_go(location, DELIVERY_LIMIT)
+        return True
+
+    def rejected(self, location):
+        """An unacked message is not wanted back."""
+        self._let_go(location, REJECTED)
+
+    def used(self):
+        """The time until the queue counts as idle begins anew."""
+        if self.settings.expires_ms is None:
+            return
+        self.used_ms = self.timers.now_ms()
+        if self.idle_timer is None and self.queue.ring is None:
+            self.idle_timer = self.timers.start(int(self.settings.expires_ms), self._perhaps_idle)
+
+    def close(self):
+        """The queue is gone or closed: nothing fires any more."""
+        for timer in (self.timer, self.idle_timer):
+            if timer is not None:
+                timer.stop()
+        self.timer = self.idle_timer = None
+
+    # leaving
+
+    def _due_ms(self, message):
+        """When the message is too old, in Unix milliseconds; 0: never."""
+        due_ms = message.expires_at_ms
+        if self.ttl_ms >= 0:
+            by_queue_ms = message.timestamp_ms + self.ttl_ms
+            if due_ms == 0 or by_queue_ms < due_ms:
+                due_ms = by_queue_ms
+        return due_ms
+
+    def _drop(self, message, reason):
+        """Take the message that was just peeked out of the queue."""
+        location = message.location
+        self.queue.shift_head()
+        self._let_go(location, reason)
+
+    def _let_go(self, location, reason):
+        """An unacked message leaves the queue."""
+        if self.has_exchange:
+            self.dead_letters.send(self.queue, location, reason)
+        else:
+            self.queue.drop(location)
+
+    def _trim(self):
+        """Drop from the head until the rest is not too much."""
+        queue = self.queue
+        left = SLICE
+        while 0 <= self.max_length < queue.ready_count or (0 <= self.max_bytes < queue.ready_bytes and queue.ready_count):
+            if left == 0:
+                self._go_on_later()
+                return
+            if not queue.head(self.message):
+                return
+            left -= 1
+            self._drop(self.message, MAXLEN)
+
+    def _go_on_later(self):
+        """There is more to go than others should wait for."""
+        if not self.slicing:
+            self.slicing = True
+            self.queue.hold()
+            self.queue.scheduler.run_sliced(self._slice)
+
+    def _slice(self):
+        """The next slice of what has to go; False: that was all."""
+        self.slicing = False
+        if self.queue.closed:
+            return False
+        self.queue.release()
+        self.settle()
+        return False
+
+    # time
+
+    def _wait_for(self, due_ms):
+        if self.timer is not None:
+            if self.timer_ms <= due_ms + TIMER_SLACK_MS:
+                return
+            self.timer.stop()
+        self.timer_ms = due_ms
+        # one more, because a message is too old only after its time
+        self.timer = self.timers.start(due_ms + 1 - self.timers.now_ms(), self._head_is_due)
+
+    def _head_is_due(self):
+        self.timer = None
+        if not self.queue.closed:
+            self.queue.wake()  # its turn ends with a look at the head
+
+    def _perhaps_idle(self):
+        self.idle_timer = None
+        if self.queue.ring is not None or self.settings.expires_ms is None:
+            return  # the last consumer starts it again
+        left_ms = self.used_ms + int(self.settings.expires_ms) - self.timers.now_ms()
+        if left_ms <= 0:
+            self.on_idle(self.queue)
+        else:
+            self.idle_timer = self.timers.start(left_ms, self._perhaps_idle)
+
+
+def _or_minus_one(value):
+    return -1 if value is None else int(value)

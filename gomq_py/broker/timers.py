@@ -1,0 +1,20 @@
+"""Timers: what time it is and what happens later, for the parts of the model that expire. Tests have their own."""
+import time
+
+import gevent
+
+
+class HubTimers:
+    """Timers of this thread's hub. A pending one costs no greenlet, and none is pending where nothing can expire."""
+
+    @staticmethod
+    def now_ms():
+        """Unix milliseconds."""
+        return int(time.time() * 1000)
+
+    @staticmethod
+    def start(after_ms, callback):
+        """Call ``callback()`` in the hub, once, not before ``after_ms``. Returns an object with ``stop()``. Callbacks must not switch."""
+        timer = gevent.get_hub().loop.timer(max(after_ms, 0) / 1000)
+        timer.start(callback)
+        return timer

@@ -1,0 +1,81 @@
+"""A vhost's policies at work: which are in force for each queue and exchange, applied when they, or the policies, come and go.
+
+Beside vhost, above policies. A change of policies goes through all entities in slices, so that 10 000 queues do not hold up the hub; an entity that
+is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
+"""
+from gomq_py.broker.arguments import queue_type_of
+from gomq_py.broker.parameters import Component
+from gomq_py.broker.policies import EXCHANGE, PolicySet, merged, policy_of
+from gomq_py.broker.queue_settings import PLAIN, QueueSettings
+
+# Entities gone through before others get their turn: about 2 ms.
+SLICE = 500
+
+
+class VHostPolicies:
+    """``user`` and ``operator`` are PolicySets. ``run_sliced`` is the scheduler's, ``configure(queue, settings)`` the queue factory's."""
+
+    def __init__(self, vhost, run_sliced, configure):
+        self.user = PolicySet()
+        self.operator = PolicySet()
+        self._vhost = vhost
+        self._run_sliced = run_sliced
+        self._configure = configure
+        self._round = 0
+
+    def in_force(self, kind, name):
+        """(policy or None, operator policy or None) for an entity; ``kind`` is EXCHANGE or a type of queue."""
+        return self.user.best(kind, name), self.operator.best(kind, name)
+
+    def effective(self, kind, name):
+        """The definition in force for an entity: both kinds of policies merged."""
+        return merged(*self.in_force(kind, name))
+
+    def configure_queue(self, queue):
+        """Give a queue the settings it has to observe now; None for a plain one."""
+        policy = self.effective(queue_type_of(queue.arguments), queue.name)
+        settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN
+        self._configure(queue, None if settings.is_plain else settings)
+
+    def configure_exchange(self, exchange):
+        """Give an exchange the policies in force."""
+        self._vhost.set_alternate(exchange, self.effective(EXCHANGE, exchange.name).get("alternate-exchange"))
+
+    def changed(self):
+        """Policies came or went: go through everything. A round that is under way is given up for this one."""
+        self._round += 1
+        number = self._round
+        left = [(self.configure_queue, self._vhost.queues, queue) for queue in self._vhost.queues.values()]
+        left += [(self.configure_exchange, self._vhost.exchanges, exchange) for exchange in self._vhost.exchanges.values() if exchange.name]
+        left.reverse()
+
+        def slice_():
+            for _ in range(min(SLICE, len(left))):
+                configure, there, entity = left.pop()
+                if there.get(entity.name) is entity:
+                    configure(entity)
+            return bool(left) and number == self._round
+
+        if slice_():
+            self._run_sliced(lambda: number == self._round and slice_())
+
+
+class PolicyComponent(Component):
+    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``."""
+
+    def __init__(self, operator=False):
+        self._operator = operator
+
+    def check(self, vhost, name, value):
+        policy_of(name, value, self._operator)
+
+    def changed(self, vhost, name, value):
+        self._set_of(vhost).put(policy_of(name, value, self._operator))
+        vhost.policies.changed()
+
+    def cleared(self, vhost, name):
+        self._set_of(vhost).remove(name)
+        vhost.policies.changed()
+
+    def _set_of(self, vhost):
+        return vhost.policies.operator if self._operator else vhost.policies.user
