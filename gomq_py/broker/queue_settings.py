@@ -26,11 +26,14 @@ _ARGUMENT_FIRST = {
     "max_age": ("x-max-age", "max-age"),
 }
 
+_DEFAULTS = {"overflow": DROP_HEAD}
+
 
 class QueueSettings:
     """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back."""
 
     __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST)
+    delivery_limit: float | None
 
     def __init__(self, arguments=None, policy=None):
         """``policy`` is the merged definition of the policies in force. Values of a wrong type, which old definitions may hold, count as not set."""
@@ -39,11 +42,9 @@ class QueueSettings:
             values = [value for value in (arguments.get(argument), policy.get(key)) if _is_count(value)]
             setattr(self, name, min(values, default=None))
         for name, (argument, key) in _ARGUMENT_FIRST.items():
-            values = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
-            setattr(self, name, values[0] if values else None)
-        if self.overflow is None:
-            self.overflow = DROP_HEAD
-        if self.delivery_limit is None and arguments.get("x-queue-type") == "quorum":
+            texts = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
+            setattr(self, name, texts[0] if texts else _DEFAULTS.get(name))
+        if arguments.get("x-queue-type") == "quorum" and self.delivery_limit is None:
             self.delivery_limit = QUORUM_DELIVERY_LIMIT
 
     def __eq__(self, other):

@@ -166,7 +166,8 @@ def _global_parameter_record(parameters, name):
 
 def _parameter_record(vhosts, vhost, key):
     there = vhosts.get(vhost.name) is vhost and key in vhost.parameters
-    return records.parameter_set(vhost.name, *key, encoded(vhost.parameters[key])) if there else None
+    component, name = key
+    return records.parameter_set(vhost.name, component, name, encoded(vhost.parameters[key])) if there else None
 
 
 def _exchange_record(vhosts, vhost, exchange):
