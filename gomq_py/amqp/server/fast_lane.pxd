@@ -40,6 +40,7 @@ cdef class FastLane:
     @cython.locals(channel=HotChannel)
     cpdef list take_confirming(self)
     cpdef confirm(self, HotChannel channel)
+    @cython.locals(channel=HotChannel)
     cdef HotChannel _find(self, unsigned int number)
     @cython.locals(at=cython.p_uchar, routing=Py_ssize_t, length=Py_ssize_t, after=Py_ssize_t, route=Route)
     cdef Py_ssize_t _publish(self, HotChannel channel, Py_ssize_t position, Py_ssize_t frame_end, Py_ssize_t end) except -2
