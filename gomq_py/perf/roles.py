@@ -197,7 +197,7 @@ class Publisher(Role):
 
     def _write_singly(self, first, last):
         """Where the messages end that were begun."""
-        count, missing = self._batch.write_singly(self.socket.fileno(), first, last)
+        count, missing = self._batch.write_singly(self.socket, first, last)
         if missing:
             end = self._batch.starts[first + count]
             self._pending.append(memoryview(bytes(self._octets[end - missing:end])))

@@ -65,7 +65,7 @@ def test_messages_are_written_one_by_one():
     batch = PublishBatch(messages(b"a", b"b", b"c"))
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps each write apart
     with near, far:
-        assert batch.write_singly(near.fileno(), 1, 3) == (2, 0)
+        assert batch.write_singly(near, 1, 3) == (2, 0)
         assert [far.recv(100), far.recv(100)] == [b"HEADbEND", b"HEADcEND"]
 
 
@@ -74,8 +74,8 @@ def test_writing_one_by_one_stops_where_the_socket_is_full():
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)
-        count, missing = batch.write_singly(near.fileno(), 0, 40)
-        again = batch.write_singly(near.fileno(), 0, 40)
+        count, missing = batch.write_singly(near, 0, 40)
+        again = batch.write_singly(near, 0, 40)
         octets = bytearray()
         while len(octets) < count * 50007 - missing:
             octets += far.recv(1 << 20)
@@ -83,3 +83,17 @@ def test_writing_one_by_one_stops_where_the_socket_is_full():
     assert 0 < count < 40
     assert again == (0, 0)
     assert octets == bytes(batch.buffer[:count * 50007 - missing])
+
+
+def test_messages_written_one_by_one_are_segments_of_their_own_even_when_nobody_reads():
+    batch = PublishBatch(messages(*[bytes(40)] * 500))
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
+        near.setblocking(False)
+        count = batch.write_singly(near, 0, 500)[0]
+        with listener.accept()[0] as far:
+            missing = count * 47
+            while missing:
+                missing -= len(far.recv(missing))
+        segments = int.from_bytes(near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)[156:160], "little")  # tcpi_data_segs_out
+
+    assert segments == count > 100

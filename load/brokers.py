@@ -1,0 +1,143 @@
+"""Brokers as child processes on free ports and empty folders, for the benchmark: ours on the shipped configuration, and Debian's rabbitmq-server."""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED_CONFIG = ROOT / "etc" / "gomq.ini"
+_BOOT_S = 60
+_LOOK_S = 0.05
+
+
+class BrokerFailed(Exception):
+    """A broker did not start; the text holds the end of its log."""
+
+
+class GomqBroker:
+    """``gomq-py --config etc/gomq.ini`` with AMQP alone."""
+
+    name = "gomq-py"
+
+    def __init__(self, folder):
+        self._folder = Path(folder)
+        self._log = self._folder / "gomq-py.log"
+        self._process = None
+        self.uri = ""
+
+    def start(self):
+        """Start and wait until it is ready. Raises BrokerFailed."""
+        command = [
+            sys.executable, "-m", "gomq_py", "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
+            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", "-1",
+        ]
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        _wait(lambda: "ready after" in self._text(), self._process, self._text)
+        self.uri = f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', self._text())[1]}/%2f"
+        return self
+
+    @property
+    def pid(self):
+        """The process to measure."""
+        return self._process.pid
+
+    def version(self):
+        """Name, version and how it runs."""
+        return re.search(r"gomq-py [^\n]*", self._text())[0].replace(f", process {self.pid}", "")
+
+    def stop(self):
+        """Stop it and delete what it stored."""
+        _stop(self._process, self.pid)
+        shutil.rmtree(self._folder / "gomq-data", ignore_errors=True)
+
+    def _text(self):
+        return self._log.read_text(errors="replace")
+
+
+class RabbitBroker:
+    """A RabbitMQ node with its own Erlang port mapper, no plugins and RabbitMQ's defaults."""
+
+    name = "RabbitMQ"
+    _SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # Debian's; the one in /usr/sbin insists on the rabbitmq user
+
+    def __init__(self, folder):
+        self._folder = Path(folder) / "rabbitmq"
+        self._log = self._folder / "log.txt"
+        self._process = None
+        self._environment: dict = {}
+        self.uri = ""
+
+    @classmethod
+    def is_installed(cls):
+        """Whether there is a RabbitMQ to compare with."""
+        return os.access(cls._SERVER, os.X_OK)
+
+    def start(self):
+        """Start and wait until it is ready. Raises BrokerFailed."""
+        self._folder.mkdir()
+        (self._folder / "plugins").write_text("[].")
+        port, distribution_port, mapper_port = _free_ports(3)
+        self._environment = {
+            **os.environ, "HOME": str(self._folder), "RABBITMQ_NODENAME": f"bench{port}@localhost", "RABBITMQ_NODE_PORT": str(port),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_DIST_PORT": str(distribution_port), "ERL_EPMD_PORT": str(mapper_port),
+            "RABBITMQ_MNESIA_BASE": str(self._folder / "data"), "RABBITMQ_LOG_BASE": str(self._folder / "log"),
+            "RABBITMQ_PID_FILE": str(self._folder / "pid"), "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(self._folder / "none"),
+        }
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [self._SERVER], env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        _wait(lambda: "completed with" in self._text(), self._process, self._text)
+        self.uri = f"amqp://guest:guest@127.0.0.1:{port}/%2f"
+        return self
+
+    @property
+    def pid(self):
+        """The process to measure: the virtual machine, not the scripts around it."""
+        return int((self._folder / "pid").read_text())
+
+    def version(self):
+        """Name and version."""
+        return f"RabbitMQ {re.search(r'RabbitMQ ([0-9.]+)', self._text())[1]}"
+
+    def stop(self):
+        """Stop it, its port mapper, and delete what it stored."""
+        _stop(self._process, self.pid)
+        subprocess.run(["epmd", "-kill"], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _text(self):
+        return self._log.read_text(errors="replace")
+
+
+def _free_ports(count):
+    """Ports that nobody listens on just now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def _wait(ready, process, text):
+    deadline = time.monotonic() + _BOOT_S
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise BrokerFailed(text()[-2000:])
+        time.sleep(_LOOK_S)
+
+
+def _stop(process, pid):
+    os.kill(pid, signal.SIGTERM)
+    try:
+        process.wait(_BOOT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
