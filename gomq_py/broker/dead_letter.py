@@ -93,7 +93,9 @@ class DeadLetters:
         if exchange is None or fields["kind"] != KIND_AMQP:
             return
         letter = Letter(message, queue.name, reason, settings.dead_letter_routing_key, self._scheduler.now_ms)
-        destinations = vhost.route(exchange, letter.keys[0], letter.headers if exchange.needs_headers else None, letter.keys[1:])
+        destinations = vhost.route_by_key(exchange, letter.keys[0], letter.keys[1:])
+        if destinations is None:
+            destinations = vhost.route(exchange, letter.keys[0], letter.headers, letter.keys[1:])
         copy = Message()
         copy.assign(
             _octets(exchange.name), _octets(letter.keys[0]), letter.properties, message.get_body(), self._scheduler.now_ms,

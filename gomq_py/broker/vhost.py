@@ -74,6 +74,15 @@ class VHost:
 
         ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
         """
+        return tuple(self._reach(exchange, routing_key, headers, more_keys)[0])
+
+    def route_by_key(self, exchange, routing_key, more_keys=()):
+        """As route() without knowing the headers: None where an exchange on the way looks at them."""
+        found, passed = self._reach(exchange, routing_key, None, more_keys)
+        return None if any(each.needs_headers for each in passed) else tuple(found)
+
+    def _reach(self, exchange, routing_key, headers, more_keys):
+        """Destinations in the order they were found, and the exchanges passed on the way."""
         found = {}
         seen = {exchange}
         ahead = [exchange]
@@ -91,7 +100,7 @@ class VHost:
                 elif destination not in seen:
                     seen.add(destination)
                     ahead.append(destination)
-        return tuple(found)
+        return found, seen
 
     # exchanges
 

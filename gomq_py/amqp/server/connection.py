@@ -176,11 +176,12 @@ class Connection:
         except UnicodeDecodeError:
             return None
         found = self.vhost.exchanges.get(name)
-        if found is None or found.internal or found.needs_headers or not self.access.may_publish(name):
+        if found is None or found.internal or not self.access.may_publish(name):
             return None
         if not name and key.startswith(REPLY_TO):
             return None
-        return Route(self.vhost.route(found, key), found.state, self.access.state)
+        destinations = self.vhost.route_by_key(found, key)
+        return None if destinations is None else Route(destinations, found.state, self.access.state)
 
     def batch_done(self):
         """End of a read: confirm what was published in it."""

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from tests.support.cases import cases
-from tests.support.wire_encoding import field_value
+from tests.support.wire_encoding import field_value, properties
 
 DEFAULT_REFUSED = "ACCESS_REFUSED - operation not permitted on the default exchange"
 TYPES = ("direct", "fanout", "topic", "headers")
@@ -295,6 +295,23 @@ def test_bound_exchange_passes_messages_on_until_it_is_unbound(channel, exchange
     assert channel.get(queue) is None
     channel.call("exchange.unbind", source=source, destination=destination, routing_key="key")
     channel.publish(source, "key", b"too late")
+    assert channel.get(queue) is None
+
+
+@pytest.mark.parametrize("first", ["topic", "direct", "fanout"])
+@pytest.mark.parametrize("way", ["bound", "alternate"])
+def test_headers_exchange_behind_another_sees_the_headers_of_each_message(channel, exchange, first, way):
+    """What an exchange routes may be remembered by key, but not when an exchange behind it looks further."""
+    headers, queue = exchange("headers", "-headers"), channel.declare()
+    source = exchange(first, arguments={"alternate-exchange": headers} if way == "alternate" else {})
+    if way == "bound":
+        channel.call("exchange.bind", source=source, destination=headers, routing_key="key")
+    channel.call("queue.bind", queue=queue, exchange=headers, arguments={"colour": "red"})
+
+    for n, colour in enumerate(("blue", "red", "blue", "red")):
+        channel.publish(source, "key", str(n), properties(headers={"colour": colour}))
+
+    assert [channel.get(queue).body for _ in range(2)] == [b"1", b"3"]
     assert channel.get(queue) is None
 
 

@@ -342,3 +342,15 @@ def test_deleting_a_queue_removes_its_bindings(vhost):
     vhost.declare_queue("q")
 
     assert routed(vhost, "amq.topic", "k") == []
+
+
+def test_route_by_key_gives_up_where_an_exchange_on_the_way_looks_at_headers(vhost):
+    vhost.declare_exchange("first", "topic")
+    vhost.declare_exchange("second", "headers")
+    vhost.declare_queue("q")
+    vhost.bind_queue("q", "first", "plain")
+    vhost.bind_exchange("second", "first", "deep")
+
+    assert [queue.name for queue in vhost.route_by_key(vhost.exchange("first"), "plain")] == ["q"]
+    assert vhost.route_by_key(vhost.exchange("first"), "deep") is None
+    assert vhost.route_by_key(vhost.exchange("second"), "any") is None
