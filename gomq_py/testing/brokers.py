@@ -58,7 +58,9 @@ class ChildBroker:
         return self.start()
 
     def close(self):
-        """Stop, and remove the folder unless it was given."""
+        """Stop, and remove the folder unless it was given. Clients that a test left connected are cut off first, not waited for."""
+        if self.is_running:
+            self.drop_connections()
         self.stop()
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)

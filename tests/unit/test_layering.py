@@ -21,7 +21,7 @@ MAP = {
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"amqp.server", "http", ""},
     "embedded": {"launcher", "config", "http", ""},
-    "testing": {"embedded", ""},
+    "testing": {"embedded", "testing.chaos", ""},
     "testing.chaos": DOOR | {"amqp.server"},
     # doors: a peer speaks; we translate
     "amqp.server": DOOR | {"amqp.server.fast_lane", ""},  # "": the version, for server-properties
