@@ -20,5 +20,6 @@ cdef class Output:
     cdef _flush(self)
     @cython.locals(sent=Py_ssize_t)
     cdef Py_ssize_t _send(self, view) except -1
+    cdef _over_limit(self)
     cdef _watch(self)
     cpdef call_when_drained(self, callback)

@@ -56,9 +56,7 @@ class Output:
                 else:
                     self.pending = bytearray(memoryview(data)[sent:])
         if len(self.pending) > self.limit and not self.overflowed:
-            self.overflowed = True
-            if self.on_overflow is not None:
-                self.on_overflow()
+            self._over_limit()
 
     def send_filled(self, count):
         """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied out of it."""
@@ -133,6 +131,15 @@ class Output:
             view.release()
             # CPython moves the start of a bytearray instead of its content.
             del self.pending[:sent]
+
+    def _over_limit(self):
+        """More is kept than should be. What was only gathered goes out; if the socket does not take it, the client does not read."""
+        if not self.blocked:
+            self._flush()
+        if self.blocked and len(self.pending) > self.limit:
+            self.overflowed = True
+            if self.on_overflow is not None:
+                self.on_overflow()
 
     def _watch(self):
         if not self.blocked:

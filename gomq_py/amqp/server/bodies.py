@@ -15,10 +15,11 @@ STALLED_S = 30
 class BodyBudget:
     """``limit`` in octets. A body is any hashable with ``resume()`` and ``fail(error)``; both are called in the hub."""
 
-    def __init__(self, limit, stalled_s=STALLED_S):
+    def __init__(self, limit, stalled_s=STALLED_S, call_later=gevent.spawn_later):
         self.limit = limit
         self.held = 0
         self._stalled_s = stalled_s
+        self._call_later = call_later
         self._sizes = {}
         self._waiting = []
         self._watch = None
@@ -33,7 +34,7 @@ class BodyBudget:
         self._waiting.append(body)
         if self._watch is None:
             self._seen = self._progress()
-            self._watch = gevent.spawn_later(self._stalled_s, self._look)
+            self._watch = self._call_later(self._stalled_s, self._look)
         return False
 
     def release(self, body):
@@ -80,4 +81,4 @@ class BodyBudget:
             self.release(oldest)
         if self._waiting:
             self._seen = self._progress()
-            self._watch = gevent.spawn_later(self._stalled_s, self._look)
+            self._watch = self._call_later(self._stalled_s, self._look)

@@ -4,6 +4,7 @@ Between connection (which cuts off errors and owns the socket) and the handlers 
 touched per message lives in its base, hot_channel. Never writes past ``replies``, never yields.
 """
 from gomq_py.amqp.server import confirms, consume, publish, settle, topology, tx
+from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.replies import Replies
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
@@ -17,8 +18,6 @@ from gomq_py.amqp.wire.methods import (
 )
 
 OPEN, CLOSING, CLOSED = "open", "closing", "closed"
-# Unacked messages that go back to their queues per turn when a channel closes: some milliseconds' work.
-REQUEUE_SLICE = 10000
 
 
 class Channel(HotChannel):
@@ -107,31 +106,48 @@ class Channel(HotChannel):
         """Confirm mode, from the next publish on."""
         self.confirming = True
         if self.confirms is None:
-            self.confirms = self.connection.server.make_confirms(self.id, self.connection.write, self.connection.committer.after_sync)
+            self.confirms = Confirms(self.id, self.connection.write, self.connection.committer.after_sync)
 
     def send_confirms(self):
-        """End of a read: answer the publishes of it."""
-        refused, unsynced = self.refused, self.unsynced
-        self.refused, self.unsynced = [], False
-        self.confirms.published(self.published, refused, unsynced)
+        """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
+        if self.confirming:
+            refused, unsynced = self.refused, self.unsynced
+            self.refused, self.unsynced = [], False
+            self.confirms.published(self.published, refused, unsynced)
 
     # the end
 
     def fail(self, error):
         """Close with an error: the peer hears it behind the answers it still has to get, and everything else it sends is dropped until it agrees."""
+        self.send_confirms()
         self.release()
+        if self.confirms is not None:
+            self.confirms.close()
         self.replies.send(method_frame(self.id, ChannelClose(
             reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
         )))
+
+    def agree_to_close(self):
+        """The client closes: it is answered behind everything it still has to hear, confirms that wait for the disk included."""
+        self.send_confirms()
+        self.release()
+        answer = method_frame(self.id, ChannelCloseOk())
+        if self.confirms is not None and self.confirms.waiting:
+            self.replies.send_after_sync(answer)
+        else:
+            self.replies.send(answer)
+        self.replies.act(lambda: self.connection.forget_channel(self))
 
     def end(self):
         """The channel is gone: both sides agree, or the connection is."""
         self.release()
         self.state = CLOSED
         self.replies.close()
+        if self.confirms is not None:
+            self.confirms.close()
 
     def release(self):
-        """Give back consumers, unacked messages, the content and the transaction under way, once. Unconfirmed publishes stay unconfirmed."""
+        """Give back consumers, unacked messages, the content and the transaction under way, once."""
         if self._ended:
             return
         self._ended = True
@@ -139,12 +155,9 @@ class Channel(HotChannel):
         self.choose_lane()
         publish.drop_content(self)
         self.transaction = None
-        consume.stop_all(self)
-        if self.confirms is not None:
-            self.confirms.close()
+        consume.stop_reply_consumer(self)
         self.confirming = False
-        if self.unacked.requeue_some(REQUEUE_SLICE):
-            self.connection.run_sliced(lambda: self.unacked.requeue_some(REQUEUE_SLICE))
+        self.close(self.connection.scheduler)
 
     def _disk_refused(self, error):
         self.connection.fail(InternalError(f"the disk refused a change: {error}"))
@@ -156,10 +169,8 @@ def channel_open(_channel, _method):
 
 
 def channel_close(channel, _method):
-    """channel.close: the answer leaves behind those before it, then the number is free."""
-    channel.release()
-    channel.replies.send(method_frame(channel.id, ChannelCloseOk()))
-    channel.replies.act(lambda: channel.connection.forget_channel(channel))
+    """channel.close: when it is answered the number is free."""
+    channel.agree_to_close()
 
 
 def channel_flow(channel, method):

@@ -22,17 +22,25 @@ def confirm_select(channel, method):
 class Confirms:
     """The confirms of one channel. ``confirmed`` is the last publish that was answered."""
 
-    __slots__ = ("_channel_id", "_write", "_after_sync", "confirmed", "_batches")
+    __slots__ = ("_channel_id", "_write", "_after_sync", "confirmed", "_seen", "_batches")
 
     def __init__(self, channel_id, write, after_sync):
         self._channel_id = channel_id
         self._write = write
         self._after_sync = after_sync
-        self.confirmed = 0
+        self.confirmed = self._seen = 0
         self._batches = deque()
+
+    @property
+    def waiting(self):
+        """Whether some publish still waits for the disk."""
+        return bool(self._batches)
 
     def published(self, last, refused, unsynced):
         """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``: some of them are not on disk yet."""
+        if last == self._seen:
+            return
+        self._seen = last
         if not unsynced and not self._batches:
             self._write(self._answers(last, refused))
             return

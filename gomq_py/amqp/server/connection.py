@@ -186,8 +186,7 @@ class Connection:
     def batch_done(self):
         """End of a read: confirm what was published in it."""
         for channel in self.lane.take_confirming():
-            if channel.confirming:
-                channel.send_confirms()
+            channel.send_confirms()
 
     def _connection_frame(self, kind, payload):
         if kind == FRAME_HEARTBEAT and not payload:
@@ -285,10 +284,6 @@ class Connection:
         """Undo a pause."""
         self.stream.resume()
 
-    def run_sliced(self, slice_):
-        """Call ``slice_()`` between polls of the loop until it returns False."""
-        self.scheduler.run_sliced(slice_)
-
     def _pause_reading(self):
         self.stream.pause()
         return False
@@ -318,6 +313,7 @@ class Connection:
         """Drop the client without a word: it does not listen."""
         self.why = self.why or why
         LOG.warning("connection %s: %s", self.name, why)
+        self.output.close()
         self._stop()
 
     def _refuse(self, channel_id, error):

@@ -51,7 +51,7 @@ def basic_cancel(channel, method):
     """basic.cancel: of an unknown tag too. What the consumer holds unacked stays with the channel."""
     tag = method.consumer_tag
     if _is_reply_tag(channel, tag):
-        _stop_reply_consumer(channel)
+        stop_reply_consumer(channel)
     elif tag in channel.consumers:
         channel.consumers.pop(tag).stop()
     if not method.no_wait:
@@ -94,14 +94,11 @@ def basic_recover_async(channel, method):
     _recover(channel, method)
 
 
-def stop_all(channel):
-    """The channel ends: its consumers take no more."""
-    consumers = list(channel.consumers.values())
-    channel.consumers.clear()
-    for consumer in consumers:
+def stop_reply_consumer(channel):
+    """The consumer of answers, if there is one, takes no more."""
+    consumer, channel.reply_consumer = channel.reply_consumer, None
+    if consumer is not None:
         consumer.stop()
-    if channel.reply_consumer is not None:
-        _stop_reply_consumer(channel)
 
 
 def _recover(channel, method):
@@ -185,11 +182,6 @@ def _reply_consumer(channel, method, tag):
 
 def _is_reply_tag(channel, tag):
     return channel.reply_consumer is not None and channel.reply_consumer.tag == tag
-
-
-def _stop_reply_consumer(channel):
-    consumer, channel.reply_consumer = channel.reply_consumer, None
-    consumer.stop()
 
 
 def _text(octets):

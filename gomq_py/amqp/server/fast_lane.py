@@ -182,7 +182,7 @@ class FastLane:
         if size:
             after = body + 8 + size
             if after > end:
-                if end > body and at[body] != 3:
+                if end > body and at[body] != 3 or end - body >= 7 and octets.be32(at, body + 3) != size:
                     return SLOW
                 return WAIT if after - position <= self.buffers.reserve else SLOW
             if at[body] != 3 or octets.be16(at, body + 1) != number or octets.be32(at, body + 3) != size or at[after - 1] != FRAME_END:

@@ -188,7 +188,7 @@ class Handshake:
         return Send(b"")
 
     def _open(self, method):
-        return Open(method.virtual_host or "/")
+        return Open(method.virtual_host)
 
     def _reply_to(self, error):
         """RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing away."""

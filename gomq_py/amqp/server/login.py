@@ -104,7 +104,7 @@ class LoginAttempt:
             good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
         else:
             good = users.verify(login.username, login.password)
-        if not good or self._server.refusing_logins:
+        if not good:
             raise HandshakeError(f"user '{login.username}' gave a wrong password or does not exist", handshake.refused())
         if not users.may_come_from(login.username, self._peer_host):
             raise HandshakeError(f"user '{login.username}' may log in from this machine only", handshake.refused())
@@ -119,10 +119,20 @@ class LoginAttempt:
             text = f"vhost {name} not found"
         elif self.user.permission(name) is None:
             text = f"access to vhost '{name}' refused for user '{self.user.name}'"
+        elif not self._has_room(vhost):
+            limit = vhost.limits["max-connections"]
+            text = f"access to vhost '{name}' refused for user '{self.user.name}': connection limit ({limit}) is reached"
         else:
             return vhost
         error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
         raise HandshakeError(str(error), close_frame(error))
+
+    def _has_room(self, vhost):
+        """Whether the vhost's limit lets one more connection in."""
+        limit = vhost.limits.get("max-connections")
+        if limit is None:
+            return True
+        return sum(connection.vhost is vhost for connection in self._server.connections) < limit
 
     def _try_to_send(self, octets):
         """A last word to somebody who may be gone already. May switch."""

@@ -1,1 +1,0 @@
-"""The broker inside other programs: threads, greenlets, patched and unpatched."""

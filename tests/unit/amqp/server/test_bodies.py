@@ -1,0 +1,156 @@
+"""The budget for message bodies received in part."""
+import pytest
+
+from gomq_py.amqp.server.bodies import BodyBudget
+
+
+class Body:
+    """A body that counts what it is told."""
+
+    def __init__(self, name):
+        self.name = name
+        self.resumed = 0
+        self.failures = []
+
+    def __repr__(self):
+        return self.name
+
+    def resume(self):
+        self.resumed += 1
+
+    def fail(self, error):
+        self.failures.append(error)
+
+
+class Later:
+    """In place of a timer: ``pass_time()`` lets what is scheduled happen."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, _seconds, function):
+        self.calls.append(function)
+        return self
+
+    def pass_time(self):
+        calls, self.calls = self.calls, []
+        for function in calls:
+            function()
+
+    def kill(self, block=True):
+        self.calls.clear()
+
+
+@pytest.fixture
+def first():
+    return Body("first")
+
+
+@pytest.fixture
+def second():
+    return Body("second")
+
+
+def test_bodies_within_the_limit_go_on(first, second):
+    budget = BodyBudget(100)
+
+    assert budget.grow(first, 60)
+    assert budget.grow(second, 40)
+    assert budget.held == 100
+
+
+def test_body_over_the_limit_has_to_wait(first, second):
+    budget = BodyBudget(100)
+    budget.grow(first, 60)
+
+    assert not budget.grow(second, 41)
+    assert second.resumed == 0
+    budget.close()
+
+
+def test_oldest_body_goes_on_whatever_the_limit(first, second):
+    budget = BodyBudget(100)
+    budget.grow(first, 60)
+    budget.grow(second, 60)
+
+    assert budget.grow(first, 1000)
+    budget.close()
+
+
+def test_waiting_body_is_resumed_when_there_is_room(first, second):
+    budget = BodyBudget(100)
+    budget.grow(first, 60)
+    budget.grow(second, 60)
+
+    budget.release(first)
+
+    assert second.resumed == 1
+    assert budget.held == 60
+    budget.close()
+
+
+def test_only_the_new_oldest_is_resumed_while_there_is_no_room(first, second):
+    budget = BodyBudget(100)
+    third = Body("third")
+    for body in (first, second, third):
+        budget.grow(body, 90)
+
+    budget.release(first)
+
+    assert (second.resumed, third.resumed) == (1, 0)
+    budget.close()
+
+
+def test_body_given_up_while_waiting_is_not_resumed(first, second):
+    budget = BodyBudget(100)
+    budget.grow(first, 60)
+    budget.grow(second, 60)
+
+    budget.release(second)
+    budget.release(first)
+
+    assert second.resumed == 0
+    assert budget.held == 0
+    budget.close()
+
+
+def test_release_of_an_unknown_body_changes_nothing(first):
+    budget = BodyBudget(100)
+
+    budget.release(first)
+
+    assert budget.held == 0
+
+
+def test_oldest_body_that_stalls_while_others_wait_is_failed(first, second):
+    later = Later()
+    budget = BodyBudget(100, call_later=later)
+    budget.grow(first, 60)
+    budget.grow(second, 60)
+
+    later.pass_time()
+
+    assert [failure.reply_code for failure in first.failures] == [506]
+    assert (second.resumed, second.failures) == (1, [])
+
+
+def test_oldest_body_that_grows_is_left_alone(first, second):
+    later = Later()
+    budget = BodyBudget(100, call_later=later)
+    budget.grow(first, 60)
+    budget.grow(second, 60)
+
+    for _ in range(5):
+        budget.grow(first, 1)
+        later.pass_time()
+
+    assert first.failures == []
+
+
+def test_bodies_are_not_watched_while_nobody_waits(first):
+    later = Later()
+    budget = BodyBudget(100, call_later=later)
+
+    budget.grow(first, 100)
+
+    assert later.calls == []

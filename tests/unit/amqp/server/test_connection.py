@@ -1,0 +1,318 @@
+"""Connections: frames that belong to no channel, errors that end everything, heartbeats, slow readers, and the order at the end."""
+import gevent
+import pytest
+
+from gomq_py.amqp.server import connection as connection_module
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicConsume, BasicConsumeOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
+    ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked, ConnectionUpdateSecret, QueueDeclare, QueueDeclareOk, QueueDelete,
+    QueueDeleteOk,
+)
+from tests.support.door import publish_frames
+from tests.support.waiting import wait_until
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+
+
+def gone(door):
+    wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+
+
+# framing
+
+@pytest.mark.parametrize(("octets", "code", "text"), [
+    (frame(9, 0, b"abc"), 501, 'FRAME_ERROR - type 9, all octets = <<"abc">>: unknown_frame'),
+    (frame(9, 1, b"\0\1"), 501, "FRAME_ERROR - type 9, all octets = <<0,1>>: unknown_frame"),
+    (frame(0, 1, b"x" * 20), 501, f'FRAME_ERROR - type 0, first 16 octets = <<"{"x" * 16}">>: unknown_frame'),
+    (frame(HEARTBEAT, 0, b"x"), 501, 'FRAME_ERROR - type 8, all octets = <<"x">>: unknown_frame'),
+    (frame(HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>"),
+    (frame(METHOD, 1, b"\0\1\2"), 501, "FRAME_ERROR - type 1, all octets = <<0,1,2>>: unknown_frame"),
+    (frame(METHOD, 0, b""), 501, "FRAME_ERROR - type 1, all octets = <<>>: unknown_frame"),
+    (frame(HEADER, 0, b""), 505, "UNEXPECTED_FRAME - type 2, all octets = <<>>"),
+    (frame(HEADER, 1, b"\0\x3c"), 501, "FRAME_ERROR - type 2, all octets = <<0,60>>: unknown_frame"),
+    (frame(BODY, 0, b"x"), 505, 'UNEXPECTED_FRAME - type 3, all octets = <<"x">>'),
+    (frame(HEADER, 7, bytes(14)), 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead"),
+])
+def test_frame_that_is_none_or_out_of_place_closes_the_connection(client, octets, code, text):
+    client.send(octets)
+
+    client.expect_error(ConnectionClose, code, text, 0)
+
+
+@pytest.mark.parametrize("head", [b"\x01\0\1" + (131065).to_bytes(4, "big"), b"\x01\0\0\xff\xff\xff\xff"])
+def test_head_of_a_frame_that_is_too_large_is_enough_to_close_the_connection(client, head):
+    client.send(head)
+
+    assert client.expect(ConnectionClose, 0).reply_code == 501
+    client.expect_end()
+
+
+def test_wrong_frame_end_closes_the_connection_and_what_follows_is_not_read(client, door):
+    client.send(frame(METHOD, 1, bytes(4))[:-1] + b"\0", method_frame(1, QueueDeclare(queue="q")))
+
+    assert client.expect(ConnectionClose, 0).reply_code == 501
+    assert "q" not in door.vhost.queues
+
+
+def test_frame_max_is_the_negotiated_one(door):
+    client = door.client(frame_max=4096)
+
+    client.send(b"\x03\0\1" + (4089).to_bytes(4, "big"))
+
+    assert client.expect(ConnectionClose, 0).reply_code == 501
+
+
+# methods
+
+@pytest.mark.parametrize("method", [
+    QueueDeclare(queue="q"), ChannelOpen(), ConnectionOpen(virtual_host="/"), ConnectionTuneOk(), ConnectionStartOk(), ConnectionCloseOk(),
+    ConnectionBlocked(),
+])
+def test_method_that_is_not_for_channel_0_closes_the_connection(client, method):
+    client.send_method(method, 0)
+
+    client.expect_error(ConnectionClose, 504, "CHANNEL_ERROR - unexpected method in connection state running", 0, blamed=type(method))
+
+
+@pytest.mark.parametrize("method", [ConnectionClose(), ConnectionOpen()])
+def test_connection_method_on_a_channel_closes_the_connection(client, method):
+    client.send_method(method)
+
+    client.expect_error(ConnectionClose, 503, "COMMAND_INVALID - unimplemented method", 0, blamed=type(method))
+
+
+@pytest.mark.parametrize("channel", [0, 1, 5])
+def test_unknown_method_closes_the_connection(client, channel):
+    client.send(frame(METHOD, channel, b"\0\x63\0\x0a"))
+
+    close = client.expect(ConnectionClose, 0)
+    assert (close.reply_code, close.class_id, close.method_id) == (540, 99, 10)
+
+
+@pytest.mark.parametrize("method", [QueueDeclare(), ChannelClose(), ChannelCloseOk()])
+def test_method_on_a_channel_that_is_not_open_closes_the_connection(client, method):
+    client.send_method(method, 5)
+
+    client.expect_error(ConnectionClose, 504, "CHANNEL_ERROR - expected 'channel.open'", 0, blamed=type(method))
+
+
+def test_channels_are_limited_to_the_negotiated_number(door):
+    client = door.client(channels=(1, 2), channel_max=2)
+
+    client.send_method(ChannelOpen(), 3)
+
+    client.expect_error(
+        ConnectionClose, 530, "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)", 0)
+
+
+def test_channel_numbers_are_limited_to_the_negotiated_maximum(door):
+    client = door.client(channel_max=2)
+
+    client.send_method(ChannelOpen(), 3)
+
+    client.expect_error(ConnectionClose, 530, "NOT_ALLOWED - channel number 3 is above the negotiated channel_max (2)", 0)
+
+
+def test_secret_cannot_be_updated(client):
+    client.send_method(ConnectionUpdateSecret(new_secret=b"x", reason="y"), 0)
+
+    close = client.expect(ConnectionClose, 0)
+    assert (close.reply_code, close.class_id, close.method_id) == (403, 10, 70)
+
+
+def test_fault_of_a_handler_closes_the_connection_and_not_the_server(door, monkeypatch):
+    client = door.client()
+    monkeypatch.setattr(door.vhost, "declare_queue", None)
+
+    client.send_method(QueueDeclare(queue="q"))
+
+    client.expect_error(ConnectionClose, 541, "INTERNAL_ERROR - Unexpected error, please report", 0)
+    monkeypatch.undo()
+    door.client().call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+
+# ends
+
+def test_close_is_answered_and_the_socket_closed(client, door):
+    client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+
+    client.expect_end()
+    gone(door)
+
+
+def test_frames_behind_close_are_not_read(client, door):
+    client.send(method_frame(0, ConnectionClose()), method_frame(1, QueueDeclare(queue="q")))
+    client.expect(ConnectionCloseOk, 0)
+
+    assert "q" not in door.vhost.queues
+
+
+def test_answers_before_close_are_sent(client):
+    client.send(method_frame(1, QueueDeclare(queue="q")), method_frame(0, ConnectionClose()))
+
+    client.expect(QueueDeclareOk)
+    client.expect(ConnectionCloseOk, 0)
+
+
+def test_everything_but_close_is_dropped_behind_a_connection_error(client, door):
+    client.send(
+        frame(HEARTBEAT, 1, b""), method_frame(1, QueueDeclare(queue="q")), publish_frames("q"), method_frame(5, ChannelOpen()), HEARTBEAT_FRAME)
+    client.expect(ConnectionClose, 0)
+    client.expect_silence()
+
+    client.send_method(ConnectionCloseOk(), 0)
+
+    client.expect_end()
+    assert "q" not in door.vhost.queues
+
+
+def test_client_may_close_while_the_server_does(client):
+    client.send(frame(HEARTBEAT, 1, b""), method_frame(0, ConnectionClose()))
+
+    client.expect(ConnectionClose, 0)
+    client.expect(ConnectionCloseOk, 0)
+    client.expect_end()
+
+
+def test_client_that_does_not_agree_to_a_close_is_dropped(client, monkeypatch):
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT_S", 0.02)
+
+    client.send(frame(HEARTBEAT, 1, b""))
+
+    client.expect(ConnectionClose, 0)
+    client.expect_end()
+
+
+def test_error_gives_everything_back_at_once(client, door):
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(QueueDeclare(queue="mine", exclusive=True), QueueDeclareOk)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+    client.send(frame(HEARTBEAT, 1, b""))
+    client.expect(ConnectionClose, 0)
+
+    assert door.queue("q").consumer_count == 0
+    assert "mine" not in door.vhost.queues
+
+
+def test_lost_client_is_forgotten(client, door):
+    client.close()
+
+    gone(door)
+
+
+def test_connection_is_named_for_its_ends_and_by_its_client(door):
+    client = door.stranger()
+    client.log_in()
+
+    assert door.connection().name == "unix -> unix"
+    assert door.connection().client_properties["product"] == "test"
+
+
+# heartbeats
+
+def test_silent_server_sends_heartbeats(door):
+    client = door.client(heartbeat=1)
+
+    kinds = [client.frame()[0], client.frame()[0]]
+
+    assert kinds == [HEARTBEAT, HEARTBEAT]
+
+
+def test_silent_client_is_dropped(door):
+    client = door.client(heartbeat=60)
+    connection = door.connection()
+
+    for _ in range(connection_module.SILENT_CHECKS + 1):
+        connection.check_heartbeat()
+
+    while client.frame() is not None:
+        pass
+    gone(door)
+    assert "missed heartbeats" in connection.why
+
+
+def test_client_that_sends_anything_is_not_dropped(door):
+    client = door.client(heartbeat=60)
+    connection = door.connection()
+
+    for _ in range(2 * connection_module.SILENT_CHECKS):
+        client.call(QueueDeclare(), QueueDeclareOk)
+        connection.check_heartbeat()
+
+    assert door.connection() is connection
+
+
+def test_no_heartbeat_is_sent_where_something_else_was(door):
+    client = door.client(heartbeat=60)
+    connection = door.connection()
+    connection.check_heartbeat()
+
+    client.call(QueueDeclare(), QueueDeclareOk)
+    connection.check_heartbeat()
+
+    client.expect_silence()
+
+
+# slow readers
+
+def test_client_that_never_reads_its_answers_is_not_read_from_and_then_dropped(door, monkeypatch):
+    monkeypatch.setattr(connection_module, "UNREAD_TIMEOUT_S", 0.1)
+    client = door.client()
+    connection = door.connection()
+    connection.output.limit = 10_000
+    many = method_frame(1, QueueDeclare(queue="q", passive=True)) * 1000
+    other = door.client()
+    other.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    client.socket.setblocking(False)
+    try:
+        while connection in door.server.connections:
+            client.socket.send(many)
+            gevent.sleep(0)
+    except OSError:
+        pass
+
+    wait_until(lambda: connection not in door.server.connections, sleep=gevent.sleep)
+    assert "has not read its answers" in connection.why
+    assert connection.output.pending_octets() == 0
+    other.call(QueueDelete(queue="q"), QueueDeleteOk)
+
+
+def test_client_that_reads_its_answers_late_gets_them_all(door):
+    client = door.client()
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    connection = door.connection()
+    connection.output.limit = 10_000
+    sender = gevent.spawn(client.send, method_frame(1, QueueDeclare(queue="q", passive=True)) * 50_000)
+    wait_until(lambda: connection.stream.paused, sleep=gevent.sleep)
+
+    for _ in range(50_000):
+        client.expect(QueueDeclareOk)
+
+    sender.join()
+    client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+
+
+# alarms
+
+def test_alarm_is_told_to_clients_that_understand(door):
+    client, other = door.client(), door.client(capabilities={})
+
+    door.server.block("low on disk")
+
+    assert client.expect(ConnectionBlocked, 0).reason == "low on disk"
+    other.expect_silence()
+    door.server.unblock()
+    client.expect(ConnectionUnblocked, 0)
+    other.expect_silence()
+
+
+def test_client_that_comes_while_an_alarm_is_on_is_told(door):
+    door.server.block("low on disk")
+    client = door.stranger()
+    client.log_in()
+
+    client.expect(ConnectionBlocked, 0)
+    client.call(ChannelOpen(), ChannelOpenOk)

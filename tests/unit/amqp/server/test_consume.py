@@ -1,0 +1,394 @@
+"""basic.consume, cancel, qos, get and recover over a connection."""
+import pytest
+
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicQos,
+    BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen,
+    ChannelOpenOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
+)
+from tests.support.door import Door
+
+
+@pytest.fixture
+def consumer(client):
+    """A client with a queue named q."""
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    return client
+
+
+def refused(client, method, code, text, close_class=ChannelClose):
+    client.send_method(method)
+    channel = 1 if close_class is ChannelClose else 0
+    client.expect_error(close_class, code, text, channel, blamed=type(method))
+
+
+def delivered(client, count, channel=1):
+    """The bodies of the next deliveries."""
+    return [client.expect_message(BasicDeliver, channel)[2] for _ in range(count)]
+
+
+def got(client, **options):
+    """basic.get's (method, body)."""
+    client.send_method(BasicGet(queue="q", **options))
+    method, _, body = client.expect_message(BasicGetOk)
+    return method, body
+
+
+# consume
+
+def test_messages_are_delivered_to_the_consumer(consumer):
+    consumer.publish("q", b"before")
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+    consumer.publish("q", b"after", properties=b"\x10\0\2")
+
+    first, properties, body = consumer.expect_message(BasicDeliver)
+    second, other_properties, other_body = consumer.expect_message(BasicDeliver)
+
+    assert (first.consumer_tag, first.delivery_tag, first.redelivered, first.exchange, first.routing_key) == ("t", 1, False, "", "q")
+    assert (second.delivery_tag, properties, body, other_properties, other_body) == (2, b"\0\0", b"before", b"\x10\0\2", b"after")
+
+
+def test_consumer_without_a_tag_gets_one(consumer):
+    one = consumer.call(BasicConsume(queue="q"), BasicConsumeOk).consumer_tag
+    other = consumer.call(BasicConsume(queue="q"), BasicConsumeOk).consumer_tag
+
+    assert one.startswith("amq.ctag-") and other.startswith("amq.ctag-") and one != other
+
+
+def test_consume_without_wait_is_not_answered(consumer):
+    consumer.publish("q", b"x")
+
+    consumer.send_method(BasicConsume(queue="q", consumer_tag="t", no_wait=True))
+
+    assert delivered(consumer, 1) == [b"x"]
+
+
+def test_consume_of_the_last_declared_queue(consumer):
+    consumer.publish("q", b"x")
+    consumer.call(BasicConsume(queue=""), BasicConsumeOk)
+
+    assert delivered(consumer, 1) == [b"x"]
+
+
+def test_first_delivery_waits_for_consume_ok(slow_disk_door):
+    client = slow_disk_door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk, channel=2)
+    client.publish("q", b"x", channel=2)
+    client.send_method(QueueDeclare(queue="durable", durable=True))
+    client.send_method(BasicConsume(queue="q"))
+    client.expect_silence()
+
+    slow_disk_door.committer.finish()
+
+    client.expect(QueueDeclareOk)
+    client.expect(BasicConsumeOk)
+    assert delivered(client, 1) == [b"x"]
+
+
+def test_consumer_cancelled_before_consume_ok_could_leave_gets_nothing(slow_disk_door):
+    client = slow_disk_door.client()
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.publish("q", b"x")
+    client.send_method(QueueDeclare(queue="durable", durable=True))
+    client.send_method(BasicConsume(queue="q", consumer_tag="t"))
+    client.send_method(BasicCancel(consumer_tag="t"))
+    client.expect_silence()
+
+    slow_disk_door.committer.finish()
+
+    for answer in (QueueDeclareOk, BasicConsumeOk, BasicCancelOk):
+        client.expect(answer)
+    client.expect_silence()
+
+
+def test_tag_in_use_on_the_channel_closes_the_connection(consumer):
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+
+    refused(consumer, BasicConsume(queue="q", consumer_tag="t"), 530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", ConnectionClose)
+
+
+def test_tag_is_free_again_after_cancel(consumer):
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+    consumer.call(BasicCancel(consumer_tag="t"), BasicCancelOk)
+
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+
+
+def test_same_tag_on_another_channel_is_fine(consumer):
+    consumer.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk, channel=2)
+
+
+@pytest.mark.parametrize("exclusive", [(True, False), (False, True), (True, True)])
+def test_exclusive_consumer_is_alone(consumer, exclusive):
+    consumer.call(BasicConsume(queue="q", exclusive=exclusive[0]), BasicConsumeOk)
+
+    refused(
+        consumer, BasicConsume(queue="q", exclusive=exclusive[1]), 403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+
+
+def test_missing_queue_is_not_found(consumer):
+    refused(consumer, BasicConsume(queue="nope"), 404, "NOT_FOUND - no queue 'nope' in vhost '/'")
+
+
+def test_consume_without_a_declared_queue_is_not_found(client):
+    refused(client, BasicConsume(), 404, "NOT_FOUND - no previously declared queue")
+
+
+@pytest.mark.parametrize("method", [BasicConsume(queue="q"), BasicGet(queue="q")])
+def test_taking_messages_needs_the_right_to_read(door, method):
+    door.broker.users.set_user("bob", "secret")
+    door.broker.users.set_permission("bob", "/", ".*", ".*", "^bob")
+    bob = door.client(username="bob", password="secret")
+    bob.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    refused(bob, method, 403, "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'bob'")
+
+
+def test_consumers_per_channel_are_limited(tmp_path):
+    with Door(tmp_path, max_consumers_per_channel=2) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        for _ in range(2):
+            client.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+        refused(client, BasicConsume(queue="q"), 506, "RESOURCE_ERROR - Max 2 consumers per channel reached")
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"x-priority": "high"}, "invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\""),
+    ({"x-cancel-on-ha-failover": 1}, "invalid arg 'x-cancel-on-ha-failover' for queue 'q' in vhost '/': {unacceptable_type,signedint}"),
+])
+def test_malformed_consumer_argument_is_refused(consumer, arguments, text):
+    refused(consumer, BasicConsume(queue="q", arguments=arguments), 406, f"PRECONDITION_FAILED - {text}")
+
+
+def test_consumer_of_higher_priority_is_served_first(consumer):
+    consumer.call(BasicConsume(queue="q", consumer_tag="low"), BasicConsumeOk)
+    consumer.call(BasicConsume(queue="q", consumer_tag="high", arguments={"x-priority": 2**40}), BasicConsumeOk)
+
+    for _ in range(3):
+        consumer.publish("q")
+
+    assert [consumer.expect_message(BasicDeliver)[0].consumer_tag for _ in range(3)] == ["high"] * 3
+
+
+# cancel
+
+def test_cancelled_consumer_gets_no_more(consumer):
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+
+    assert consumer.call(BasicCancel(consumer_tag="t"), BasicCancelOk).consumer_tag == "t"
+
+    consumer.publish("q", b"x")
+    assert consumer.call(QueueDeclare(queue="q"), QueueDeclareOk).message_count == 1
+
+
+def test_unacked_messages_stay_with_the_channel_after_cancel(consumer):
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+    consumer.publish("q", b"x")
+    delivered(consumer, 1)
+    consumer.call(BasicCancel(consumer_tag="t"), BasicCancelOk)
+
+    consumer.send_method(BasicNack(delivery_tag=1, requeue=True))
+
+    assert got(consumer)[1] == b"x"
+
+
+def test_cancel_of_an_unknown_tag_is_answered(client):
+    assert client.call(BasicCancel(consumer_tag="nope"), BasicCancelOk).consumer_tag == "nope"
+
+
+def test_cancel_without_wait_is_not_answered(consumer):
+    consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
+
+    consumer.send_method(BasicCancel(consumer_tag="t", no_wait=True))
+
+    assert consumer.call(QueueDeclare(queue="q"), QueueDeclareOk).consumer_count == 0
+
+
+# qos
+
+def test_prefetch_count_limits_each_new_consumer(consumer):
+    consumer.call(BasicQos(prefetch_count=1), BasicQosOk)
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    for body in (b"1", b"2", b"3"):
+        consumer.publish("q", body)
+
+    assert delivered(consumer, 2) == [b"1", b"2"]
+    consumer.expect_silence()
+    consumer.send_method(BasicAck(delivery_tag=1))
+    assert delivered(consumer, 1) == [b"3"]
+
+
+def test_prefetch_count_does_not_change_consumers_there_are(consumer):
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    consumer.call(BasicQos(prefetch_count=1), BasicQosOk)
+
+    for _ in range(3):
+        consumer.publish("q")
+
+    delivered(consumer, 3)
+
+
+def test_global_prefetch_count_is_shared_by_the_channel(consumer):
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    consumer.call(BasicQos(prefetch_count=2, global_=True), BasicQosOk)
+    for _ in range(4):
+        consumer.publish("q")
+
+    delivered(consumer, 2)
+    consumer.expect_silence()
+    consumer.send_method(BasicAck(delivery_tag=2, multiple=True))
+    delivered(consumer, 2)
+
+
+def test_larger_global_prefetch_count_lets_deliveries_go_on(consumer):
+    consumer.call(BasicQos(prefetch_count=1, global_=True), BasicQosOk)
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    for _ in range(3):
+        consumer.publish("q")
+    delivered(consumer, 1)
+
+    consumer.call(BasicQos(prefetch_count=3, global_=True), BasicQosOk)
+
+    delivered(consumer, 2)
+
+
+def test_default_prefetch_applies_without_qos(tmp_path):
+    with Door(tmp_path, default_consumer_prefetch=2) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        client.call(BasicConsume(queue="q"), BasicConsumeOk)
+        for _ in range(3):
+            client.publish("q")
+
+        delivered(client, 2)
+        client.expect_silence()
+
+
+def test_prefetch_size_is_not_implemented(client):
+    refused(client, BasicQos(prefetch_size=1), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", ConnectionClose)
+
+
+# flow
+
+def test_flow_stops_and_restarts_deliveries_of_its_channel(consumer):
+    consumer.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    assert consumer.call(ChannelFlow(active=False), ChannelFlowOk).active is False
+
+    consumer.publish("q", b"x", channel=2)
+
+    consumer.expect_silence()
+    assert consumer.call(ChannelFlow(active=True), ChannelFlowOk).active is True
+    assert delivered(consumer, 1) == [b"x"]
+
+
+# get
+
+def test_get_takes_the_next_message(consumer):
+    consumer.publish("q", b"one")
+    consumer.publish("q", b"two")
+
+    method, body = got(consumer)
+
+    assert body == b"one"
+    assert (method.delivery_tag, method.redelivered, method.exchange, method.routing_key, method.message_count) == (1, False, "", "q", 1)
+
+
+def test_get_from_an_empty_queue(consumer):
+    consumer.call(BasicGet(queue="q"), BasicGetEmpty)
+
+
+def test_get_that_needs_no_ack_leaves_nothing_to_settle(consumer):
+    consumer.publish("q")
+    got(consumer, no_ack=True)
+
+    refused(consumer, BasicAck(delivery_tag=1), 406, "PRECONDITION_FAILED - unknown delivery tag 1")
+
+
+def test_large_message_is_got_in_frames_of_the_agreed_size(door):
+    client = door.client(frame_max=4096)
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    body = bytes(range(256)) * 100
+    client.publish("q", body, frame_max=4096)
+
+    assert got(client)[1] == body
+
+
+@pytest.mark.parametrize(("queue", "text"), [("nope", "no queue 'nope' in vhost '/'"), ("", "no previously declared queue")])
+def test_get_from_a_missing_queue_is_not_found(client, queue, text):
+    refused(client, BasicGet(queue=queue), 404, f"NOT_FOUND - {text}")
+
+
+def test_messages_got_do_not_count_against_the_global_prefetch(consumer):
+    consumer.call(BasicQos(prefetch_count=1, global_=True), BasicQosOk)
+    for body in (b"1", b"2"):
+        consumer.publish("q", body)
+    got(consumer)
+
+    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+    assert delivered(consumer, 1) == [b"2"]
+
+
+# recover
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_recover_puts_everything_unacked_back(consumer, answered):
+    for body in (b"1", b"2"):
+        consumer.publish("q", body)
+        got(consumer)
+
+    if answered:
+        consumer.call(BasicRecover(requeue=True), BasicRecoverOk)
+    else:
+        consumer.send_method(BasicRecoverAsync(requeue=True))
+
+    method, body = got(consumer)
+    assert (method.redelivered, method.delivery_tag, body) == (True, 3, b"1")
+
+
+def test_recovered_tags_are_unknown(consumer):
+    consumer.publish("q")
+    got(consumer)
+    consumer.call(BasicRecover(requeue=True), BasicRecoverOk)
+
+    refused(consumer, BasicAck(delivery_tag=1), 406, "PRECONDITION_FAILED - unknown delivery tag 1")
+
+
+@pytest.mark.parametrize("method", [BasicRecover(requeue=False), BasicRecoverAsync(requeue=False)])
+def test_recover_to_the_same_consumer_is_not_implemented(client, method):
+    refused(client, method, 540, "NOT_IMPLEMENTED - requeue=false", ConnectionClose)
+
+
+# ends
+
+def test_unacked_messages_go_back_when_the_channel_closes(consumer):
+    consumer.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    consumer.publish("q", b"x")
+    got(consumer)
+
+    consumer.call(ChannelClose(), ChannelCloseOk)
+
+    consumer.send_method(BasicGet(queue="q"), 2)
+    method, _, body = consumer.expect_message(BasicGetOk, 2)
+    assert (method.redelivered, body) == (True, b"x")
+
+
+def test_unacked_messages_go_back_when_the_connection_is_lost(door):
+    lost, other = door.client(), door.client()
+    lost.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    lost.publish("q", b"x")
+    lost.call(BasicConsume(queue="q"), BasicConsumeOk)
+    delivered(lost, 1)
+    other.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+    lost.close()
+
+    assert delivered(other, 1) == [b"x"]

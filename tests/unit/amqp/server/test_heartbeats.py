@@ -1,0 +1,119 @@
+"""One timer for the heartbeats of all connections."""
+import gevent
+
+from gomq_py.amqp.server.heartbeats import Heartbeats
+from tests.support.waiting import wait_until
+
+
+class Watched:
+    """A connection that counts its checks."""
+
+    def __init__(self):
+        self.checks = 0
+
+    def check_heartbeat(self):
+        self.checks += 1
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def wheel():
+    clock = Clock()
+    return Heartbeats(clock), clock
+
+
+def test_connection_is_checked_twice_per_interval():
+    heartbeats, clock = wheel()
+    connection = Watched()
+    heartbeats.watch(connection, 10)
+
+    for _ in range(8):
+        clock.now += 5.2
+        heartbeats.run_due()
+
+    assert connection.checks == 8
+    heartbeats.close()
+
+
+def test_connection_is_not_checked_before_half_its_interval():
+    heartbeats, clock = wheel()
+    connection = Watched()
+    heartbeats.watch(connection, 10)
+
+    clock.now += 4.9
+    heartbeats.run_due()
+
+    assert connection.checks == 0
+    heartbeats.close()
+
+
+def test_late_timer_checks_once_and_not_twice():
+    heartbeats, clock = wheel()
+    connection = Watched()
+    heartbeats.watch(connection, 2)
+
+    clock.now += 60
+    heartbeats.run_due()
+    heartbeats.run_due()
+
+    assert connection.checks == 1
+    heartbeats.close()
+
+
+def test_interval_of_zero_is_never_checked():
+    heartbeats, clock = wheel()
+    connection = Watched()
+    heartbeats.watch(connection, 0)
+
+    clock.now += 100000
+    heartbeats.run_due()
+
+    assert connection.checks == 0
+
+
+def test_forgotten_connection_is_not_checked():
+    heartbeats, clock = wheel()
+    gone, there = Watched(), Watched()
+    heartbeats.watch(gone, 2)
+    heartbeats.watch(there, 2)
+    heartbeats.forget(gone)
+
+    clock.now += 2
+    heartbeats.run_due()
+
+    assert (gone.checks, there.checks) == (0, 1)
+    heartbeats.close()
+
+
+def test_connection_forgotten_by_the_check_of_another_is_not_checked():
+    heartbeats, clock = wheel()
+    second = Watched()
+
+    class First(Watched):
+        def check_heartbeat(self):
+            heartbeats.forget(second)
+
+    heartbeats.watch(First(), 2)
+    heartbeats.watch(second, 2)
+    clock.now += 2
+
+    heartbeats.run_due()
+
+    assert second.checks == 0
+    heartbeats.close()
+
+
+def test_timer_runs_by_itself():
+    heartbeats = Heartbeats()
+    connection = Watched()
+    heartbeats.watch(connection, 1)
+
+    wait_until(lambda: connection.checks >= 2, sleep=gevent.sleep)
+
+    heartbeats.close()

@@ -1,0 +1,146 @@
+"""Coming in: credentials, virtual hosts, and no time or memory for strangers who dawdle."""
+import pytest
+
+from gomq_py.amqp.server import login
+from gomq_py.amqp.server.login import LoginAttempt
+from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import (
+    ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
+    ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
+)
+from tests.support.door import Door
+
+REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
+
+
+def asked_in(door, **credentials):
+    """A client that has sent its credentials."""
+    client = door.stranger()
+    client.send(PROTOCOL_HEADER)
+    client.expect(ConnectionStart, 0)
+    client.start_ok(**credentials)
+    return client
+
+
+def opening(door, virtual_host, **credentials):
+    """A client that has asked for a virtual host."""
+    client = asked_in(door, **credentials)
+    client.expect(ConnectionTune, 0)
+    client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
+    client.send_method(ConnectionOpen(virtual_host=virtual_host), 0)
+    return client
+
+
+def test_server_introduces_itself(door):
+    said = door.stranger().log_in()
+
+    assert said.start.server_properties["product"] == "RabbitMQ"
+    assert (said.tune.channel_max, said.tune.frame_max, said.tune.heartbeat) == (2047, 131072, 60)
+
+
+def test_limits_come_from_the_settings(tmp_path):
+    with Door(tmp_path, channel_max=7, frame_max=8192, heartbeat=5) as door:
+        tune = asked_in(door).expect(ConnectionTune, 0)
+
+        assert (tune.channel_max, tune.frame_max, tune.heartbeat) == (7, 8192, 5)
+
+
+@pytest.mark.parametrize("credentials", [{"password": "wrong"}, {"username": "nobody"}, {"password": ""}])
+def test_wrong_credentials_are_refused(door, credentials):
+    client = asked_in(door, **credentials)
+
+    client.expect_error(ConnectionClose, 403, REFUSED, 0)
+    client.expect_end()
+
+
+def test_wrong_credentials_end_the_connection_of_clients_that_do_not_understand(door):
+    asked_in(door, password="wrong", capabilities={}).expect_end()
+
+
+def test_amqplain_logs_in(door):
+    response = encode_table({"LOGIN": "guest", "PASSWORD": "guest"})[4:]
+
+    asked_in(door, mechanism="AMQPLAIN", response=response).expect(ConnectionTune, 0)
+
+
+def test_costly_hash_is_checked_without_stopping_the_hub(door):
+    door.broker.users.set_user("bob", "secret", hashing_algorithm="bcrypt")
+    door.broker.users.set_permission("bob", "/", ".*", ".*", ".*")
+
+    door.client(username="bob", password="secret").call(QueueDeclare(), QueueDeclareOk)
+
+
+def test_default_user_comes_in_from_this_machine_only(door):
+    attempt = LoginAttempt(door.server, door.socket(), "far away", "192.0.2.1")
+
+    with pytest.raises(login.HandshakeError):
+        attempt._check(login.Login("PLAIN", "guest", b"guest"))
+
+
+def test_missing_virtual_host_is_refused(door):
+    client = opening(door, "nope")
+
+    client.expect_error(ConnectionClose, 530, "NOT_ALLOWED - vhost nope not found", 0, blamed=ConnectionOpen)
+    client.expect_end()
+
+
+def test_virtual_host_without_permissions_is_refused(door):
+    door.broker.users.set_user("bob", "secret")
+
+    client = opening(door, "/", username="bob", password="secret")
+
+    client.expect_error(ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'", 0, blamed=ConnectionOpen)
+
+
+def test_virtual_host_takes_as_many_connections_as_its_limit(door):
+    door.broker.parameters.set(door.vhost, "vhost-limits", "limits", {"max-connections": 1})
+    first = door.client()
+
+    second = opening(door, "/")
+
+    second.expect_error(
+        ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached", 0)
+    first.call(QueueDeclare(), QueueDeclareOk)
+
+
+def test_stranger_who_dawdles_is_dropped(tmp_path):
+    with Door(tmp_path) as door:
+        door.settings.login_timeout = 0.05
+
+        door.stranger().expect_end()
+
+
+def test_stranger_who_speaks_something_else_is_told_the_protocol(door):
+    client = door.stranger()
+    client.send(b"GET / HTTP/1.1\r\n\r\n")
+
+    assert client.socket.recv(100) == PROTOCOL_HEADER
+    assert client.socket.recv(100) == b""
+
+
+def test_methods_may_follow_open_in_one_write(door):
+    client = asked_in(door)
+    client.expect(ConnectionTune, 0)
+    client.send(
+        method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=4096)), method_frame(0, ConnectionOpen(virtual_host="/")),
+        method_frame(1, ChannelOpen()), method_frame(1, QueueDeclare(queue="q")),
+    )
+
+    client.expect(ConnectionOpenOk, 0)
+    client.expect(ChannelOpenOk)
+    client.expect(QueueDeclareOk)
+
+
+def test_name_given_by_the_client_is_part_of_the_connections(door):
+    client = door.stranger()
+    client.send(PROTOCOL_HEADER)
+    client.expect(ConnectionStart, 0)
+    client.send(method_frame(0, ConnectionStartOk(
+        client_properties={"connection_name": "worker 7"}, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US")))
+    client.expect(ConnectionTune, 0)
+    client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
+    client.call(ConnectionOpen(virtual_host="/"), ConnectionOpenOk, 0)
+
+    assert door.connection().name == "unix -> unix (worker 7)"

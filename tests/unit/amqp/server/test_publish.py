@@ -1,0 +1,344 @@
+"""The slow lane of publishing: what it checks, what it returns, what it stores. test_publish_lanes holds it to the fast lane's answers."""
+import pytest
+
+from gomq_py.amqp.wire.fields import decode_table, encode_table
+from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, BasicReturn, ChannelClose, ConfirmSelect,
+    ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect,
+)
+from gomq_py.amqp.wire.properties import Properties
+from tests.support.door import Door
+
+METHOD, HEADER, BODY = 1, 2, 3
+
+
+@pytest.fixture
+def publisher(client):
+    """A client with a queue named q."""
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    return client
+
+
+def encoded(**properties):
+    return Properties(**properties).encode()
+
+
+def stored(client, queue="q"):
+    """The next message of a queue, as (properties in wire form, body)."""
+    client.send_method(BasicGet(queue=queue, no_ack=True))
+    _, properties, body = client.expect_message(BasicGetOk)
+    return properties, body
+
+
+def count(client, queue="q"):
+    return client.call(QueueDeclare(queue=queue, passive=True), QueueDeclareOk).message_count
+
+
+def refused(client, code, text, close_class=ChannelClose):
+    client.expect_error(close_class, code, text, 1 if close_class is ChannelClose else 0, blamed=BasicPublish)
+
+
+# content
+
+def test_body_in_several_frames_is_put_together(publisher):
+    body = bytes(range(256)) * 40
+
+    publisher.publish("q", body, frame_max=4096)
+
+    assert stored(publisher) == (b"\0\0", body)
+
+
+def test_empty_body_frames_are_passed_over(publisher):
+    publisher.send(
+        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 5)), frame(BODY, 1, b""), frame(BODY, 1, b"ab"),
+        frame(BODY, 1, b""), frame(BODY, 1, b"cde"),
+    )
+
+    assert stored(publisher) == (b"\0\0", b"abcde")
+
+
+def test_frames_of_other_channels_may_stand_between(door):
+    client = door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 4)), frame(BODY, 1, b"on"))
+
+    client.publish("q", b"two", channel=2)
+    client.send(frame(BODY, 1, b"e!"))
+
+    assert [stored(client)[1], stored(client)[1]] == [b"two", b"one!"]
+
+
+@pytest.mark.parametrize(("octets", "text"), [
+    (method_frame(1, BasicPublish(routing_key="q")), "expected content header for class 60, got non content header frame instead"),
+    (frame(BODY, 1, b"x"), "expected content header for class 60, got non content header frame instead"),
+    (frame(HEADER, 1, header_payload(b"\0\0", 5, class_id=50)), "expected content header for class 60, got one for class 50 instead"),
+    (frame(HEADER, 1, header_payload(b"\0\0", 5)) * 2, "expected content body, got non content body frame instead"),
+    (frame(HEADER, 1, header_payload(b"\0\0", 5)) + method_frame(1, TxSelect()), "expected content body, got non content body frame instead"),
+    (frame(HEADER, 1, header_payload(b"\0\0", 5)) + frame(BODY, 1, b"123456"), "expected content body, got non content body frame instead"),
+])
+def test_content_out_of_order_closes_the_connection(publisher, octets, text):
+    publisher.send(method_frame(1, BasicPublish(routing_key="q")), octets)
+
+    refused(publisher, 505, f"UNEXPECTED_FRAME - {text}", ConnectionClose)
+
+
+@pytest.mark.parametrize("kind", [HEADER, BODY])
+def test_content_without_a_method_closes_the_connection(publisher, kind):
+    publisher.send(frame(kind, 1, bytes(14)))
+
+    publisher.expect_error(
+        ConnectionClose, 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead", 0)
+
+
+@pytest.mark.parametrize("properties", [b"\x80\0\x05ab", b"\0\0abc", b"\x20\0\0\0\0\x05\x01aZ\0\0", b"\0\x01\0\0"])
+def test_malformed_properties_close_the_connection(publisher, properties):
+    publisher.publish("q", properties=properties)
+
+    refused(publisher, 502, "SYNTAX_ERROR - malformed basic properties", ConnectionClose)
+
+
+def test_message_larger_than_the_maximum_is_refused_before_it_is_sent(tmp_path):
+    with Door(tmp_path, max_message_size=1000) as door:
+        client = door.client()
+        client.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 1001)))
+
+        refused(client, 406, "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000")
+
+
+def test_message_of_the_maximum_is_taken(tmp_path):
+    with Door(tmp_path, max_message_size=1000) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+        client.publish("q", bytes(1000))
+
+        assert count(client) == 1
+
+
+def test_bodies_over_the_budget_wait_for_the_oldest(door):
+    door.server.bodies.limit = 10_000
+    one, other = door.client(), door.client()
+    one.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    one.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)), frame(BODY, 1, bytes(8000)))
+    count(door.client())
+
+    other.publish("q", bytes(9000), frame_max=4096)
+    other.send_method(QueueDeclare(queue="q", passive=True))
+    other.expect_silence()
+    one.send(frame(BODY, 1, bytes(1000)))
+
+    assert other.expect(QueueDeclareOk).message_count == 2
+
+
+# where to
+
+def test_missing_exchange_is_refused_when_the_content_is_complete(publisher):
+    publisher.send(method_frame(1, BasicPublish(exchange="nope")), frame(HEADER, 1, header_payload(b"\0\0", 1)))
+    publisher.expect_silence()
+
+    publisher.send(frame(BODY, 1, b"x"))
+
+    refused(publisher, 404, "NOT_FOUND - no exchange 'nope' in vhost '/'")
+
+
+def test_internal_exchange_is_refused(publisher):
+    publisher.call(ExchangeDeclare(exchange="inner", type="direct", internal=True), ExchangeDeclareOk)
+
+    publisher.publish("q", exchange="inner")
+
+    refused(publisher, 403, "ACCESS_REFUSED - cannot publish to internal exchange 'inner' in vhost '/'")
+
+
+@pytest.mark.parametrize(("exchange", "shown"), [("", "amq.default"), ("amq.direct", "amq.direct"), ("nope", "nope")])
+def test_publish_without_the_right_is_refused(door, exchange, shown):
+    door.broker.users.set_user("bob", "secret")
+    door.broker.users.set_permission("bob", "/", "", "^bob", "")
+    bob = door.client(username="bob", password="secret")
+
+    bob.publish("q", exchange=exchange)
+
+    refused(bob, 403, f"ACCESS_REFUSED - access to exchange '{shown}' in vhost '/' refused for user 'bob'")
+
+
+def test_right_withdrawn_while_connected_ends_publishing(door):
+    door.broker.users.set_user("bob", "secret")
+    door.broker.users.set_permission("bob", "/", ".*", ".*", ".*")
+    bob = door.client(username="bob", password="secret")
+    bob.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    bob.publish("q")
+    assert count(bob) == 1
+
+    door.broker.users.set_permission("bob", "/", ".*", "^$", ".*")
+    bob.publish("q")
+
+    refused(bob, 403, "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'bob'")
+
+
+def test_headers_exchange_sees_the_headers(publisher):
+    publisher.call(QueueBind(queue="q", exchange="amq.headers", arguments={"x-match": "all", "kind": "a"}), QueueBindOk)
+
+    publisher.publish("", b"no", exchange="amq.headers", properties=encoded(headers={"kind": "b"}))
+    publisher.publish("", b"yes", exchange="amq.headers", properties=encoded(headers={"kind": "a"}))
+
+    assert stored(publisher)[1] == b"yes"
+
+
+# returns
+
+def test_mandatory_message_without_a_queue_comes_back(publisher):
+    properties = encoded(content_type="text/plain", headers={"a": 1})
+
+    publisher.publish("nowhere", b"body", properties=properties, mandatory=True)
+
+    returned, properties_back, body = publisher.expect_message(BasicReturn)
+    assert (returned.reply_code, returned.reply_text, returned.exchange, returned.routing_key) == (312, "NO_ROUTE", "", "nowhere")
+    assert (properties_back, body) == (properties, b"body")
+
+
+def test_mandatory_message_with_a_queue_does_not_come_back(publisher):
+    publisher.publish("q", b"body", mandatory=True)
+
+    assert count(publisher) == 1
+
+
+def test_large_message_comes_back_in_frames_of_the_agreed_size(door):
+    client = door.client(frame_max=4096)
+    body = bytes(10_000)
+
+    client.publish("nowhere", body, frame_max=4096, mandatory=True)
+
+    assert client.expect_message(BasicReturn)[2] == body
+
+
+def test_immediate_message_that_nobody_waits_for_comes_back(publisher):
+    publisher.publish("q", b"body", immediate=True)
+
+    returned, _, body = publisher.expect_message(BasicReturn)
+    assert (returned.reply_code, returned.reply_text, body) == (313, "NO_CONSUMERS", b"body")
+    assert count(publisher) == 0
+
+
+def test_immediate_message_is_delivered_to_a_waiting_consumer(publisher):
+    publisher.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
+
+    publisher.publish("q", b"body", immediate=True)
+
+    assert publisher.expect_message(BasicDeliver)[2] == b"body"
+
+
+def test_return_comes_before_its_confirm(publisher):
+    publisher.call(ConfirmSelect(), ConfirmSelectOk)
+
+    publisher.publish("nowhere", b"x", mandatory=True)
+
+    publisher.expect_message(BasicReturn)
+    assert publisher.expect(BasicAck).delivery_tag == 1
+
+
+# properties
+
+def test_all_properties_survive_octet_for_octet(publisher):
+    headers = encode_table({"a": 1, "b": ["x", 2.5, None, True], "c": {"d": b"\xff"}})
+    properties = encoded(
+        content_type="a/b", content_encoding="gzip", delivery_mode=2, priority=9, correlation_id="c", reply_to="r", expiration="60000",
+        message_id="m", timestamp=1, type="t", user_id="guest", app_id="app", cluster_id="k", headers=decode_table(headers)[0],
+    )
+
+    publisher.publish("q", b"body", properties=properties)
+
+    assert stored(publisher) == (properties, b"body")
+
+
+def test_user_id_of_somebody_else_is_refused(publisher):
+    publisher.publish("q", properties=encoded(user_id="bob"))
+
+    refused(publisher, 406, "PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'")
+
+
+def test_impersonator_may_use_any_user_id(door):
+    door.broker.users.set_user("actor", "secret", tags=("impersonator",))
+    door.broker.users.set_permission("actor", "/", ".*", ".*", ".*")
+    client = door.client(username="actor", password="secret")
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    client.publish("q", properties=encoded(user_id="bob"))
+
+    assert count(client) == 1
+
+
+@pytest.mark.parametrize(("expiration", "reason"), [
+    ("abc", "no_integer"), ("", "no_integer"), ("-", "no_integer"), (" 1", "no_integer"), ("-1", "{value_negative,-1}"),
+    ("1.5", '{leftover_string,".5"}'), ("1 ", '{leftover_string," "}'), ("315360000001", "{value_too_large,315360000001}"),
+])
+def test_invalid_expiration_is_refused(publisher, expiration, reason):
+    publisher.publish("q", properties=encoded(expiration=expiration))
+
+    refused(publisher, 406, f"PRECONDITION_FAILED - invalid expiration '{expiration}': {reason}")
+
+
+@pytest.mark.parametrize("expiration", ["315360000000", "+60000", "060000"])
+def test_valid_expiration_is_taken(publisher, expiration):
+    publisher.publish("q", properties=encoded(expiration=expiration))
+
+    assert stored(publisher)[0] == encoded(expiration=expiration)
+
+
+@pytest.mark.parametrize("delivery_mode", [0, 3, 255])
+def test_unknown_delivery_mode_is_refused(publisher, delivery_mode):
+    publisher.publish("q", properties=encoded(delivery_mode=delivery_mode))
+
+    refused(publisher, 406, f"PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
+
+
+# CC and BCC
+
+def test_copies_go_to_the_keys_in_cc_and_bcc(publisher):
+    for queue in ("cc", "bcc"):
+        publisher.call(QueueDeclare(queue=queue), QueueDeclareOk)
+    headers = {"CC": ["cc", "q"], "BCC": ["bcc"], "kept": 1}
+
+    publisher.publish("q", b"copy", properties=encoded(headers=headers))
+
+    shown = encoded(headers={"CC": ["cc", "q"], "kept": 1})
+    assert [stored(publisher, queue) for queue in ("q", "cc", "bcc")] == [(shown, b"copy")] * 3
+    assert count(publisher) == 0
+
+
+def test_copy_in_cc_is_enough_to_be_routed(publisher):
+    publisher.publish("nowhere", properties=encoded(headers={"CC": ["q"]}), mandatory=True)
+
+    assert count(publisher) == 1
+
+
+def test_what_is_no_text_in_cc_is_passed_over(publisher):
+    publisher.publish("nowhere", properties=encoded(headers={"BCC": [1, None, "q"]}))
+
+    assert count(publisher) == 1
+
+
+@pytest.mark.parametrize(("value", "shown"), [("q", "longstr"), (5, "signedint"), (None, "void"), (True, "bool"), ({}, "table")])
+@pytest.mark.parametrize("name", ["CC", "BCC"])
+def test_cc_that_is_no_array_is_refused(publisher, name, value, shown):
+    publisher.publish("q", properties=encoded(headers={name: value}))
+
+    refused(publisher, 406, f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{name}",{shown}}}')
+
+
+# alarms
+
+def test_publishers_are_held_while_an_alarm_is_on(door):
+    consumer, publisher = door.client(), door.client()
+    consumer.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    door.server.block("low on disk")
+    for client in (consumer, publisher):
+        client.frame()
+
+    publisher.publish("q")
+    publisher.send_method(QueueDeclare(queue="q", passive=True))
+
+    publisher.expect_silence()
+    assert count(consumer) == 0
+    door.server.unblock()
+    publisher.frame()
+    assert publisher.expect(QueueDeclareOk).message_count == 1

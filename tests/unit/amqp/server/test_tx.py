@@ -1,0 +1,195 @@
+"""Transactions: nothing happens before commit, everything at once then, and nothing after rollback."""
+import pytest
+
+from gomq_py.amqp.server import tx
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicReject, BasicReturn, ChannelClose, ChannelOpen, ChannelOpenOk, ConfirmSelect,
+    ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
+)
+from gomq_py.amqp.wire.properties import Properties
+
+
+@pytest.fixture
+def transactional(client):
+    """A client with a queue named q, channel 1 transactional, channel 2 not."""
+    client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(TxSelect(), TxSelectOk)
+    return client
+
+
+def count(client):
+    return client.call(QueueDeclare(queue="q"), QueueDeclareOk, channel=2).message_count
+
+
+def get(client, channel=1):
+    client.send_method(BasicGet(queue="q"), channel)
+    return client.expect_message(BasicGetOk, channel)
+
+
+def test_publishes_reach_the_queue_at_commit(transactional):
+    transactional.publish("q", b"1")
+    transactional.publish("q", b"2")
+    assert count(transactional) == 0
+
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert count(transactional) == 2
+
+
+def test_publishes_are_forgotten_at_rollback(transactional):
+    transactional.publish("q", b"1")
+
+    transactional.call(TxRollback(), TxRollbackOk)
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert count(transactional) == 0
+
+
+def test_acks_take_effect_at_commit(transactional, door):
+    transactional.publish("q", channel=2)
+    get(transactional)
+    transactional.send_method(BasicAck(delivery_tag=1))
+    assert count(transactional) == 0
+    assert door.queue("q").unacked_count == 1
+
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert door.queue("q").unacked_count == 0
+
+
+@pytest.mark.parametrize("method", [BasicReject(delivery_tag=1, requeue=True), BasicNack(delivery_tag=1, requeue=True)])
+def test_rejections_take_effect_at_commit(transactional, method):
+    transactional.publish("q", channel=2)
+    get(transactional)
+    transactional.send_method(method)
+    transactional.call(BasicGet(queue="q"), BasicGetEmpty)
+
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert count(transactional) == 1
+
+
+def test_tags_settled_before_a_rollback_can_be_settled_again(transactional, door):
+    transactional.publish("q", channel=2)
+    get(transactional)
+    transactional.send_method(BasicNack(delivery_tag=1))
+    transactional.call(TxRollback(), TxRollbackOk)
+
+    transactional.send_method(BasicAck(delivery_tag=1))
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert door.queue("q").unacked_count == 0
+
+
+@pytest.mark.parametrize("first", [BasicAck(delivery_tag=1), BasicAck(delivery_tag=2, multiple=True), BasicAck(multiple=True)])
+def test_tag_can_be_settled_once_in_a_transaction(transactional, first):
+    for _ in range(2):
+        transactional.publish("q", channel=2)
+    get(transactional)
+    get(transactional)
+    transactional.send_method(first)
+
+    transactional.send_method(BasicAck(delivery_tag=1))
+
+    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 1", blamed=BasicAck)
+
+
+def test_unknown_tag_is_refused_before_commit(transactional):
+    transactional.send_method(BasicAck(delivery_tag=7))
+
+    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 7", blamed=BasicAck)
+
+
+def test_multiple_settles_what_was_delivered_when_it_was_sent(transactional, door):
+    for _ in range(3):
+        transactional.publish("q", channel=2)
+    get(transactional)
+    get(transactional)
+    transactional.send_method(BasicAck(multiple=True))
+    get(transactional)
+
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert door.queue("q").unacked_count == 1
+
+
+def test_mandatory_message_comes_back_at_commit(transactional):
+    transactional.publish("nowhere", b"x", mandatory=True)
+    transactional.expect_silence()
+
+    transactional.send_method(TxCommit())
+
+    assert transactional.expect_message(BasicReturn)[2] == b"x"
+    transactional.expect(TxCommitOk)
+
+
+def test_missing_exchange_is_refused_before_commit(transactional):
+    transactional.publish("q", exchange="nope")
+
+    transactional.expect_error(ChannelClose, 404, "NOT_FOUND - no exchange 'nope' in vhost '/'")
+
+
+def test_commit_ok_waits_for_the_disk(slow_disk_door):
+    client = slow_disk_door.client()
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    client.expect_silence()
+    slow_disk_door.committer.finish()
+    client.expect(QueueDeclareOk)
+    client.call(TxSelect(), TxSelectOk)
+    client.publish("q", properties=Properties(delivery_mode=2).encode())
+
+    client.send_method(TxCommit())
+
+    client.expect_silence()
+    slow_disk_door.committer.finish()
+    client.expect(TxCommitOk)
+
+
+def test_refused_message_makes_the_commit_partial(transactional, door):
+    door.queue("q").close("test")
+    transactional.publish("q")
+
+    transactional.send_method(TxCommit())
+
+    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit)
+
+
+def test_transaction_is_forgotten_with_its_channel(transactional):
+    transactional.publish("q", b"x")
+
+    transactional.send_method(ChannelClose())
+    transactional.frame()
+
+    assert count(transactional) == 0
+
+
+def test_transaction_holds_a_limited_number_of_octets(transactional, monkeypatch):
+    monkeypatch.setattr(tx, "TRANSACTION_OCTETS_MAX", 3000)
+    for _ in range(3):
+        transactional.publish("q", b"x")
+
+    transactional.expect_error(ChannelClose, 311, "CONTENT_TOO_LARGE - the transaction holds more than 3000 octets")
+
+
+def test_tx_select_may_be_repeated(transactional):
+    transactional.publish("q")
+    transactional.call(TxSelect(), TxSelectOk)
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert count(transactional) == 1
+
+
+def test_tx_select_on_a_confirming_channel_is_refused(client):
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+
+    client.send_method(TxSelect())
+
+    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode", blamed=TxSelect)
+
+
+@pytest.mark.parametrize("method", [TxCommit(), TxRollback()])
+def test_commit_and_rollback_need_a_transaction(client, method):
+    client.send_method(method)
+
+    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - channel is not transactional", blamed=type(method))
