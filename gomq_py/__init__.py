@@ -1,7 +1,7 @@
 """gomq-py: a message broker. AMQP 0-9-1 and MQTT on one durable store.
 
-Importing this package imports nothing else of it. ``GOMQ_PURE_PYTHON=1`` makes every later import take the plain ``.py`` where a compiled twin
-exists.
+Importing this package imports nothing else of it; ``gomq_py.Broker``, a broker inside your program, is imported when it is first named.
+``GOMQ_PURE_PYTHON=1`` makes every later import take the plain ``.py`` where a compiled twin exists.
 """
 import os
 
@@ -11,3 +11,13 @@ if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
     from gomq_py import purepython
 
     purepython.install()
+
+# Public name -> the module that has it.
+_LAZY = {"Broker": "gomq_py.embedded"}
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        from importlib import import_module
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'gomq_py' has no attribute {name!r}")

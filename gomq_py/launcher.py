@@ -39,8 +39,10 @@ class BootError(Exception):
 class Launcher:
     """One broker in this process. ``start`` and ``stop`` for tests and embedders, ``run`` for the command."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, listening: Any = None):
+        """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned from here on."""
         self.settings = settings
+        self._listening = listening
         self.listeners: list[Any] = []
         self.broker: Any = None
         self._data_dir: Any = None
@@ -83,6 +85,11 @@ class Launcher:
             raise
         doors = ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners) or "nothing: every port is off"
         LOG.info("ready after %.2f s: %s, data in %s", time.monotonic() - began, doors, os.path.abspath(self.settings.data_dir))
+
+    @property
+    def amqp(self) -> Any:
+        """The AMQP door while the broker runs."""
+        return self._amqp
 
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
@@ -130,7 +137,9 @@ class Launcher:
 
     def _bind_amqp(self, protocol: str, port: int, options: SocketOptions, handshake: Any = None) -> None:
         if port >= 0:
-            listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
+            listening, self._listening = self._listening, None
+            if listening is None or handshake is not None:
+                listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
             self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake))
 
     def _open_management(self) -> None:

@@ -108,7 +108,7 @@ def _throughput_table(rows, results, names):
         "|---|---|---|" + "---|---|" * len(names),
     ]
     for row in rows:
-        figures = " | ".join(f"{_cpu(results[row.key][name], row)} | {_rate(results[row.key][name], row)}" for name in names)
+        figures = " | ".join(f"{_cpu(results[row.key][name], row, name)} | {_rate(results[row.key][name], row, name)}" for name in names)
         lines.append(f"| {row.title} | {row.cpu_us or ''} | {_thousands(row.rate)} | {figures} |")
     return lines
 
@@ -117,7 +117,7 @@ def _latency_table(rows, results, names):
     titles = " | ".join(f"{name}: p50 / p99 ms" for name in names)
     lines = [f"| latency | p50 / p99 ms, at most | {titles} |", "|---|---|" + "---|" * len(names)]
     for row in rows:
-        figures = " | ".join(_latency(results[row.key][name], row) for name in names)
+        figures = " | ".join(_latency(results[row.key][name], row, name) for name in names)
         lines.append(f"| {row.title} | {row.p50_ms or '-'} / {row.p99_ms} | {figures} |")
     return lines
 
@@ -125,31 +125,31 @@ def _latency_table(rows, results, names):
 def _memory_table(memory, names):
     lines = ["| memory | at most | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
     for key, title, limit in MEMORY_LIMITS:
-        figures = " | ".join(_mark(_octets(memory[name][key]), memory[name][key] <= limit) for name in names)
+        figures = " | ".join(_mark(_octets(memory[name][key]), name, memory[name][key] <= limit) for name in names)
         lines.append(f"| {title} | {_octets(limit)} | {figures} |")
     return lines
 
 
-def _cpu(figures, row):
+def _cpu(figures, row, name):
     if figures["cpu_us"] is None:
         return "-"
-    return _mark(f"{figures['cpu_us']:.2f}", row.cpu_us is None or figures["cpu_us"] <= row.cpu_us)
+    return _mark(f"{figures['cpu_us']:.2f}", name, row.cpu_us is None or figures["cpu_us"] <= row.cpu_us)
 
 
-def _rate(figures, row):
-    return "-" if figures["rate"] is None else _mark(_thousands(figures["rate"]), row.rate is None or figures["rate"] >= row.rate)
+def _rate(figures, row, name):
+    return "-" if figures["rate"] is None else _mark(_thousands(figures["rate"]), name, row.rate is None or figures["rate"] >= row.rate)
 
 
-def _latency(figures, row):
+def _latency(figures, row, name):
     if figures["p99_ms"] is None:
         return "-"
     met = figures["p99_ms"] <= row.p99_ms and (row.p50_ms is None or figures["p50_ms"] <= row.p50_ms)
-    return _mark(f"{figures['p50_ms']:.3f} / {figures['p99_ms']:.3f}", met)
+    return _mark(f"{figures['p50_ms']:.3f} / {figures['p99_ms']:.3f}", name, met)
 
 
-def _mark(text, met):
-    """Emphasis on what is not as good as it is to be."""
-    return text if met else f"*{text}*"
+def _mark(text, name, met):
+    """Emphasis on what is not as good as we want it to be; others have made no promise."""
+    return text if met or name != GomqBroker.name else f"*{text}*"
 
 
 def _thousands(number):

@@ -12,8 +12,6 @@ from tests.support.broker_process import BrokerProcess
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 
-_missing = set()
-
 
 def pytest_report_header():
     return f"gomq-py hot modules: {build_info.speed()}"
@@ -28,19 +26,21 @@ def pytest_sessionstart(session):
 def pytest_runtest_setup(item):
     for mark in item.iter_markers("needs_program"):
         name = mark.args[0]
-        if programs.find(name):
-            continue
-        _missing.add(name)
-        if programs.skips_are_forbidden():
-            pytest.fail(f"{name} is missing: {programs.install_command([name])}", pytrace=False)
-        pytest.skip(f"needs {name}: {programs.install_command([name])}")
+        if not programs.find(name):
+            if programs.skips_are_forbidden():
+                pytest.fail(f"{name} is missing: {programs.install_command([name])}", pytrace=False)
+            pytest.skip(programs.skip_reason(name))
 
 
 def pytest_terminal_summary(terminalreporter):
-    if _missing:
+    """The programs that tests were skipped for, from the reports: the tests may have run in other processes."""
+    skipped = [programs.missing_from(str(report.longrepr)) for report in terminalreporter.stats.get("skipped", ())]
+    missing = sorted({name for name in skipped if name})
+    if missing:
         terminalreporter.section("skipped for want of server programs")
-        terminalreporter.line(f"missing: {', '.join(sorted(_missing))}")
-        terminalreporter.line(f"install: {programs.install_command(_missing)}")
+        for name in missing:
+            terminalreporter.line(f"{name}: {skipped.count(name)} tests")
+        terminalreporter.line(f"install: {programs.install_command(missing)}")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.priority_store import open_priority_store
 from gomq_py.storage.recovery import open_store
 
 LOG = logger("broker")
@@ -42,7 +43,7 @@ class QueueFactory:
         folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
         failure = None
         try:
-            store, report = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, durable)
+            store, report = self._open_store(folder, incarnation, durable, arguments)
             if report.lost:
                 LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
         except StoreError as error:
@@ -60,6 +61,13 @@ class QueueFactory:
             if recovered:
                 self._known_folders.add(folder)
         return queue
+
+    def _open_store(self, folder, incarnation, durable, arguments):
+        """The store that the arguments ask for, and the report of its recovery."""
+        shared = (folder, self._files, self._pool, self._committer, incarnation)
+        if "x-max-priority" in arguments:
+            return open_priority_store(*shared, int(arguments["x-max-priority"]), self._segment_bytes, durable)
+        return open_store(*shared, self._segment_bytes, durable)
 
     def incarnation_of(self, queue):
         """A durable queue's incarnation, 16 octets."""

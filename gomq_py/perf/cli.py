@@ -73,7 +73,7 @@ def _throughput(options):
     add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
     add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
     add("--purge", action="store_true", help="empty the queues first; without it messages of earlier runs are consumed, too")
-    add("--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N", help="octets per write (%(default)s); 1: a TCP segment per message")
+    add("--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N", help="octets per write (%(default)s); 1: a TCP segment each")
     add("--processes", type=_count, default=0, metavar="N", help="at most N processes for publishers and for consumers (half the processors)")
     add("--drain", dest="drain_s", type=float, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
 

@@ -9,4 +9,4 @@ cdef class Message:
     cdef unsigned int delivery_count
     cdef unsigned char kind, flags, priority
     cdef bint persistent, redelivered
-    cpdef own(self)
+    cpdef own(self, properties=*)

@@ -53,17 +53,23 @@ class Message:
         self.kind = 1
         self.redelivered = False
 
-    def own(self):
-        """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown in."""
+    def own(self, properties=None):
+        """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown in.
+
+        ``properties`` (octets in wire form) stand in for those it came with.
+        """
+        if properties is None:
+            properties = self.get_properties()
         owner = b"".join((
             bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length]),
-            bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length]),
+            properties,
             bytes(self.buffer[self.body_at:self.body_at + self.body_length]),
         ))
         self.owner = owner
         self.buffer = octets.pointer(owner)
         self.routing_at = 0
         self.properties_at = self.routing_length
+        self.properties_length = len(properties)
         self.body_at = self.routing_length + self.properties_length
 
     def get_exchange(self):

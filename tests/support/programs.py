@@ -4,6 +4,7 @@ A test says ``@pytest.mark.needs_program("rabbitmq-server")``. Where the program
 install; ``GOMQ_FORBID_SKIPS=1`` (set by CI) makes it fail instead.
 """
 import os
+import re
 import shutil
 
 # Program -> Debian package. One line per program that a test may name.
@@ -25,7 +26,18 @@ def find(name):
 
 def install_command(names):
     """What installs these programs on Debian."""
-    return "apt-get install -y " + " ".join(sorted({DEBIAN_PACKAGES[name] for name in names}))
+    return "apt-get install -y " + " ".join(sorted({DEBIAN_PACKAGES.get(name, name) for name in names}))
+
+
+def skip_reason(name):
+    """What a skipped test says."""
+    return f"needs the program {name}"
+
+
+def missing_from(text):
+    """The program that a skip reason names, or None."""
+    found = re.search(r"needs the program ([\w.-]+)", text)
+    return found and found[1]
 
 
 def skips_are_forbidden():

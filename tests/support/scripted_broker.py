@@ -77,7 +77,7 @@ class Peer:
 
 
 @contextmanager
-def scripted_broker(script):
+def scripted_broker(script, tls_context=None):
     """The URL of a broker that runs ``script(peer)`` for its one client. What the script raises is raised at the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(10)
@@ -86,14 +86,14 @@ def scripted_broker(script):
         def run():
             try:
                 with listener.accept()[0] as sock:
-                    script(Peer(sock))
+                    script(Peer(sock if tls_context is None else tls_context.wrap_socket(sock, server_side=True)))
             except BaseException as error:
                 failures.append(error)
 
         thread = threading.Thread(target=run, name="scripted-broker", daemon=True)
         thread.start()
         try:
-            yield f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/%2f"
+            yield f"{'amqps' if tls_context else 'amqp'}://guest:guest@127.0.0.1:{listener.getsockname()[1]}/%2f"
         finally:
             thread.join(15)
         if failures:

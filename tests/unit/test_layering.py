@@ -20,6 +20,9 @@ MAP = {
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"amqp.server", "http", ""},
+    "embedded": {"launcher", "config", "http", ""},
+    "testing": {"embedded", "testing.chaos", ""},
+    "testing.chaos": DOOR | {"amqp.server"},
     # doors: a peer speaks; we translate
     "amqp.server": DOOR | {"amqp.server.fast_lane", ""},  # "": the version, for server-properties
     "amqp.server.fast_lane": DOOR | {"amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
@@ -31,7 +34,7 @@ MAP = {
     "storage": LEAVES,
     "net": LEAVES,
     # leaves
-    "": {"purepython"},
+    "": {"purepython", "embedded"},
     "purepython": set(),
     "build_info": {""},
     "octets": set(),
@@ -48,6 +51,9 @@ MAP = {
 
 # Room -> the libraries it may import; the standard library is everybody's. Leaves and clients live without gevent.
 LIBRARIES = {
+    "embedded": {"gevent", "greenlet"},
+    "testing": {"pytest"},
+    "testing.chaos": {"gevent"},
     "__main__": {"gevent"},
     "launcher": {"gevent"},
     "amqp.server": {"gevent", "greenlet"},

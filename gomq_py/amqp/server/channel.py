@@ -4,7 +4,6 @@ Between connection (which cuts off errors and owns the socket) and the handlers 
 touched per message lives in its base, hot_channel. Never writes past ``replies``, never yields.
 """
 from gomq_py.amqp.server import confirms, consume, publish, settle, topology, tx
-from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.replies import Replies
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
@@ -106,7 +105,7 @@ class Channel(HotChannel):
         """Confirm mode, from the next publish on."""
         self.confirming = True
         if self.confirms is None:
-            self.confirms = Confirms(self.id, self.connection.write, self.connection.committer.after_sync)
+            self.confirms = self.connection.server.make_confirms(self.id, self.connection.write, self.connection.committer.after_sync)
 
     def send_confirms(self):
         """Answer the publishes since the last call: at the end of a read, and before the channel closes."""

@@ -104,7 +104,7 @@ class LoginAttempt:
             good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
         else:
             good = users.verify(login.username, login.password)
-        if not good:
+        if not good or self._server.refusing_logins:
             raise HandshakeError(f"user '{login.username}' gave a wrong password or does not exist", handshake.refused())
         if not users.may_come_from(login.username, self._peer_host):
             raise HandshakeError(f"user '{login.username}' may log in from this machine only", handshake.refused())

@@ -9,6 +9,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.amqp.server.bodies import BodyBudget
+from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.net.buffers import HubBuffers
@@ -29,6 +30,8 @@ class AMQPServer:
         self.bodies = BodyBudget(BODIES_OCTETS)
         self.heartbeats = Heartbeats()
         self.connections = {}
+        self.make_confirms = Confirms  # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
+        self.refusing_logins = False
         self._buffers = None
         self._blocked_reason = None
         self._closing = False

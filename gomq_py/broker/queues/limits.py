@@ -4,6 +4,8 @@ Beside queue, which asks it (guard). Everything happens at the head, as in Rabbi
 the queue's turn is over, and one timer waits for its time to come. What leaves by a limit goes to the dead letters, if the queue has an exchange for
 them. Never yields; where a great many messages have to go they go in slices.
 """
+from gomq_py.amqp.wire.fields import set_key
+from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.storage.message import Message
@@ -77,6 +79,8 @@ class QueueLimits(guard.QueueGuard):
         while queue.head(message):
             due_ms = self._due_ms(message)
             if due_ms == 0 or now_ms <= due_ms:
+                if message.delivery_count and self.delivery_limit >= 0:
+                    self._show_count(message)
                 return True
             if left == 0:
                 self._go_on_later()
@@ -130,6 +134,12 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = None
 
     # leaving
+
+    def _show_count(self, message):
+        """Say in the header x-delivery-count how often the message came back, as RabbitMQ does where that is limited."""
+        edit = PropertyEdit(message.get_properties())
+        edit.headers = set_key(edit.headers, "x-delivery-count", int(message.delivery_count))
+        message.own(edit.octets())
 
     def _due_ms(self, message):
         """When the message is too old, in Unix milliseconds; 0: never."""

@@ -3,31 +3,11 @@ import os
 
 import pytest
 
-from gomq_py.broker.broker import Broker
-from gomq_py.config.settings import Settings
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.files import Files
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.broker import queue_factory
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.recovery import open_store
 from tests.support.no_switch import no_switch
-
-
-class Node:
-    """A broker without doors over a data folder; ``stop`` ends it in order, ``kill`` leaves everything as it is."""
-
-    def __init__(self, path, **settings):
-        files = Files()
-        self.data_dir = DataDir(path, files).open()
-        self.committer = GroupCommit(files)
-        self.broker = Broker(self.data_dir, files, self.committer, Settings(**settings))
-
-    def stop(self):
-        self.broker.close()
-        self.committer.stop()
-        self.data_dir.close()
-
-    def kill(self):
-        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us."""
-        self.data_dir.close()
+from tests.support.node import Node
 
 
 @pytest.fixture
@@ -224,3 +204,80 @@ def test_queue_declared_again_after_deletion_is_another(start, restart):
 
     assert first != second
     assert vhost.incarnation_of(vhost.queues["q"]) == second
+
+
+def test_policies_limits_and_parameters_survive(start, restart):
+    node = start()
+    parameters, vhost = node.broker.parameters, node.vhost
+    parameters.set(vhost, "policy", "short", {"pattern": "^s", "definition": {"max-length": 2, "alternate-exchange": "amq.fanout"}, "priority": 1})
+    parameters.set(vhost, "policy", "gone", {"pattern": "^g", "definition": {"max-length": 2}})
+    parameters.clear(vhost, "policy", "gone")
+    parameters.set(vhost, "operator_policy", "cap", {"pattern": ".*", "definition": {"max-length": 1}, "apply-to": "queues"})
+    parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 3})
+    parameters.set(vhost, "shovel", "s", {"src-uri": "amqp://", "n": [1, 2.5, None, True]})
+    parameters.set_global("cluster_name", "ours")
+    vhost.declare_queue("short", durable=True)
+    vhost.declare_exchange("s", "topic", durable=True)
+
+    node = restart(node)
+
+    vhost = node.vhost
+    assert vhost.queue("short").limits.settings.max_length == 1
+    assert vhost.exchange("s").alternate == "amq.fanout"
+    assert vhost.limits == {"max-queues": 3}
+    assert list(vhost.policies.user.by_name) == ["short"]
+    assert vhost.parameters["shovel", "s"] == {"src-uri": "amqp://", "n": [1, 2.5, None, True]}
+    assert node.broker.parameters.global_ == {"cluster_name": "ours"}
+
+
+def test_queue_expires_and_does_not_come_back(start):
+    node = start()
+    node.vhost.declare_queue("q", durable=True, arguments={"x-expires": 50})
+
+    node.wait(lambda: "q" not in node.vhost.queues)
+    node.kill()
+
+    assert "q" not in start().vhost.queues
+
+
+def test_messages_and_their_expiry_survive(start, restart):
+    node = start()
+    node.vhost.declare_queue("q", durable=True)
+    node.publish("", "q", b"stays", persistent=True)
+    node.publish("", "q", b"short", expires_in_ms=200, persistent=True)
+    node.vhost.declare_queue("r", durable=True)
+    node.publish("", "r", b"short", expires_in_ms=200, persistent=True)
+    for queue in node.vhost.queues.values():
+        queue.flush()
+
+    node = restart(node)
+
+    assert node.vhost.queue("q").ready_count == 2
+    node.wait(lambda: node.vhost.queue("r").ready_count == 0)
+    assert node.take("q")[0] == b"stays"
+    assert node.take("q") is None
+
+
+def test_queue_that_cannot_be_opened_is_there_and_closed(start, restart, monkeypatch):
+    node = start()
+    for name in ("good", "bad"):
+        node.vhost.declare_queue(name, durable=True)
+        node.publish("", name, persistent=True)
+        node.vhost.queue(name).flush()
+    bad = node.vhost.queue("bad").store.folder
+
+    def failing_open(folder, *args):
+        if folder == bad:
+            raise StoreError(folder, 0, "cannot be opened: Input/output error")
+        return open_store(folder, *args)
+
+    monkeypatch.setattr(queue_factory, "open_store", failing_open)
+    node = restart(node)
+
+    assert node.vhost.queue("good").ready_count == 1
+    assert (node.vhost.queue("bad").closed, node.vhost.queue("bad").ready_count) == (True, 0)
+    assert os.path.isdir(bad)
+    assert node.publish("", "bad") == [0]
+    node.vhost.delete_queue("bad")
+    node.committer.wait()
+    assert not os.path.exists(bad)

@@ -1,6 +1,7 @@
 """Limits: what expires, what does not fit, what comes back too often, and queues that nobody uses."""
 import pytest
 
+from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.queues import limits
 from gomq_py.broker.queues.limits import QueueLimits
@@ -310,6 +311,33 @@ def test_message_that_came_back_too_often_is_a_dead_letter(bench):
     assert bench.letters.sent == [(b"a", "delivery_limit")]
     bench.letters.arrive()
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_redelivery_says_how_often_the_message_came_back_where_that_is_limited(bench):
+    """Not on the first delivery; the other headers stay, also where there were none, and a value of the publisher's own is replaced."""
+    for headers in (None, {"a": 1}, {"x-delivery-count": 77, "a": 1}):
+        queue = bench.limited({"x-delivery-limit": 5}, name=f"q {headers}")
+        bench.publish(queue, b"body", properties=Properties(headers=headers, message_id="m").encode())
+        message = Message()
+
+        assert queue.get(message, False) and Properties.decode(message.get_properties()).headers == headers
+        for count in (1, 2):
+            queue.requeue(message.describe()["location"])
+            assert queue.get(message, False)
+            properties = Properties.decode(message.get_properties())
+            assert properties.headers == {**(headers or {}), "x-delivery-count": count} and properties.message_id == "m"
+            assert message.get_body() == b"body" and message.describe()["redelivered"]
+
+
+def test_queue_without_a_limit_does_not_say_how_often(bench):
+    queue = bench.limited()
+    bench.publish(queue, b"body")
+    message = Message()
+    queue.get(message, False)
+
+    queue.requeue(message.describe()["location"])
+
+    assert queue.get(message, False) and message.get_properties() == b"\0\0"
 
 
 def test_rejected_message_is_a_dead_letter(bench):

@@ -1,0 +1,276 @@
+"""A broker inside another program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
+
+An entry, beside cli: it builds a launcher's broker in a native thread with a hub of its own, so that it works in any program, monkey-patched or not,
+and several times in one process. Foreign calls enter that thread through one inbox. Importing this module brings in neither gevent nor the broker.
+"""
+import shutil
+import sys
+import tempfile
+import time
+from collections import deque
+from urllib.parse import quote
+
+BOOT_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 30.0
+# How often a waiting greenlet looks: it must let its own hub run meanwhile, for its clients have to answer the broker's farewell.
+LOOK_EVERY_S = 0.002
+
+
+class Broker:
+    """One broker. ``data_dir`` None keeps everything in a temporary folder that goes with it; a port of 0 takes a free one, -1 opens none.
+
+    Further keywords are settings by the names of docs/configuration.md (``heartbeat=10``, ``sync=False``). Nothing runs before ``start``.
+    """
+
+    def __init__(self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="", tls_key="", amqps_port=-1,
+                 **settings):
+        self._options = {
+            "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port, "mqtt_port": mqtt_port, "tls_cert": str(tls_cert),
+            "tls_key": str(tls_key), "amqps_port": amqps_port, **settings,
+        }
+        self.data_dir = data_dir
+        self._own_folder = None
+        self._listening = None
+        self._inbox = deque()
+        self._knock = None  # wakes the broker's hub; None while it cannot hear
+        self._stopping = None
+        self._launcher = None
+        self._failure = None
+        self._told = False  # whether whoever waits for the boot has been let go
+        self._booted = self._ended = None
+        self._addresses = {}
+
+    # life
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self):
+        """Boot and return when clients can connect. Raises BootError (one line that says what is wrong). Returns itself."""
+        if self._is_running():
+            raise RuntimeError("this broker is running already")
+        _import_ahead(self._options["http_port"] >= 0)
+        start_new_thread, allocate_lock = _native_threads()
+        self._failure = None
+        self._told = False
+        self._inbox.clear()
+        self._booted, self._ended = allocate_lock(), allocate_lock()
+        self._booted.acquire()
+        self._ended.acquire()
+        if self.data_dir is None:
+            self.data_dir = self._own_folder = tempfile.mkdtemp(prefix="gomq-")
+        start_new_thread(self._run, ())
+        self.wait_until_listening(BOOT_TIMEOUT_S)
+        return self
+
+    def wait_until_listening(self, timeout_s=BOOT_TIMEOUT_S):
+        """Return once clients can connect. Raises TimeoutError, or what kept the broker from starting."""
+        if not _wait(self._booted, timeout_s):
+            raise TimeoutError(f"the broker does not listen after {timeout_s} s")
+        self._booted.release()
+        if self._failure is not None:
+            raise self._failure
+
+    def serve_forever(self):
+        """Start, and return when another thread calls ``close``, or at an interrupt, which closes it."""
+        self.start()
+        try:
+            while not _wait(self._ended, 3600.0):
+                pass
+            self._ended.release()
+        finally:
+            self.close()
+
+    def serve(self, listener):
+        """As ``serve_forever``, on a listening TCP socket of the caller's, which the broker closes at the end."""
+        self._listening = listener
+        self.serve_forever()
+
+    def close(self):
+        """Close every connection and all files, and wait for it; a second call does nothing. What was confirmed is on disk either way."""
+        ended = True
+        if self._is_running():
+            self._tell(self._stop)
+            ended = _wait(self._ended, CLOSE_TIMEOUT_S)
+            if ended:
+                self._ended.release()
+        if self._own_folder is not None:
+            shutil.rmtree(self._own_folder, ignore_errors=True)
+            self.data_dir = self._own_folder = None
+        if not ended:
+            raise TimeoutError(f"the broker did not close within {CLOSE_TIMEOUT_S} s")
+
+    def _is_running(self):
+        """From ``start`` until the thread has given everything back; the same object may start again afterwards, on the same data."""
+        return self._ended is not None and self._ended.locked()
+
+    # where it is
+
+    @property
+    def addresses(self):
+        """(host, port) by protocol: ``amqp``, ``amqps``, ``http``; those that are open."""
+        return dict(self._addresses)
+
+    @property
+    def amqp_url(self):
+        """URL of the default vhost for guest."""
+        return self.url()
+
+    @property
+    def http_url(self):
+        """The management API, without a path."""
+        host, port = self._addresses["http"]
+        return f"http://{_in_url(host)}:{port}"
+
+    def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
+        """An AMQP URL; the parts are encoded as they need to be."""
+        host, port = self._addresses[protocol]
+        return f"{protocol}://{quote(user, safe='')}:{quote(password, safe='')}@{_in_url(host)}:{port}/{quote(vhost, safe='')}"
+
+    # calls into the broker's thread
+
+    def call(self, function, *arguments):
+        """Run ``function(launcher, *arguments)`` in the broker's thread and return what it returns. It may yield; it must not block."""
+        if self._knock is None:
+            raise RuntimeError("the broker is not running")
+        _, allocate_lock = _native_threads()
+        done = allocate_lock()
+        done.acquire()
+        values, errors = [], []
+
+        def run():
+            try:
+                values.append(function(self._launcher, *arguments))
+            except Exception as error:
+                errors.append(error)
+            finally:
+                done.release()
+
+        self._tell(run)
+        if not _wait(done, CLOSE_TIMEOUT_S):
+            raise TimeoutError(f"the broker did not answer within {CLOSE_TIMEOUT_S} s")
+        if errors:
+            raise errors[0]
+        return values[0]
+
+    def _tell(self, job):
+        knock = self._knock
+        self._inbox.append(job)
+        if knock is not None:
+            knock()
+
+    # the broker's thread
+
+    def _run(self):
+        import gevent
+        from gevent.event import Event
+
+        hub = gevent.get_hub()
+        watcher = hub.loop.async_()
+        try:
+            self._stopping = Event()
+            watcher.start(lambda: [gevent.spawn(self._inbox.popleft()) for _ in range(len(self._inbox))])
+            self._serve_until_stopped(watcher)
+        except BaseException as error:  # whatever it was, the thread that waits for the boot is told
+            self._failure = error
+        finally:
+            self._knock = None
+            self._addresses = {}
+            if self._failure is not None and not self._told:
+                self._booted.release()
+            watcher.stop()
+            watcher.close()
+            hub.destroy(destroy_loop=True)
+            self._ended.release()
+
+    def _serve_until_stopped(self, watcher):
+        from gomq_py.config.settings import Settings
+        from gomq_py.launcher import Launcher
+
+        launcher = self._launcher = Launcher(Settings(data_dir=str(self.data_dir), **self._options), listening=self._adopted())
+        launcher.start()
+        try:
+            self._addresses = {listener.protocol: (_host(listener.address), listener.port) for listener in launcher.listeners}
+            self._knock = watcher.send
+            self._told = True
+            self._booted.release()
+            if self._inbox:
+                watcher.send()
+            self._stopping.wait()
+        finally:
+            launcher.stop()
+
+    def _stop(self):
+        self._stopping.set()
+
+    def _adopted(self):
+        """The caller's listening socket as one of gevent's, on a descriptor of its own; None without one."""
+        if self._listening is None:
+            return None
+        from gevent import socket
+        given, self._listening = self._listening, None
+        adopted = socket.socket(given.family, given.type, given.proto, fileno=given.detach())
+        adopted.setblocking(True)
+        return adopted
+
+
+def _import_ahead(with_management):
+    """Import what the broker's thread needs, and make this thread's hub where greenlets run, before there are two threads.
+
+    In a patched program the import locks are gevent's: two threads that make their first hub at the same time would wait for each other for ever.
+    """
+    import gomq_py.launcher  # noqa: F401
+    if with_management:
+        import gomq_py.http.door  # noqa: F401
+    if _cooperative_sleep() is not None:
+        import gevent
+        gevent.get_hub()
+
+
+def _native_threads():
+    """(start_new_thread, allocate_lock) of the interpreter itself, also in a program that gevent has patched."""
+    import _thread
+    if "gevent.monkey" in sys.modules:
+        from gevent import monkey
+        return monkey.get_original("_thread", "start_new_thread"), monkey.get_original("_thread", "allocate_lock")
+    return _thread.start_new_thread, _thread.allocate_lock
+
+
+def _wait(lock, timeout_s):
+    """Acquire a native lock. In a greenlet, or where time is patched, the caller's hub runs meanwhile. False after ``timeout_s``."""
+    sleep = _cooperative_sleep()
+    if sleep is None:
+        return lock.acquire(True, timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while not lock.acquire(False):
+        if time.monotonic() >= deadline:
+            return False
+        sleep(LOOK_EVERY_S)
+    return True
+
+
+def _cooperative_sleep():
+    """What lets the other greenlets of this thread run, or None in an ordinary thread."""
+    if "gevent.monkey" in sys.modules:
+        from gevent import monkey
+        if monkey.is_module_patched("time"):
+            return time.sleep
+    if "greenlet" in sys.modules:
+        import greenlet
+        if greenlet.getcurrent().parent is not None:
+            import gevent
+            return gevent.sleep
+    return None
+
+
+def _host(address):
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _in_url(host):
+    """A host as URLs write it; nobody can connect to 0.0.0.0 or ::, but the loopback listens there too."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,35 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from gomq_py.storage cimport message_store
+from gomq_py.storage.message cimport Message
+from gomq_py.storage.message_store cimport MessageStore
+
+cdef class PriorityStore(message_store.MessageStore):
+    cdef readonly Py_ssize_t max_priority
+    cdef list _levels
+    cdef readonly list _used
+    cdef Py_ssize_t _top
+    cdef MessageStore _shown
+    @cython.locals(number=Py_ssize_t, store=MessageStore)
+    cpdef int append(self, Message message) except -1
+    @cython.locals(store=MessageStore, found=bint)
+    cpdef bint peek(self, Message message) except -1
+    @cython.locals(store=MessageStore)
+    cpdef int shift(self) except -1
+    @cython.locals(store=MessageStore)
+    cpdef int delete(self, uint64_t location) except -1
+    @cython.locals(store=MessageStore, number=Py_ssize_t)
+    cpdef int requeue(self, uint64_t location) except -1
+    @cython.locals(store=MessageStore)
+    cpdef bint read(self, uint64_t location, Message message) except -1
+    @cython.locals(store=MessageStore)
+    cpdef int flush(self) except -1
+    @cython.locals(store=MessageStore, count=Py_ssize_t)
+    cpdef Py_ssize_t purge(self) except -1
+    @cython.locals(store=MessageStore)
+    cpdef adopt_level(self, Py_ssize_t number, MessageStore store)
+    cdef MessageStore _level(self, Py_ssize_t number)
+    cdef MessageStore _of(self, uint64_t location)
+    cdef _take_off(self, MessageStore store)
+    cdef _put_on(self, MessageStore store)

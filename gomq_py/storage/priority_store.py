@@ -1,0 +1,233 @@
+"""Priority store: a message store for each level of priority in use, behind the verbs of one. What x-max-priority makes of a queue.
+
+Beside message_store, which it is to a queue: same verbs, same locations (the level is their highest octet). The highest level that has a ready
+message is shown first; within a level the order is that of arrival. A level costs nothing until a message comes to it. Never yields, never flushes.
+"""
+import os
+import re
+
+from gomq_py.storage import message_store
+from gomq_py.storage.errors import StoreClosed, StoreError
+from gomq_py.storage.recovery import RecoveryReport, open_store
+
+_NAME = re.compile(r"level\.(\d{3})")
+
+
+class PriorityStore(message_store.MessageStore):
+    """``max_priority`` (0 to 255): messages of a higher priority count as of this one. Made by open_priority_store."""
+
+    __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown")
+
+    def __init__(self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True, listener=None):
+        super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener)
+        self.max_priority = max_priority
+        self._levels = [None] * (max_priority + 1)
+        self._used = []
+        self._top = 0
+        self._shown = None
+
+    # the hot verbs
+
+    def append(self, message):
+        """As MessageStore.append, to the level of the message's priority."""
+        number = message.priority
+        if number > self.max_priority:
+            number = self.max_priority
+        store = self._levels[number]
+        if store is None:
+            store = self._level(number)
+        store.append(message)
+        self.ready_count += 1
+        self.ready_bytes += message.body_length
+        if number > self._top:
+            self._top = number
+        return 0
+
+    def peek(self, message):
+        """Show the oldest ready message of the highest level that has one."""
+        while True:
+            store = self._levels[self._top]
+            if store is not None and store.ready_count:
+                # showing may find damage, and then fewer messages
+                self._take_off(store)
+                try:
+                    found = store.peek(message)
+                finally:
+                    self._put_on(store)
+                if found:
+                    self._shown = store
+                    return True
+            if self._top == 0:
+                return False
+            self._top -= 1
+
+    def shift(self):
+        """Take what the last peek showed."""
+        store = self._shown
+        if store is None:
+            raise StoreError(self.folder, 0, "shift without peek")
+        self._shown = None
+        self._take_off(store)
+        try:
+            store.shift()
+        finally:
+            self._put_on(store)
+        return 0
+
+    def delete(self, location):
+        """An unacked message is done with."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            store.delete(location)
+        finally:
+            self._put_on(store)
+        return 0
+
+    def requeue(self, location):
+        """An unacked message is ready again, in its old place of its level."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            store.requeue(location)
+        finally:
+            self._put_on(store)
+        number = location >> 56
+        if number > self._top:
+            self._top = number
+        return 0
+
+    def read(self, location, message):
+        """Show an unacked message again."""
+        return self._of(location).read(location, message)
+
+    def flush(self):
+        """End of a batch, on every level."""
+        for store in self._used:
+            store.flush()
+        return 0
+
+    # the slow verbs
+
+    def purge(self):
+        """Forget all ready messages. Returns how many there were."""
+        count = 0
+        for store in self._used:
+            self._take_off(store)
+            try:
+                count += store.purge()
+            finally:
+                self._put_on(store)
+        return count
+
+    def close(self):
+        """Nothing goes in or out any more; the files stay."""
+        if self.failure is None:
+            self.failure = StoreClosed(self.folder, 0, "the store is closed")
+            for store in self._used:
+                store.close()
+
+    def delete_files(self):
+        """Nothing goes in or out any more, and nothing stays on the disk."""
+        self.failure = StoreClosed(self.folder, 0, "the store is deleted")
+        for store in self._used:
+            store.delete_files()
+        if self.durable and os.path.isdir(self.folder):
+            self.files.remove_tree(self.folder)
+            self.committer.mark_folder(os.path.dirname(self.folder))
+
+    def fence(self, error):
+        """An I/O error on one level is one of the whole store."""
+        if self.failure is not None:
+            return
+        self.failure = StoreClosed(self.folder, 0, f"closed after an error: {error}")
+        for store in self._used:
+            store.fence(error)
+        if self.listener is not None:
+            self.listener.store_fenced(self, error)
+
+    def adopt_level(self, number, store):
+        """Take in a level that the last run left."""
+        store.listener = self
+        self._levels[number] = store
+        self._used.append(store)
+        self._put_on(store)
+        if number > self._top:
+            self._top = number
+
+    def used_levels(self):
+        """The stores of the levels that messages have come to."""
+        return list(self._used)
+
+    # what a level tells
+
+    def store_fenced(self, store, error):
+        """A level was fenced."""
+        self.fence(error)
+
+    def record_damaged(self, store, path, start, end, count):
+        """A level set a record aside."""
+        if self.listener is not None:
+            self.listener.record_damaged(self, path, start, end, count)
+
+    # levels
+
+    def _level(self, number):
+        """The store of a level that nothing has come to yet."""
+        if self.failure is not None:
+            raise self.failure
+        folder = self.folder
+        if self.durable:
+            if not os.path.isdir(folder):
+                self.files.make_folder(folder)
+                self.committer.mark_folder(os.path.dirname(folder))
+            folder = level_folder(folder, number)
+        store = message_store.MessageStore(
+            folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable, number, self)
+        self._levels[number] = store
+        self._used.append(store)
+        return store
+
+    def _of(self, location):
+        """The store that handed out this location."""
+        number = location >> 56
+        store = self._levels[number] if number <= self.max_priority else None
+        if store is None:
+            raise StoreError(self.folder, 0, f"no message lies on level {number}")
+        return store
+
+    def _take_off(self, store):
+        """What the level counts is about to change: off the sums with it."""
+        self.ready_count -= store.ready_count
+        self.unacked_count -= store.unacked_count
+        self.ready_bytes -= store.ready_bytes
+        self.unacked_bytes -= store.unacked_bytes
+
+    def _put_on(self, store):
+        self.ready_count += store.ready_count
+        self.unacked_count += store.unacked_count
+        self.ready_bytes += store.ready_bytes
+        self.unacked_bytes += store.unacked_bytes
+
+
+def level_folder(folder, number):
+    """The folder of a level below that of its queue."""
+    return os.path.join(folder, f"level.{number:03d}")
+
+
+def open_priority_store(folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True, listener=None):
+    """Create a store, or open the levels in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let one be read."""
+    store = PriorityStore(folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener)
+    reports = []
+    if durable and os.path.isdir(store.folder):
+        for name in sorted(os.listdir(store.folder)):
+            match = _NAME.fullmatch(name)
+            if match is not None and int(match[1]) <= max_priority:
+                number = int(match[1])
+                level, report = open_store(
+                    level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable, number, store)
+                store.adopt_level(number, level)
+                reports.append(report)
+    return store, RecoveryReport(
+        sum(report.ready_count for report in reports), sum(report.scanned for report in reports), sum(report.lost for report in reports),
+        tuple(path for report in reports for path in report.removed))

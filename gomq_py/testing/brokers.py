@@ -1,0 +1,136 @@
+"""The parent's side: a broker in a child process, which a test may ask to misbehave, kill, and start again on the same data and port."""
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from urllib.parse import quote
+
+STOP_TIMEOUT_S = 30
+
+
+class ChildBroker:
+    """``with ChildBroker() as broker: connect(broker.amqp_url)``. Keywords are those of ``gomq_py.Broker``.
+
+    Flushing is off unless ``sync=True``: a test suite is killed more often than its machine loses power, and a kill loses nothing either way.
+    """
+
+    def __init__(self, data_dir=None, **options):
+        self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
+        self.data_dir = str(data_dir or self._own_folder)
+        self._options = {"sync": False, **options}
+        self._process = None
+        self.addresses = {}
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+    # life
+
+    def start(self):
+        """Start the child; returns when clients can connect, on the same ports as before. Raises RuntimeError with what kept it from starting."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addresses = {protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()}
+        for protocol, (_, port) in self.addresses.items():
+            self._options[f"{protocol}_port"] = port
+        return self
+
+    def stop(self):
+        """An orderly stop: connections are closed with 320, everything is kept."""
+        if self._process is not None:
+            self._process.stdin.close()
+            self._end()
+
+    def kill(self):
+        """SIGKILL: as a crash. What was confirmed is kept."""
+        self._process.send_signal(signal.SIGKILL)
+        self._end()
+
+    def restart(self):
+        """Stop and start on the same data and ports."""
+        self.stop()
+        return self.start()
+
+    def close(self):
+        """Stop, and remove the folder unless it was given. Clients that a test left connected are cut off first, not waited for."""
+        if self.is_running:
+            self.drop_connections()
+        self.stop()
+        if self._own_folder is not None:
+            shutil.rmtree(self._own_folder, ignore_errors=True)
+
+    @property
+    def is_running(self):
+        """Whether the child lives."""
+        return self._process is not None and self._process.poll() is None
+
+    # where it is
+
+    @property
+    def amqp_url(self):
+        """URL of the default vhost for guest."""
+        return self.url()
+
+    def url(self, user="guest", password="guest", vhost="/"):
+        """An AMQP URL; the parts are encoded as they need to be."""
+        host, port = self.addresses["amqp"]
+        return f"amqp://{quote(user, safe='')}:{quote(password, safe='')}@{host}:{port}/{quote(vhost, safe='')}"
+
+    # switches: see chaos.Chaos
+
+    def drop_connections(self):
+        """Cut every connection without a word. Returns how many there were."""
+        return self._ask("drop_connections")
+
+    def close_connections(self, reason="closed by a test"):
+        """Close every connection with 320 CONNECTION_FORCED. Returns how many there were."""
+        return self._ask("close_connections", reason)
+
+    def refuse_logins(self, refuse=True):
+        """Treat every password as wrong from here on, or no longer."""
+        self._ask("refuse_logins", refuse)
+
+    def delay_confirms(self, seconds):
+        """Hold every publisher confirm back for so long; for channels opened before and after."""
+        self._ask("delay_confirms", seconds)
+
+    def nack_confirms(self, every):
+        """Refuse every Nth publish with basic.nack; 0 for none."""
+        self._ask("nack_confirms", every)
+
+    def trip_alarm(self, reason="low on memory"):
+        """Block publishers with connection.blocked; None lifts the alarm."""
+        self._ask("trip_alarm", reason)
+
+    def calm(self):
+        """Everything back to normal."""
+        self._ask("calm")
+
+    def _ask(self, verb, *arguments):
+        print(json.dumps({"verb": verb, "arguments": arguments}), file=self._process.stdin, flush=True)
+        return self._answer()["value"]
+
+    def _answer(self):
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait(STOP_TIMEOUT_S)
+            raise RuntimeError(f"the broker process ended with {code}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def _end(self):
+        process, self._process = self._process, None
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.stdin.close()

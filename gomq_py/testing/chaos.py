@@ -1,0 +1,97 @@
+"""Chaos: switches that make a broker misbehave as brokers do, for the tests of programs that have to live with it.
+
+Runs in the broker's own thread, over the launcher's rooms. What it does to clients is what they would see from a real fault; what was confirmed is
+kept all the same. Never part of a broker that nobody tests with: ``gomq_py.testing`` puts it in.
+"""
+import gevent
+
+from gomq_py.amqp.server.confirms import Confirms
+
+
+class Chaos:
+    """The switches of one broker. Every verb answers at once; ``calm`` puts everything back."""
+
+    def __init__(self, launcher):
+        self._amqp = launcher.amqp
+        self.confirm_delay_s = 0.0
+        self.nack_every = 0
+        self._publishes = 0
+        self._amqp.make_confirms = self._confirms
+
+    def drop_connections(self):
+        """Cut every connection without a word, as a network does. Returns how many there were."""
+        connections = list(self._amqp.connections)
+        for connection in connections:
+            connection.abort("dropped by a test")
+        return len(connections)
+
+    def close_connections(self, reason="closed by a test"):
+        """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason. Returns how many there were."""
+        connections = list(self._amqp.connections)
+        for connection in connections:
+            connection.force_close(reason)
+        return len(connections)
+
+    def refuse_logins(self, refuse=True):
+        """Treat every password as wrong from here on, or no longer."""
+        self._amqp.refusing_logins = refuse
+
+    def delay_confirms(self, seconds):
+        """Hold every publisher confirm back for so long."""
+        self.confirm_delay_s = float(seconds)
+
+    def nack_confirms(self, every):
+        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. Counted over all channels opened from here on."""
+        self.nack_every = int(every)
+        self._publishes = 0
+
+    def trip_alarm(self, reason="low on memory"):
+        """Block publishers as a resource alarm does: connection.blocked with the reason. None lifts it."""
+        if reason is None:
+            self._amqp.unblock()
+        else:
+            self._amqp.block(reason)
+
+    def calm(self):
+        """Everything back to normal."""
+        self.refuse_logins(False)
+        self.delay_confirms(0)
+        self.nack_confirms(0)
+        self.trip_alarm(None)
+
+    def unlucky(self, first, last):
+        """The publishes among ``first`` to ``last`` of a channel whose turn it is to be refused."""
+        if not self.nack_every:
+            return []
+        unlucky = [number for number in range(first, last + 1) if (self._publishes + number - first + 1) % self.nack_every == 0]
+        self._publishes += last - first + 1
+        return unlucky
+
+    def _confirms(self, channel_id, write, after_sync):
+        return ChaosConfirms(channel_id, self._delayed(write), after_sync, self)
+
+    def _delayed(self, write):
+        def write_later(octets):
+            if self.confirm_delay_s:
+                gevent.spawn_later(self.confirm_delay_s, write, octets)
+            else:
+                write(octets)
+
+        return write_later
+
+
+class ChaosConfirms(Confirms):
+    """Confirms of a channel, some of which turn into refusals."""
+
+    __slots__ = ("_chaos", "_seen")
+
+    def __init__(self, channel_id, write, after_sync, chaos):
+        super().__init__(channel_id, write, after_sync)
+        self._chaos = chaos
+        self._seen = 0
+
+    def published(self, last, refused, unsynced):
+        """As Confirms, with the unlucky ones among the refused."""
+        unlucky = self._chaos.unlucky(self._seen + 1, last)
+        self._seen = last
+        super().published(last, sorted({*refused, *unlucky}), unsynced)

@@ -1,0 +1,42 @@
+"""The child's side: a broker with its switches, told what to do over standard input, one JSON object per line, answered on standard output.
+
+``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker keywords. Ends when its parent's end of the pipe does, so
+that a test run that was killed leaves nothing behind.
+"""
+import json
+import sys
+
+from gomq_py.embedded import Broker
+from gomq_py.testing.chaos import Chaos
+
+VERBS = ("drop_connections", "close_connections", "refuse_logins", "delay_confirms", "nack_confirms", "trip_alarm", "calm")
+
+
+def main(arguments):
+    """Serve until standard input ends. Returns the exit code."""
+    data_dir, options = arguments
+    broker = Broker(data_dir, **json.loads(options))
+    try:
+        broker.start()
+    except Exception as error:  # whatever it was, the parent raises it in the test
+        answer({"error": str(error)})
+        return 2
+    chaos = broker.call(Chaos)
+    answer({"addresses": broker.addresses})
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["verb"] not in VERBS:
+            answer({"error": f"unknown verb {request['verb']}"})
+            continue
+        answer({"value": broker.call(lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"]))})
+    broker.close()
+    return 0
+
+
+def answer(value):
+    """One line to the parent."""
+    print(json.dumps(value), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,18 @@
+"""The pytest plugin: ``gomq``, one broker for the whole session, and ``gomq_fresh``, one for each test that asks. Installed with gomq-py."""
+import pytest
+
+
+@pytest.fixture(scope="session")
+def gomq():
+    """A broker for the session: tests share it, so each names its own queues. After a test that used its switches, call ``gomq.calm()``."""
+    from gomq_py.testing.brokers import ChildBroker  # here, because every pytest run on this installation loads the plugin
+    with ChildBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def gomq_fresh(tmp_path):
+    """A broker of this test's own, empty, which it may kill."""
+    from gomq_py.testing.brokers import ChildBroker
+    with ChildBroker(tmp_path / "gomq") as broker:
+        yield broker

@@ -1,0 +1,85 @@
+"""Dead letters under power cuts: what was confirmed is in the queue or among the letters, however the cut falls between the two."""
+from random import Random
+
+import gevent
+import pytest
+
+from gomq_py.storage.message import Message
+from tests.durability.seeds import seeds
+from tests.support.node import Node
+from tests.support.power_cut import Disk, PowerCutFiles
+
+# How a message dies: the queue's arguments.
+WAYS = {
+    "expired": {"x-message-ttl": 5},
+    "maxlen": {"x-max-length": 3},
+    "rejected": {"x-max-length": 1000},
+}
+
+
+def work(files, folder, random, way, confirmed, cut):
+    """Publish persistent messages, wait for the disk now and then as a confirm does, and let them die meanwhile."""
+    node = Node(folder, files)
+    node.vhost.declare_queue("dead", durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", **WAYS[way]}
+    queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
+    node.committer.wait()
+    published = []
+    for number in range(60):
+        node.publish("", "q", b"%d" % number, persistent=True)
+        published.append(number)
+        if way == "rejected" and random.random() < 0.5:
+            message = Message()
+            if queue.get(message, False):
+                queue.reject(message.describe()["location"], False)
+        if random.random() < 0.2:
+            queue.flush()
+            node.committer.wait()
+            confirmed.update(published)
+        if random.random() < 0.4:
+            gevent.sleep(0.002)
+        cut()
+    node.stop()
+
+
+def survivors(folder):
+    """The numbers a boot after a cut finds, wherever they are."""
+    node = Node(folder)
+    try:
+        return {number for name in ("q", "dead") for number in numbers_in(node, name)}
+    finally:
+        node.kill()
+        node.committer.stop()
+
+
+def numbers_in(node, name):
+    """Everything that is ready, without letting anything expire first."""
+    queue = node.vhost.queues.get(name)
+    if queue is None:
+        return
+    message = Message()
+    while queue.head(message):
+        yield int(message.get_body())
+        queue.shift_head()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", seeds(4))
+def test_no_confirmed_message_is_lost_on_its_way(tmp_path, seed, way):
+    random = Random(f"{way}{seed}")
+    (tmp_path / "data").mkdir()
+    confirmed = set()
+    cuts = []
+
+    def cut(*_):
+        if random.random() < 0.15:
+            cuts.append((disk.cut(tmp_path / f"cut{len(cuts)}"), set(confirmed)))
+
+    disk = Disk(tmp_path / "data", random)
+    work(PowerCutFiles(disk, on_call=cut), tmp_path / "data", random, way, confirmed, cut)
+    disk.discard()
+
+    assert cuts
+    for folder, promised in cuts:
+        assert promised <= survivors(folder), f"lost: {sorted(promised - survivors(folder))}"
+    assert survivors(tmp_path / "data") == set(range(60))

@@ -1,0 +1,1 @@
+"""The broker inside other programs: threads, greenlets, patched and unpatched."""

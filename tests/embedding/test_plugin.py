@@ -1,0 +1,110 @@
+"""The pytest plugin and its child broker, from outside; and the guide's example project as it is printed."""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pika
+import pytest
+
+from gomq_py.testing.brokers import ChildBroker
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "testing-with-gomq.md"
+
+
+@pytest.fixture
+def child(tmp_path):
+    with ChildBroker(tmp_path / "data") as broker:
+        yield broker
+
+
+def connect(broker):
+    return pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+
+
+def test_the_guides_example_project_passes_its_own_tests(tmp_path):
+    """The files of the guide's example are written out and run by a pytest of their own, with nothing but the plugin."""
+    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL))
+    for name, source in files.items():
+        (tmp_path / name).write_text(source, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
+
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^6 passed", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_a_killed_broker_comes_back_on_its_port_with_its_messages(child):
+    connection = connect(child)
+    channel = connection.channel()
+    channel.queue_declare("kept", durable=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", "kept", b"here", pika.BasicProperties(delivery_mode=2))
+    before = child.addresses
+
+    child.kill()
+    assert not child.is_running
+    child.start()
+
+    assert child.addresses == before
+    assert connect(child).channel().basic_get("kept", auto_ack=True)[2] == b"here"
+
+
+def test_delayed_confirms_arrive_after_the_delay(child):
+    import time
+    channel = connect(child).channel()
+    channel.queue_declare("slow")
+    channel.confirm_delivery()
+    child.delay_confirms(0.3)
+    began = time.monotonic()
+
+    channel.basic_publish("", "slow", b"x")
+
+    assert time.monotonic() - began >= 0.29
+    child.calm()
+
+
+def test_nacked_publishes_are_every_nth_one(child):
+    child.nack_confirms(3)
+    channel = connect(child).channel()
+    channel.queue_declare("thirds")
+    channel.confirm_delivery()
+    refused = []
+    for number in range(1, 8):
+        try:
+            channel.basic_publish("", "thirds", b"x")
+        except pika.exceptions.NackError:
+            refused.append(number)
+
+    assert refused == [3, 6]
+
+
+def test_an_operators_close_reaches_the_client_with_its_reason(child):
+    connection = connect(child)
+
+    assert child.close_connections("maintenance") == 1
+
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+        connection.channel()
+
+
+def test_logins_work_again_when_calm(child):
+    child.refuse_logins()
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        connect(child)
+
+    child.calm()
+
+    assert connect(child).is_open
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(RuntimeError, match="file"):
+        ChildBroker(tmp_path / "file").start()

@@ -1,0 +1,54 @@
+"""A broker without doors over a data folder, in this process: what a test of the model as a whole drives."""
+import gevent
+
+from gomq_py.broker.broker import Broker
+from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.config.settings import Settings
+from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
+from gomq_py.storage.sync import GroupCommit
+from tests.support.waiting import wait_until
+
+
+class Node:
+    """``stop`` ends it in order, ``kill`` leaves everything as it is."""
+
+    def __init__(self, path, files=None, **settings):
+        files = Files() if files is None else files
+        self.data_dir = DataDir(path, files).open()
+        self.committer = GroupCommit(files)
+        self.broker = Broker(self.data_dir, files, self.committer, Settings(**settings))
+
+    @property
+    def vhost(self):
+        """The vhost ``/``."""
+        return self.broker.vhosts["/"]
+
+    def stop(self):
+        self.broker.close()
+        self.committer.stop()
+        self.data_dir.close()
+
+    def kill(self):
+        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us."""
+        self.data_dir.close()
+
+    def publish(self, exchange, routing_key, body=b"x", properties=b"\0\0", expires_in_ms=None, **fields):
+        """Route one message as a door does. Returns what its destinations answered."""
+        now_ms = unix_ms()
+        message = Message()
+        expires_at_ms = 0 if expires_in_ms is None else now_ms + expires_in_ms
+        message.assign(exchange.encode(), routing_key.encode(), properties, body, now_ms, expires_at_ms=expires_at_ms, **fields)
+        return [queue.publish(message) for queue in self.vhost.route(self.vhost.exchange(exchange), routing_key)]
+
+    def take(self, queue):
+        """The body and the properties of the next message of a queue, acked; None when it is empty."""
+        message = Message()
+        if not self.vhost.queue(queue).get(message, True):
+            return None
+        return message.get_body(), message.get_properties()
+
+    def wait(self, predicate, timeout_s=5, what=None):
+        """Let the hub run until the predicate is true."""
+        return wait_until(predicate, timeout_s, what, gevent.sleep)

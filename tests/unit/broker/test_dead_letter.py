@@ -1,0 +1,254 @@
+"""Dead letters: where they go, what their headers say, and where they do not go again."""
+from datetime import datetime, timezone
+
+import pytest
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.dead_letter import Letter
+from gomq_py.storage.message import Message
+from tests.support.node import Node
+
+NOW_MS = 1_700_000_000_123
+NOW = datetime.fromtimestamp(1_700_000_000, timezone.utc)
+
+
+def message(exchange=b"x", routing_key=b"k", **properties):
+    made = Message()
+    made.assign(exchange, routing_key, Properties(**properties).encode(), b"body", NOW_MS)
+    return made
+
+
+def letter(dead=None, queue="q", reason="rejected", routing_key=None):
+    return Letter(dead or message(), queue, reason, routing_key, NOW_MS)
+
+
+def again(previous, queue, reason="expired", routing_key=None):
+    """The letter of a message that was a letter before."""
+    dead = Message()
+    dead.assign(b"dlx", previous.keys[0].encode(), previous.properties, b"body", NOW_MS)
+    return letter(dead, queue, reason, routing_key)
+
+
+def headers(of):
+    return Properties.decode(of.properties).headers
+
+
+# the headers
+
+def test_first_death_is_told_three_times():
+    assert headers(letter()) == {
+        "x-first-death-reason": "rejected", "x-first-death-queue": "q", "x-first-death-exchange": "x",
+        "x-last-death-reason": "rejected", "x-last-death-queue": "q", "x-last-death-exchange": "x",
+        "x-death": [{"count": 1, "reason": "rejected", "queue": "q", "time": NOW, "exchange": "x", "routing-keys": ["k"]}],
+    }
+
+
+def test_other_properties_stay_as_they_were():
+    properties = {
+        "content_type": "text/plain", "content_encoding": "utf-8", "delivery_mode": 2, "priority": 7, "correlation_id": "c", "reply_to": "r",
+        "message_id": "m", "timestamp": 5, "type": "t", "user_id": "u", "app_id": "a",
+    }
+
+    result = Properties.decode(letter(message(expiration="1000", headers={"mine": [1, None]}, **properties)).properties).as_dict()
+
+    assert result.pop("headers")["mine"] == [1, None]
+    assert result == properties
+
+
+@pytest.mark.parametrize("properties", [
+    {}, {"content_type": "t"}, {"content_encoding": "e"}, {"content_type": "t", "content_encoding": "e", "type": "x"}, {"expiration": "5"},
+    {"expiration": "5", "headers": {}}, {"correlation_id": "c", "expiration": "5", "app_id": "a"},
+])
+def test_headers_and_expiration_are_edited_wherever_they_stand(properties):
+    result = Properties.decode(letter(message(**properties)).properties).as_dict()
+
+    assert result.pop("headers")["x-first-death-queue"] == "q"
+    assert result == {name: value for name, value in properties.items() if name not in ("expiration", "headers")}
+
+
+def test_expiration_moves_into_the_entry():
+    entry = headers(letter(message(expiration="1000"), reason="expired"))["x-death"][0]
+
+    assert entry["original-expiration"] == "1000"
+
+
+def test_deaths_are_listed_latest_first_and_counted_by_queue_and_reason():
+    third = again(again(again(letter(queue="a"), "b"), "a"), "b")
+
+    deaths = headers(third)["x-death"]
+
+    assert [(death["queue"], death["reason"], death["count"]) for death in deaths] == [("b", "expired", 2), ("a", "expired", 1), ("a", "rejected", 1)]
+    assert headers(third)["x-first-death-reason"] == "rejected"
+    assert (headers(third)["x-last-death-reason"], headers(third)["x-last-death-queue"]) == ("expired", "b")
+
+
+def test_copies_to_other_keys_stay_in_force_without_a_key_for_dead_letters():
+    copied = message(headers={"CC": ["c1", "c2"], "x": 1})
+
+    assert letter(copied).keys == ["k", "c1", "c2"]
+    assert headers(letter(copied))["CC"] == ["c1", "c2"]
+    assert headers(letter(copied))["x-death"][0]["routing-keys"] == ["k", "c1", "c2"]
+
+
+def test_key_for_dead_letters_replaces_all_keys():
+    one = letter(message(headers={"CC": ["c1"], "x": 1}), routing_key="dead")
+
+    assert one.keys == ["dead"]
+    assert "CC" not in headers(one) and headers(one)["x"] == 1
+    assert headers(one)["x-death"][0]["routing-keys"] == ["k", "c1"]
+
+
+@pytest.mark.parametrize("rubbish", [5, "text", [1, "two"], [{"count": "many"}], [{"queue": "q", "reason": "expired", "count": None}]])
+def test_rubbish_in_the_publishers_x_death_does_no_harm(rubbish):
+    one = letter(message(headers={"x-death": rubbish}), reason="expired")
+
+    assert (headers(one)["x-death"][0]["queue"], headers(one)["x-death"][0]["count"]) == ("q", 1)
+
+
+# the rule against cycles
+
+def test_letter_does_not_come_round_by_itself():
+    second = again(letter(queue="a", reason="expired"), "b", "maxlen")
+
+    assert second.has_come_round("a") and second.has_come_round("b")
+    assert not second.has_come_round("c")
+
+
+def test_letter_may_come_round_when_a_consumer_rejected_it():
+    assert not letter(queue="a", reason="rejected").has_come_round("a")
+    assert not again(letter(queue="a", reason="rejected"), "b", "expired").has_come_round("a")
+    assert again(again(letter(queue="a", reason="rejected"), "b"), "c").has_come_round("b")
+
+
+# on their way
+
+@pytest.fixture
+def node(tmp_path):
+    node = Node(tmp_path / "data")
+    yield node
+    node.stop()
+
+
+def declare(node, name, **arguments):
+    queue, _ = node.vhost.declare_queue(name, durable=True, arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+    return queue
+
+
+def test_dead_letter_reaches_the_exchange_and_leaves_its_queue(node):
+    node.vhost.declare_exchange("dlx", "topic")
+    declare(node, "dead")
+    node.vhost.bind_queue("dead", "dlx", "k.#")
+    queue = declare(node, "q", dead_letter_exchange="dlx", dead_letter_routing_key="k.dead", message_ttl=20)
+
+    node.publish("", "q", b"one", persistent=True)
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.unacked_count == 0)
+    message = Message()
+    node.vhost.queue("dead").get(message, True)
+    assert (message.get_body(), message.get_exchange(), message.get_routing_key()) == (b"one", b"dlx", b"k.dead")
+    assert queue.ready_count == 0
+
+
+def test_letters_keep_their_order(node):
+    declare(node, "dead")
+    queue = declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+
+    for number in range(500):
+        node.publish("", "q", b"%d" % number)
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 500)
+
+    assert [node.take("dead")[0] for _ in range(500)] == [b"%d" % number for number in range(500)]
+    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+@pytest.mark.parametrize("target", ["missing", "amq.fanout"])
+def test_letter_that_goes_nowhere_is_gone(node, target):
+    queue = declare(node, "q", dead_letter_exchange=target, max_length=1)
+
+    node.publish("", "q", b"one")
+    node.publish("", "q", b"two")
+
+    node.wait(lambda: queue.unacked_count == 0)
+    assert queue.ready_count == 1
+
+
+def test_cycle_of_expiring_queues_ends(node):
+    declare(node, "a", message_ttl=10, dead_letter_exchange="", dead_letter_routing_key="b")
+    declare(node, "b", message_ttl=10, dead_letter_exchange="", dead_letter_routing_key="a")
+
+    node.publish("", "a")
+
+    node.wait(lambda: all(queue.ready_count + queue.unacked_count == 0 for queue in node.vhost.queues.values()))
+
+
+def test_long_chain_of_overflowing_queues_ends(node):
+    """300 queues of length 0, each the next one's dead letter queue: a recursion would be 300 publishes deep."""
+    for number in range(300):
+        declare(node, f"q{number}", max_length=0, dead_letter_exchange="", dead_letter_routing_key=f"q{number + 1}")
+    declare(node, "q300")
+
+    node.publish("", "q0", b"traveller")
+
+    node.wait(lambda: node.vhost.queue("q300").ready_count == 1)
+    assert node.take("q300")[0] == b"traveller"
+
+
+def test_rejected_message_may_go_round_through_a_retry_queue(node):
+    """The retry pattern: rejected, waits in a queue with a TTL, comes back, any number of times."""
+    queue = declare(node, "work", dead_letter_exchange="", dead_letter_routing_key="retry")
+    declare(node, "retry", message_ttl=5, dead_letter_exchange="", dead_letter_routing_key="work")
+    node.publish("", "work", b"job")
+
+    for _ in range(4):
+        message = Message()
+        node.wait(lambda: queue.ready_count)
+        queue.get(message, False)
+        queue.reject(message.describe()["location"], False)
+
+    node.wait(lambda: queue.ready_count)
+    deaths = Properties.decode(node.take("work")[1]).headers["x-death"]
+    assert [(death["queue"], death["count"]) for death in deaths] == [("retry", 4), ("work", 4)]
+
+
+def test_letter_to_a_headers_exchange_is_routed_by_its_new_headers(node):
+    declare(node, "dead")
+    node.vhost.bind_queue("dead", "amq.headers", "", {"x-match": "all-with-x", "x-first-death-reason": "maxlen"})
+    declare(node, "q", max_length=0, dead_letter_exchange="amq.headers")
+
+    node.publish("", "q")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
+
+
+def test_message_refused_by_a_full_queue_can_be_a_letter(node):
+    declare(node, "dead")
+    declare(node, "q", max_length=1, overflow="reject-publish-dlx", dead_letter_exchange="", dead_letter_routing_key="dead")
+
+    assert node.publish("", "q", b"one") + node.publish("", "q", b"two") == [1, 0]
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
+    assert node.take("dead")[0] == b"two"
+
+
+def test_policy_gives_a_queue_its_dead_letter_exchange(node):
+    declare(node, "dead")
+    declare(node, "q", max_length=0)
+    definition = {"dead-letter-exchange": "", "dead-letter-routing-key": "dead"}
+    node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": "^q$", "definition": definition})
+
+    node.publish("", "q", b"one")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
+
+
+def test_deleting_the_queue_in_between_loses_only_its_messages(node):
+    declare(node, "dead")
+    declare(node, "q", max_length=0, dead_letter_exchange="", dead_letter_routing_key="dead")
+    node.publish("", "q")
+    node.vhost.delete_queue("q")
+    declare(node, "q", max_length=0, dead_letter_exchange="", dead_letter_routing_key="dead")
+
+    node.publish("", "q", b"later")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
+    assert node.take("dead")[0] == b"later"

@@ -1,0 +1,41 @@
+"""Queue settings: how arguments and policies make one."""
+import pytest
+
+from gomq_py.broker.queue_settings import PLAIN, QueueSettings
+
+
+@pytest.mark.parametrize("arguments, policy, expected", [
+    ({"x-message-ttl": 5}, {}, 5), ({}, {"message-ttl": 5}, 5), ({"x-message-ttl": 5}, {"message-ttl": 4}, 4),
+    ({"x-message-ttl": 5}, {"message-ttl": 6}, 5), ({"x-message-ttl": 0}, {"message-ttl": 6}, 0), ({}, {}, None),
+    ({"x-message-ttl": "5"}, {}, None), ({"x-message-ttl": True}, {"message-ttl": 7}, 7),
+])
+def test_smaller_number_counts(arguments, policy, expected):
+    assert QueueSettings(arguments, policy).message_ttl_ms == expected
+
+
+def test_argument_counts_before_the_policy():
+    settings = QueueSettings({"x-dead-letter-exchange": "", "x-overflow": "drop-head"}, {
+        "dead-letter-exchange": "p", "dead-letter-routing-key": "k", "overflow": "reject-publish",
+    })
+
+    assert (settings.dead_letter_exchange, settings.dead_letter_routing_key, settings.overflow) == ("", "k", "drop-head")
+
+
+def test_quorum_queue_has_a_delivery_limit_unless_told_otherwise():
+    assert QueueSettings({"x-queue-type": "quorum"}).delivery_limit == 20
+    assert QueueSettings({"x-queue-type": "quorum", "x-delivery-limit": 3}).delivery_limit == 3
+    assert QueueSettings({"x-queue-type": "quorum"}, {"delivery-limit": 50}).delivery_limit == 50
+    assert QueueSettings({}, {"delivery-limit": -1}).delivery_limit is None
+
+
+@pytest.mark.parametrize("arguments", [
+    {}, {"x-queue-type": "classic", "x-unknown": 1}, {"x-single-active-consumer": True}, {"x-overflow": "drop-head"},
+])
+def test_settings_that_ask_for_nothing_are_plain(arguments):
+    assert QueueSettings(arguments).is_plain
+
+
+def test_equal_settings_are_equal():
+    assert QueueSettings({"x-max-length": 5}) == QueueSettings({}, {"max-length": 5}) != PLAIN
+    assert hash(QueueSettings({"x-max-length": 5})) == hash(QueueSettings({}, {"max-length": 5}))
+    assert "max_length=5" in repr(QueueSettings({"x-max-length": 5}))

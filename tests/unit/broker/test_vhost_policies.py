@@ -1,0 +1,126 @@
+"""Policies at work: applied to what is there, to what comes later, and taken back."""
+import pytest
+
+from gomq_py.broker import vhost_policies
+from gomq_py.broker.vhost_policies import PolicyComponent
+from tests.support.model import make_vhost, routed
+
+
+@pytest.fixture
+def model():
+    return make_vhost()
+
+
+def set_policy(model, name, pattern, definition, operator=False, **options):
+    vhost, factory, _ = model
+    PolicyComponent(operator).changed(vhost, name, {"pattern": pattern, "definition": definition, **options})
+    factory.run_all()
+
+
+def clear_policy(model, name, operator=False):
+    PolicyComponent(operator).cleared(model[0], name)
+    model[1].run_all()
+
+
+def limits(model, queue):
+    """(max_length, message_ttl_ms) of a queue."""
+    settings = model[0].queue(queue).settings
+    return (None, None) if settings is None else (settings.max_length, settings.message_ttl_ms)
+
+
+def test_queue_that_is_there_gets_the_policy_and_loses_it(model):
+    model[0].declare_queue("q", arguments={"x-message-ttl": 10})
+    assert limits(model, "q") == (None, 10)
+
+    set_policy(model, "p", "q", {"max-length": 5, "message-ttl": 7})
+    assert limits(model, "q") == (5, 7)
+
+    clear_policy(model, "p")
+    assert limits(model, "q") == (None, 10)
+
+
+def test_queue_that_comes_later_gets_the_policy(model):
+    set_policy(model, "p", "^q", {"max-length": 5})
+
+    model[0].declare_queue("q")
+    model[0].declare_queue("other")
+
+    assert limits(model, "q") == (5, None)
+    assert limits(model, "other") == (None, None)
+
+
+def test_plain_queue_has_no_settings_at_all(model):
+    model[0].declare_queue("q", arguments={"x-queue-type": "classic"})
+
+    assert model[0].queue("q").settings is None
+
+
+def test_operators_policy_caps_the_users(model):
+    set_policy(model, "p", ".*", {"max-length": 100})
+    set_policy(model, "o", ".*", {"max-length": 10}, operator=True)
+    model[0].declare_queue("q")
+    assert limits(model, "q") == (10, None)
+
+    clear_policy(model, "o", operator=True)
+
+    assert limits(model, "q") == (100, None)
+
+
+def test_policy_for_a_type_of_queue(model):
+    set_policy(model, "p", ".*", {"max-length": 5}, **{"apply-to": "quorum_queues"})
+
+    model[0].declare_queue("classic", durable=True)
+    model[0].declare_queue("quorum", durable=True, arguments={"x-queue-type": "quorum"})
+
+    assert limits(model, "classic") == (None, None)
+    assert limits(model, "quorum") == (5, None)
+
+
+def test_alternate_exchange_by_policy_comes_and_goes(model):
+    vhost = model[0]
+    vhost.declare_queue("q")
+    vhost.bind_queue("q", "amq.fanout", "")
+    exchange = vhost.declare_exchange("x", "direct")
+    revision = exchange.state.revision
+
+    set_policy(model, "p", "^x$", {"alternate-exchange": "amq.fanout"})
+    assert routed(vhost, "x", "k") == ["q"]
+    assert exchange.state.revision > revision
+    revision = exchange.state.revision
+
+    clear_policy(model, "p")
+    assert routed(vhost, "x", "k") == []
+    assert exchange.state.revision > revision
+
+
+def test_alternate_exchange_of_the_arguments_counts_before_the_policys(model):
+    vhost = model[0]
+    vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "amq.topic"})
+
+    set_policy(model, "p", "^x$", {"alternate-exchange": "amq.fanout"})
+
+    assert vhost.exchange("x").alternate == "amq.topic"
+
+
+def test_many_queues_are_gone_through_in_slices(model, monkeypatch):
+    monkeypatch.setattr(vhost_policies, "SLICE", 10)
+    vhost, factory, _ = model
+    for number in range(35):
+        vhost.declare_queue(f"q{number}")
+
+    PolicyComponent().changed(vhost, "p", {"pattern": ".*", "definition": {"max-length": 5}})
+    assert len([name for name in vhost.queues if limits(model, name)[0] == 5]) == 10
+    vhost.delete_queue("q20")
+    PolicyComponent().changed(vhost, "p", {"pattern": ".*", "definition": {"max-length": 6}})
+    factory.run_all()
+
+    assert {limits(model, name)[0] for name in vhost.queues} == {6}
+
+
+def test_what_is_in_force_can_be_asked(model):
+    set_policy(model, "p", ".*", {"max-length": 100})
+    set_policy(model, "o", ".*", {"expires": 10}, operator=True)
+    policies = model[0].policies
+
+    assert [policy.name for policy in policies.in_force("classic", "q")] == ["p", "o"]
+    assert policies.effective("classic", "q") == {"max-length": 100, "expires": 10}

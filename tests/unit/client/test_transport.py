@@ -1,0 +1,85 @@
+"""TLS on the client's connection, with the stdlib's and gevent's sockets."""
+import socket
+import ssl
+
+import gevent.socket
+import pytest
+
+from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver
+from gomq_py.client.connection import Connection
+from tests.support import certificates
+from tests.support.scripted_broker import scripted_broker
+
+TIMEOUT_S = 5
+SOCKETS = pytest.mark.parametrize("socket_module", [socket, gevent.socket])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def server_context(files):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+@SOCKETS
+def test_large_bodies_pass_both_ways_over_tls(files, server_context, socket_module):
+    count, body = 40, bytes(range(256)) * 1024
+
+    def script(peer):
+        peer.handshake()
+        peer.channel()
+        peer.expect(BasicConsume)
+        peer.send(1, BasicConsumeOk(consumer_tag="t"))
+        for tag in range(count):
+            peer.send_content(1, BasicDeliver(consumer_tag="t", delivery_tag=tag + 1), body)
+        for _ in range(count):
+            bodies = [peer.frame()[2] for _ in range(5)][2:]
+            assert b"".join(bodies) == body
+        peer.farewell()
+
+    with scripted_broker(script, server_context) as url:
+        with Connection(f"{url}?cacertfile={files.authority}", socket_module=socket_module, timeout_s=TIMEOUT_S) as connection:
+            channel = connection.channel()
+            channel.consume("q", no_ack=True)
+            for _ in range(count):
+                channel.publish("", "q", body)
+            received = [channel.next_delivery(TIMEOUT_S).body for _ in range(count)]
+
+    assert received == [body] * count
+
+
+@SOCKETS
+def test_a_certificate_of_an_unknown_authority_is_refused(server_context, socket_module):
+    def script(peer):
+        peer.handshake()
+
+    with pytest.raises(OSError):  # the broker's side of the failed handshake
+        with scripted_broker(script, server_context) as url:
+            with pytest.raises(ssl.SSLError):
+                Connection(url, socket_module=socket_module, timeout_s=TIMEOUT_S)
+
+
+@SOCKETS
+def test_verification_may_be_waived(server_context, socket_module):
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script, server_context) as url:
+        Connection(f"{url}?verify=verify_none", socket_module=socket_module, timeout_s=TIMEOUT_S).close()
+
+
+def test_a_context_of_the_callers_own_is_used(files, server_context):
+    context = ssl.create_default_context(cafile=files.authority)
+
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script, server_context) as url:
+        Connection(url, tls_context=context, timeout_s=TIMEOUT_S).close()

@@ -1,0 +1,239 @@
+"""The priority store: order, counts, restarts and faults of a store per level."""
+import os
+
+import pytest
+from hypothesis import given, strategies as st
+
+from gomq_py.storage.errors import StoreClosed, StoreError
+from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
+from gomq_py.storage.pool import SegmentPool
+from gomq_py.storage.priority_store import open_priority_store
+from gomq_py.storage.sync import GroupCommit
+from tests.support.queues import message
+
+INCARNATION = bytes(range(16))
+
+
+class PriorityBench:
+    """One priority store with everything below it; ``reopen`` is a restart, ``crash`` one without a close."""
+
+    def __init__(self, folder, max_priority=9, durable=True):
+        self.folder = folder
+        self.max_priority = max_priority
+        self.durable = durable
+        self.files = Files()
+        self.fenced = []
+        self.start()
+
+    def start(self):
+        self.committer = GroupCommit(self.files, enabled=False)
+        self.pool = SegmentPool(self.folder / "pool", self.files, self.committer)
+        folder = self.folder / "queue" if self.durable else self.folder
+        self.store, self.report = open_priority_store(
+            folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority, durable=self.durable, listener=self)
+
+    def reopen(self):
+        self.store.close()
+        self.committer.stop()
+        self.start()
+
+    def store_fenced(self, store, error):
+        self.fenced.append((store, error))
+
+    def publish(self, *messages):
+        for body, priority in messages:
+            self.store.append(message(body, priority=priority))
+        self.store.flush()
+
+    def take(self):
+        """(body, location) of the next message, now unacked; None when there is none."""
+        shown = Message()
+        if not self.store.peek(shown):
+            return None
+        body = shown.get_body()
+        self.store.shift()
+        return body, shown.describe()["location"]
+
+    def drain(self):
+        """Bodies of all that is ready, acked."""
+        bodies = []
+        while (taken := self.take()) is not None:
+            bodies.append(taken[0])
+            self.store.delete(taken[1])
+        self.store.flush()
+        return bodies
+
+    def counts(self):
+        store = self.store
+        return store.ready_count, store.ready_bytes, store.unacked_count, store.unacked_bytes
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return PriorityBench(tmp_path)
+
+
+def test_higher_levels_come_first_and_each_in_order(bench):
+    bench.publish((b"a0", 0), (b"a5", 5), (b"b0", 0), (b"b5", 5), (b"a9", 9), (b"c5", 5))
+
+    assert bench.drain() == [b"a9", b"a5", b"b5", b"c5", b"a0", b"b0"]
+
+
+def test_what_is_higher_overtakes_what_already_waits(bench):
+    bench.publish((b"low", 1), (b"later", 1))
+    assert bench.take()[0] == b"low"
+
+    bench.publish((b"high", 2))
+
+    assert [bench.take()[0] for _ in range(2)] == [b"high", b"later"]
+
+
+@pytest.mark.parametrize("max_priority", [0, 1, 10, 255])
+def test_a_priority_over_the_highest_counts_as_the_highest(tmp_path, max_priority):
+    bench = PriorityBench(tmp_path, max_priority)
+
+    bench.publish((b"zero", 0), (b"top", max_priority), (b"over", 255))
+
+    assert bench.drain() == ([b"zero", b"top", b"over"] if max_priority == 0 else [b"top", b"over", b"zero"])
+
+
+def test_counts_are_those_of_all_levels(bench):
+    bench.publish((b"aaa", 1), (b"bb", 2), (b"c", 2))
+    taken = bench.take()
+
+    assert bench.counts() == (2, 4, 1, 2)
+    bench.store.requeue(taken[1])
+    assert bench.counts() == (3, 6, 0, 0)
+    bench.drain()
+    assert bench.counts() == (0, 0, 0, 0)
+
+
+def test_a_requeued_message_goes_back_to_its_level_and_place(bench):
+    bench.publish((b"a", 3), (b"b", 3), (b"c", 1))
+    first, second, third = bench.take(), bench.take(), bench.take()
+
+    for taken in (third, second, first):
+        bench.store.requeue(taken[1])
+
+    assert bench.drain() == [b"a", b"b", b"c"]
+
+
+def test_purge_empties_every_level_but_not_what_is_unacked(bench):
+    bench.publish((b"a", 1), (b"b", 2), (b"c", 3))
+    taken = bench.take()
+
+    assert bench.store.purge() == 2
+
+    assert bench.counts() == (0, 0, 1, 1)
+    bench.store.requeue(taken[1])
+    assert bench.drain() == [b"c"]
+
+
+def test_an_unacked_message_can_be_read(bench):
+    bench.publish((b"a", 4))
+    location = bench.take()[1]
+    shown = Message()
+
+    assert bench.store.read(location, shown) and shown.get_body() == b"a" and shown.describe()["priority"] == 4
+
+
+def test_every_level_survives_a_restart(bench):
+    bench.publish((b"a", 1), (b"b", 9), (b"c", 1), (b"d", 0))
+    bench.store.delete(bench.take()[1])
+
+    bench.reopen()
+
+    assert bench.report.ready_count == 3 and bench.counts() == (3, 3, 0, 0)
+    assert bench.drain() == [b"a", b"c", b"d"]
+
+
+def test_what_was_unacked_is_ready_and_redelivered_after_a_kill(bench):
+    bench.publish((b"a", 5), (b"b", 2))
+    bench.take()
+    bench.store.flush()
+
+    bench.start()
+
+    shown = Message()
+    assert bench.store.peek(shown) and shown.get_body() == b"a" and shown.describe()["redelivered"]
+    assert bench.drain() == [b"a", b"b"]
+
+
+def test_a_transient_store_leaves_no_files(tmp_path):
+    bench = PriorityBench(tmp_path, durable=False)
+
+    bench.publish((b"a", 1), (b"b", 2))
+
+    assert sorted(os.listdir(tmp_path)) == ["pool"]
+    assert bench.drain() == [b"b", b"a"]
+
+
+def test_deleting_leaves_no_folder(bench):
+    bench.publish((b"a", 1), (b"b", 2))
+
+    bench.store.delete_files()
+
+    assert not (bench.folder / "queue").exists()
+    with pytest.raises(StoreClosed):
+        bench.publish((b"c", 3))
+
+
+@pytest.mark.parametrize("priority", [1, 7])
+def test_a_fault_of_one_level_closes_the_store_and_is_told_once(bench, priority):
+    bench.publish((b"a", 1), (b"b", 2))
+    error = OSError(5, "Input/output error")
+
+    bench.store.used_levels()[0].fence(error)
+
+    assert [told[1] for told in bench.fenced] == [error] and bench.fenced[0][0] is bench.store
+    with pytest.raises(StoreClosed):
+        bench.publish((b"c", priority))
+    assert bench.take() is None
+
+
+def test_a_location_of_a_level_that_is_not_there_is_refused(bench):
+    with pytest.raises(StoreError, match="level 3"):
+        bench.store.delete(3 << 56 | 1 << 28 | 128)
+    with pytest.raises(StoreError, match="level 200"):
+        bench.store.requeue(200 << 56 | 1 << 28 | 128)
+
+
+steps = st.lists(st.one_of(
+    st.tuples(st.just("publish"), st.integers(0, 5)), st.tuples(st.sampled_from(["take", "ack", "requeue", "restart", "purge"]), st.integers(0, 9)),
+), max_size=40)
+
+
+@given(steps)
+def test_the_store_equals_a_sorted_list(tmp_path_factory, steps):
+    """Any mix of publishing, taking, acking, requeueing and restarts shows what a list sorted by priority and age shows."""
+    bench = PriorityBench(tmp_path_factory.mktemp("priority"), 3)
+    ready, unacked, number = [], [], 0
+    for step, value in steps:
+        if step == "publish":
+            number += 1
+            bench.publish((b"%d" % number, value))
+            ready.append((-min(value, 3), number))
+        elif step == "take":
+            taken = bench.take()
+            expected = min(ready, default=None)
+            assert (taken and taken[0]) == (expected and b"%d" % expected[1])
+            if taken:
+                ready.remove(expected)
+                unacked.append((expected, taken[1]))
+        elif step in ("ack", "requeue") and unacked:
+            entry, location = unacked.pop(value % len(unacked))
+            if step == "ack":
+                bench.store.delete(location)
+            else:
+                bench.store.requeue(location)
+                ready.append(entry)
+        elif step == "restart":
+            bench.reopen()
+            ready += [entry for entry, _ in unacked]
+            unacked = []
+        elif step == "purge":
+            assert bench.store.purge() == len(ready)
+            ready = []
+        assert bench.counts()[::2] == (len(ready), len(unacked))
+    assert bench.drain() == [b"%d" % entry[1] for entry in sorted(ready)]
