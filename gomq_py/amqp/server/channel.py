@@ -24,7 +24,7 @@ class Channel(HotChannel):
 
     __slots__ = (
         "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
-        "closed_by_both", "_ended",
+        "closed_by_both", "held_notices", "_ended",
     )
 
     def __init__(self, connection, channel_id):
@@ -42,6 +42,7 @@ class Channel(HotChannel):
         self.reply_consumer = None
         self.method_id = 0
         self.closed_by_both = False
+        self.held_notices = None
         self._ended = False
         self.choose_lane()
         self.reply(ChannelOpenOk())
@@ -77,6 +78,13 @@ class Channel(HotChannel):
     def reply(self, method):
         """Answer, behind the answers before it."""
         self.replies.send(method_frame(self.id, method))
+
+    def notify(self, method):
+        """Tell the client something it did not ask for: behind the answer to the method in hand, if that brought it about."""
+        if self.held_notices is None:
+            self.reply(method)
+        else:
+            self.held_notices.append(method)
 
     def reply_after_sync(self, method, action=None):
         """Answer, and then call ``action()``, once what was changed so far is on disk."""

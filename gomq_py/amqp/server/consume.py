@@ -168,7 +168,7 @@ def _cancelled(consumer, _reason):
     if channel.consumers.get(consumer.tag) is consumer:
         del channel.consumers[consumer.tag]
         if channel.connection.capabilities.get("consumer_cancel_notify"):
-            channel.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+            channel.notify(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
 
 
 def _reply_consumer(channel, method, tag):

@@ -16,8 +16,8 @@ from gomq_py.net.buffers import HubBuffers
 
 # Octets of unfinished message bodies over all connections: two of the largest messages at the same time, with the default maximum.
 BODIES_OCTETS = 256 * 1024 * 1024
-# How long clients have to agree to the stop of the broker.
-STOP_TIMEOUT_S = 5
+# What clients have to answer connection.close when the broker stops. An idle one that reads later finds it in its socket all the same.
+STOP_TIMEOUT_S = 1
 
 
 class AMQPServer:

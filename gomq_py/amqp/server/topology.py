@@ -104,8 +104,15 @@ def queue_delete(channel, method):
     name = named_queue(channel, method.queue)
     channel.access.configure("queue", name)
     queue = channel.vhost.queues.get(name)
-    count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
+    # The client's own consumers hear of it behind delete-ok: py-amqp raises ConsumerCancelled from a queue_delete that is still waiting.
+    channel.held_notices = notices = []
+    try:
+        count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
+    finally:
+        channel.held_notices = None
     _answer(channel, method, QueueDeleteOk(message_count=count), queue is not None and queue.durable)
+    for notice in notices:
+        channel.reply(notice)
 
 
 def named_queue(channel, name):

@@ -1,6 +1,8 @@
 """Basic: consume, cancel, deliver, get and qos."""
 import re
 
+import pytest
+
 from tests.support.cases import cases
 from tests.support.waiting import wait_until
 from tests.support.wire_encoding import METHOD, decode_method, publish_frames
@@ -213,6 +215,18 @@ def test_consumer_is_told_when_its_queue_is_deleted(channel, open_wire, name):
 
     channel.expect("basic.cancel", consumer_tag="mine", no_wait=True)
     channel.consume(channel.declare(), consumer_tag="mine")
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["transient", "durable"])
+def test_consumer_that_deletes_its_queue_hears_the_answer_first(channel, name, durable):
+    """py-amqp and with it kombu take the notice for an error when it comes while queue_delete waits."""
+    channel.declare(name, exclusive=True, durable=durable)
+    tag = channel.consume(name)
+
+    channel.send("queue.delete", queue=name)
+
+    channel.expect("queue.delete-ok")
+    channel.expect("basic.cancel", consumer_tag=tag)
 
 
 def test_consumer_that_did_not_ask_is_not_told_when_its_queue_is_deleted(open_wire, channel, name):
