@@ -310,7 +310,8 @@ def test_consumer_priority(channel):
     received = []
     for tag, priority in (("low", 1), ("high", 10), ("middle", 5)):
         channel.basic_consume(
-            queue, lambda _, method, __, ___: received.append(method.consumer_tag), auto_ack=True, consumer_tag=tag, arguments={"x-priority": priority})
+            queue, lambda _, method, __, ___: received.append(method.consumer_tag), auto_ack=True, consumer_tag=tag,
+            arguments={"x-priority": priority})
 
     publish(channel, queue, range(50))
     wait_until(lambda: len(received) == 50, sleep=lambda _: channel.connection.process_data_events(0.05))

@@ -9,6 +9,8 @@ from kombu.pools import connections, producers
 
 from tests.support.waiting import wait_until
 
+PATIENT = {"interval_start": 0, "interval_step": 0.05, "max_retries": 50}
+
 
 @pytest.fixture
 def connection(broker_url):
@@ -36,15 +38,15 @@ def test_simple_queue(connection, name):
     for n in range(5):
         queue.put({"n": n})
 
-    assert queue.qsize() == 5
+    wait_until(lambda: queue.qsize() == 5)
     for n in range(5):
         message = queue.get(timeout=5)
         assert message.payload == {"n": n}
         message.ack()
     with pytest.raises(queue.Empty):
         queue.get(block=False)
-    queue.queue.delete()
     queue.close()
+    kombu.Queue(name)(connection.channel()).delete()
 
 
 def test_simple_buffer_keeps_nothing(connection, name):
@@ -74,7 +76,7 @@ def test_producer_and_consumer_agree_on_serialization(connection, name, serializ
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"confirm_publish": True}, {"client_properties": {"connection_name": "a name"}}, {"login_method": "AMQPLAIN"}, {"on_unblocked": None, "max_retries": 3},
+    {}, {"confirm_publish": True}, {"client_properties": {"connection_name": "a name"}}, {"login_method": "AMQPLAIN"}, {"max_retries": 3},
 ], ids=["none", "confirm", "properties", "amqplain", "retries"])
 def test_transport_options(broker_url, name, options):
     options = dict(options)
@@ -90,7 +92,8 @@ def test_transport_options(broker_url, name, options):
 
 def test_queue_options_become_arguments(connection, name):
     queue = kombu.Queue(
-        name, exclusive=True, expires=60, message_ttl=60, max_length=10, max_length_bytes=1000, max_priority=5, queue_arguments={"x-overflow": "drop-head"})
+        name, exclusive=True, expires=60, message_ttl=60, max_length=10, max_length_bytes=1000, max_priority=5,
+        queue_arguments={"x-overflow": "drop-head"})
 
     bound = queue(connection.channel())
     bound.declare()
@@ -127,7 +130,7 @@ def test_producer_retries_over_a_lost_socket(connection, name):
     producer.publish("first", routing_key=name, declare=[queue], retry=True)
     connection.connection.transport.sock.shutdown(socket.SHUT_RDWR)
 
-    producer.publish("second", routing_key=name, declare=[queue], retry=True, retry_policy={"interval_start": 0, "interval_step": 0.05, "max_retries": 20})
+    producer.publish("second", routing_key=name, declare=[queue], retry=True, retry_policy=PATIENT)
 
     bound = queue(connection.channel())
     wait_until(lambda: bound.queue_declare(passive=True).message_count == 2)
@@ -143,7 +146,7 @@ def test_ensure_connection_over_a_restart(own_broker):
         queue(connection.channel()).queue_declare(passive=True)
         own_broker.restart()
 
-        producer.publish("after", routing_key="jobs", retry=True, retry_policy={"interval_start": 0, "interval_step": 0.05, "max_retries": 50})
+        producer.publish("after", routing_key="jobs", retry=True, retry_policy=PATIENT)
 
         bound = queue(connection.channel())
         wait_until(lambda: bound.queue_declare(passive=True).message_count == 2)
@@ -177,7 +180,8 @@ def test_consumer_mixin_answers_requests(broker_url, connection, name):
             return [Consumer(queues=[requests], on_message=self.on_request, prefetch_count=1)]
 
         def on_request(self, message):
-            self.producer.publish(message.payload * 2, routing_key=message.properties["reply_to"], correlation_id=message.properties["correlation_id"])
+            reply_to, correlation_id = message.properties["reply_to"], message.properties["correlation_id"]
+            self.producer.publish(message.payload * 2, routing_key=reply_to, correlation_id=correlation_id)
             message.ack()
             self.should_stop = True
     received = []
