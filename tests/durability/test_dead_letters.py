@@ -37,9 +37,17 @@ def work(files, folder, random, way, confirmed, cut):
             node.committer.wait()
             confirmed.update(published)
         if random.random() < 0.4:
-            gevent.sleep(0.002)
+            let_die(node, queue, way)
         cut()
     node.stop()
+
+
+def let_die(node, queue, way):
+    """Give the hub the time in which messages die: those that expire need some, the others only a turn."""
+    if way == "expired":
+        node.wait(lambda: queue.ready_count == 0)
+    else:
+        gevent.sleep(0)
 
 
 def survivors(folder):

@@ -49,6 +49,6 @@ class Node:
             return None
         return message.get_body(), message.get_properties()
 
-    def wait(self, predicate, timeout_s=5, what=None):
+    def wait(self, predicate, timeout_s=30, what=None):
         """Let the hub run until the predicate is true."""
         return wait_until(predicate, timeout_s, what, gevent.sleep)
