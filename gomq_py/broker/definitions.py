@@ -1,0 +1,296 @@
+"""Definitions: everything an operator has set up, as RabbitMQ's JSON; out to a file, and in from one of ours, RabbitMQ's or LavinMQ's.
+
+Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is, and is reported where the file says
+otherwise. What this broker does not have (topic permissions) is reported too, never silently dropped.
+"""
+from base64 import b64decode
+from binascii import Error as Base64Error
+
+import gevent
+
+from gomq_py import __version__
+from gomq_py.amqp.wire.errors import AMQPError
+from gomq_py.auth import passwords
+from gomq_py.auth.users import TAGS
+from gomq_py.broker.exchange_types import PREDECLARED
+from gomq_py.broker.policies import POLICY
+
+# The release whose definitions ours are like; tools decide by it what they may expect.
+RABBITMQ_VERSION = "4.0.0"
+
+# Entries imported before others get their turn: some 5 ms.
+SLICE = 100
+
+_PREDECLARED = frozenset(name for name, _, _ in PREDECLARED)
+_HASHES_BY_SIZE = {passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256, passwords.SALT_SIZE + 64: passwords.SHA512}
+
+
+class DefinitionsError(ValueError):
+    """The definitions are malformed; nothing has been imported."""
+
+
+# out
+
+def exported(broker):
+    """The definitions of the whole broker, as a dict ready for JSON."""
+    vhosts = list(broker.vhosts.values())
+    return {
+        **_header(),
+        "users": [_user(user) for user in broker.users],
+        "vhosts": [{"name": vhost.name, "description": vhost.description, "tags": vhost.tags,
+                    "metadata": {"description": vhost.description, "tags": vhost.tags}} for vhost in vhosts],
+        "permissions": [_permission(right) for user in broker.users for right in user.permissions.values()],
+        "topic_permissions": [],
+        "parameters": [entry for vhost in vhosts for entry in _parameters(vhost)],
+        "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.global_.items()],
+        "policies": [entry for vhost in vhosts for entry in _policies(vhost)],
+        "queues": [entry for vhost in vhosts for entry in _queues(vhost)],
+        "exchanges": [entry for vhost in vhosts for entry in _exchanges(vhost)],
+        "bindings": [entry for vhost in vhosts for entry in _bindings(vhost)],
+    }
+
+
+def exported_vhost(vhost):
+    """The definitions of one vhost, without its name, so that they can be imported into another."""
+    lists = {"parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges, "bindings": _bindings}
+    return {**_header(), **{key: [_without_vhost(entry) for entry in entries(vhost)] for key, entries in lists.items()}}
+
+
+def _header():
+    return {"rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py", "product_version": __version__}
+
+
+def _without_vhost(entry):
+    return {key: value for key, value in entry.items() if key != "vhost"}
+
+
+def _user(user):
+    return {
+        "name": user.name, "password_hash": user.password_hash, "hashing_algorithm": user.hashing_algorithm, "tags": list(user.tags), "limits": {},
+    }
+
+
+def _permission(right):
+    return {"user": right.user, "vhost": right.vhost, "configure": right.configure, "write": right.write, "read": right.read}
+
+
+def _parameters(vhost):
+    """Without policies, which have a list of their own; operator policies and limits are among them, as in RabbitMQ."""
+    for (component, name), value in vhost.parameters.items():
+        if component != POLICY:
+            yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
+
+
+def _policies(vhost):
+    for policy in vhost.policies.user.by_name.values():
+        yield {"vhost": vhost.name, "name": policy.name, **policy.as_value()}
+
+
+def _queues(vhost):
+    for queue in vhost.queues.values():
+        if queue.exclusive_owner is None:
+            yield {
+                "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable), "auto_delete": bool(queue.auto_delete),
+                "arguments": jsonable(queue.arguments),
+            }
+
+
+def _exchanges(vhost):
+    for exchange in vhost.exchanges.values():
+        if exchange.name and exchange.name not in _PREDECLARED:
+            yield {
+                "name": exchange.name, "vhost": vhost.name, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal, "arguments": jsonable(exchange.arguments),
+            }
+
+
+def _bindings(vhost):
+    for exchange in vhost.exchanges.values():
+        for binding in exchange.bindings():
+            to_exchange = vhost.exchanges.get(binding.destination.name) is binding.destination
+            if not to_exchange and binding.destination.exclusive_owner is not None:
+                continue
+            yield {
+                "source": exchange.name, "vhost": vhost.name, "destination": binding.destination.name,
+                "destination_type": "exchange" if to_exchange else "queue", "routing_key": binding.routing_key,
+                "arguments": jsonable(binding.arguments),
+            }
+
+
+def jsonable(value):
+    """A decoded field value as JSON can hold it: octets as text, times as seconds, decimals as numbers."""
+    if isinstance(value, dict):
+        return {key: jsonable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [jsonable(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if hasattr(value, "timestamp"):
+        return int(value.timestamp())
+    return value if value is None or isinstance(value, (str, bool, int, float)) else float(value)
+
+
+# in
+
+class Report:
+    """What an import did: ``imported`` counts entries by list, ``problems`` are lines for the operator about what was left out or differs."""
+
+    def __init__(self):
+        self.imported = {}
+        self.problems = []
+
+    def count(self, key):
+        self.imported[key] = self.imported.get(key, 0) + 1
+
+
+class Importer:
+    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only what belongs into a vhost, and that into this one."""
+
+    def __init__(self, broker, vhost=None):
+        self._broker = broker
+        self._vhost = vhost
+        self._report = Report()
+
+    def run(self, definitions):
+        """Import; returns the Report. Raises DefinitionsError before anything has changed, OSError in between. May switch."""
+        work = self._checked(definitions)
+        for number, (key, entry) in enumerate(work, 1):
+            try:
+                _IMPORTS[key](self, entry)
+                self._report.count(key)
+            except AMQPError as error:
+                self._problem(key, entry, error.text)
+            except ValueError as error:
+                self._problem(key, entry, str(error))
+            if number % SLICE == 0:
+                gevent.sleep(0)
+        if definitions.get("topic_permissions"):
+            self._report.problems.append(f"{len(definitions['topic_permissions'])} topic permissions: this broker has none")
+        return self._report
+
+    def _checked(self, definitions):
+        """Every (list's name, entry), in the order in which they build on each other."""
+        if not isinstance(definitions, dict):
+            raise DefinitionsError("definitions should be an object")
+        work = []
+        for key, required in _LISTS.items():
+            entries = definitions.get(key)
+            if entries is None:
+                continue
+            if not isinstance(entries, list):
+                raise DefinitionsError(f"{key} should be a list")
+            if self._vhost is not None and key in _NOT_IN_A_VHOST:
+                continue
+            for entry in entries:
+                self._check_entry(key, entry, required)
+                work.append((key, entry))
+        return work
+
+    def _check_entry(self, key, entry, required):
+        if not isinstance(entry, dict):
+            raise DefinitionsError(f"{key} should hold objects, not {entry!r}")
+        missing = [name for name in required if name not in entry and not (name == "vhost" and self._vhost is not None)]
+        if missing:
+            raise DefinitionsError(f"an entry of {key} lacks {', '.join(missing)}: {entry!r}")
+        for name in ("name", "vhost", "user", "source", "destination", "routing_key", "component"):
+            if name in entry and not isinstance(entry[name], str):
+                raise DefinitionsError(f"{name} should be a text in {key}: {entry!r}")
+        if not isinstance(entry.get("arguments", {}), dict):
+            raise DefinitionsError(f"arguments should be an object in {key}: {entry!r}")
+
+    def _problem(self, key, entry, reason):
+        name = entry.get("name", entry.get("user", entry.get("source")))
+        self._report.problems.append(f"{key}: {name!r}: {reason}")
+
+    def _vhost_of(self, entry):
+        if self._vhost is not None:
+            return self._vhost
+        vhost = self._broker.vhosts.get(entry["vhost"])
+        if vhost is None:
+            raise ValueError(f"no vhost '{entry['vhost']}'")
+        return vhost
+
+    # one verb per list
+
+    def user(self, entry):
+        tags = entry.get("tags", [])
+        tags = [tag.strip() for tag in tags.split(",")] if isinstance(tags, str) else tags
+        password_hash = entry.get("password_hash") or ""
+        algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
+        tags = [tag for tag in tags if tag]
+        self._broker.users.set_user(
+            entry["name"], password=entry.get("password"), password_hash=password_hash, hashing_algorithm=algorithm, tags=tags)
+        unknown = [tag for tag in tags if tag not in TAGS]
+        if unknown:
+            self._problem("users", entry, f"tags without a meaning here: {', '.join(unknown)}")
+
+    def vhost(self, entry):
+        metadata = entry.get("metadata") or {}
+        tags = entry.get("tags") or metadata.get("tags") or []
+        tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
+        self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
+
+    def permission(self, entry):
+        if entry["user"] not in self._broker.users:
+            raise ValueError(f"no user '{entry['user']}'")
+        self._vhost_of(entry)
+        self._broker.users.set_permission(entry["user"], entry["vhost"], entry["configure"], entry["write"], entry["read"])
+
+    def parameter(self, entry):
+        self._broker.parameters.set(self._vhost_of(entry), entry["component"], entry["name"], entry["value"])
+
+    def global_parameter(self, entry):
+        self._broker.parameters.set_global(entry["name"], entry["value"])
+
+    def policy(self, entry):
+        value = {"pattern": entry["pattern"], "definition": entry["definition"], "priority": entry.get("priority", 0),
+                 "apply-to": entry.get("apply-to", "all")}
+        self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
+
+    def exchange(self, entry):
+        if entry["name"] and not entry["name"].startswith("amq."):
+            self._vhost_of(entry).declare_exchange(
+                entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False), entry.get("internal", False),
+                entry.get("arguments"))
+
+    def queue(self, entry):
+        self._vhost_of(entry).declare_queue(
+            entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), entry.get("arguments"),
+            server_named=entry["name"].startswith("amq."))
+
+    def binding(self, entry):
+        vhost = self._vhost_of(entry)
+        if not entry["source"]:
+            return  # the default exchange's bindings, which some files list, make themselves
+        bind = vhost.bind_exchange if entry["destination_type"] == "exchange" else vhost.bind_queue
+        bind(entry["destination"], entry["source"], entry["routing_key"], entry.get("arguments"))
+
+
+def _algorithm_of(password_hash):
+    """The digest that makes hashes of this size: files of RabbitMQ before 3.6 do not name it."""
+    if passwords.is_costly(password_hash):
+        return passwords.BCRYPT
+    try:
+        return _HASHES_BY_SIZE.get(len(b64decode(password_hash, validate=True)), passwords.SHA256)
+    except Base64Error:
+        return passwords.SHA256
+
+
+# list: the keys an entry must have; in the order of import
+_LISTS = {
+    "vhosts": ("name",),
+    "users": ("name",),
+    "permissions": ("user", "vhost", "configure", "write", "read"),
+    "parameters": ("vhost", "component", "name", "value"),
+    "global_parameters": ("name", "value"),
+    "policies": ("vhost", "name", "pattern", "definition"),
+    "exchanges": ("vhost", "name", "type"),
+    "queues": ("vhost", "name"),
+    "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
+}
+_NOT_IN_A_VHOST = frozenset(("vhosts", "users", "permissions", "global_parameters"))
+_IMPORTS = {
+    "vhosts": Importer.vhost, "users": Importer.user, "permissions": Importer.permission, "parameters": Importer.parameter,
+    "global_parameters": Importer.global_parameter, "policies": Importer.policy, "exchanges": Importer.exchange, "queues": Importer.queue,
+    "bindings": Importer.binding,
+}

@@ -1,0 +1,173 @@
+"""Definitions: out and in again, files of others, and files that are wrong."""
+import json
+
+import pytest
+
+from gomq_py.auth import passwords
+from gomq_py.broker.definitions import DefinitionsError, Importer, exported, exported_vhost
+from tests.support.node import Node
+
+# As RabbitMQ exports it, with what only it knows; and as LavinMQ does: tags as text, no version.
+RABBITMQ = {
+    "rabbit_version": "3.13.7", "rabbitmq_version": "3.13.7", "product_name": "RabbitMQ", "product_version": "3.13.7",
+    "rabbitmq_definition_format": "cluster", "original_cluster_name": "rabbit@host", "explanation": "Definitions of cluster 'rabbit@host'",
+    "users": [
+        {"name": "ann", "password_hash": "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+", "hashing_algorithm": "rabbit_password_hashing_sha256",
+         "tags": ["administrator"], "limits": {}},
+        {"name": "cert", "password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": [], "limits": {}},
+    ],
+    "vhosts": [{"name": "/", "description": "Default virtual host", "metadata": {"description": "x", "tags": [], "default_queue_type": "classic"},
+                "tags": [], "default_queue_type": "classic"}, {"name": "shop", "limits": [], "metadata": {"description": "things", "tags": ["a"]}}],
+    "permissions": [{"user": "ann", "vhost": "shop", "configure": ".*", "write": "^w", "read": ".*"}],
+    "topic_permissions": [{"user": "ann", "vhost": "shop", "exchange": "amq.topic", "write": "^a", "read": ".*"}],
+    "parameters": [
+        {"component": "operator_policy", "name": "cap", "vhost": "shop",
+         "value": {"apply-to": "queues", "definition": {"max-length": 10}, "pattern": ".*", "priority": 0}},
+        {"component": "vhost-limits", "name": "limits", "vhost": "shop", "value": {"max-queues": 50}},
+        {"component": "shovel", "name": "s", "vhost": "shop", "value": {"src-uri": "amqp://"}},
+    ],
+    "global_parameters": [{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-x"}],
+    "policies": [{"vhost": "shop", "name": "ha", "pattern": "^o", "apply-to": "queues", "priority": 1,
+                  "definition": {"ha-mode": "all", "dead-letter-exchange": "dead", "message-ttl": 1000}}],
+    "queues": [{"name": "orders", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "quorum"}},
+               {"name": "dead", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {}}],
+    "exchanges": [{"name": "dead", "vhost": "shop", "type": "fanout", "durable": True, "auto_delete": False, "internal": False, "arguments": {}},
+                  {"name": "amq.topic", "vhost": "shop", "type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}],
+    "bindings": [{"source": "dead", "vhost": "shop", "destination": "dead", "destination_type": "queue", "routing_key": "", "arguments": {}},
+                 {"source": "amq.topic", "vhost": "shop", "destination": "dead", "destination_type": "exchange", "routing_key": "a.#",
+                  "arguments": {"k": 1}},
+                 {"source": "", "vhost": "shop", "destination": "dead", "destination_type": "queue", "routing_key": "dead", "arguments": {}}],
+}
+
+
+@pytest.fixture
+def make(tmp_path):
+    nodes = []
+
+    def make_node(name):
+        nodes.append(Node(tmp_path / name))
+        return nodes[-1]
+
+    yield make_node
+    for node in nodes:
+        node.stop()
+
+
+def without_versions(definitions):
+    return {key: value for key, value in definitions.items() if isinstance(value, list)}
+
+
+def test_file_of_rabbitmq_is_imported(make):
+    broker = make("a").broker
+
+    report = Importer(broker).run(RABBITMQ)
+
+    assert report.problems == ["1 topic permissions: this broker has none"]
+    assert broker.users.verify("ann", "guest") and not broker.users.verify("cert", "")
+    assert broker.users.get("ann").permission("shop").write == "^w"
+    shop = broker.vhosts["shop"]
+    assert (shop.description, shop.tags, shop.limits) == ("things", ["a"], {"max-queues": 50})
+    settings = shop.queue("orders").limits.settings
+    assert (settings.max_length, settings.message_ttl_ms, settings.dead_letter_exchange, settings.delivery_limit) == (10, 1000, "dead", 20)
+    assert [queue.name for queue in shop.route(shop.exchange("amq.topic"), "a.b")] == ["dead"]
+    assert shop.parameters["shovel", "s"] == {"src-uri": "amqp://"}
+
+
+def test_what_goes_out_comes_in_again(make):
+    first, second = make("a"), make("b")
+    Importer(first.broker).run(RABBITMQ)
+    first.vhost.declare_queue("transient", arguments={"x-max-length": 5})
+    first.vhost.declare_queue("mine", exclusive=True, owner=object())
+    definitions = json.loads(json.dumps(exported(first.broker)))
+
+    report = Importer(second.broker).run(definitions)
+
+    assert report.problems == []
+    assert without_versions(exported(second.broker)) == without_versions(definitions)
+    assert [queue["name"] for queue in definitions["queues"] if queue["vhost"] == "/"] == ["transient"]
+
+
+def test_importing_twice_changes_nothing(make):
+    broker = make("a").broker
+    Importer(broker).run(RABBITMQ)
+    once = exported(broker)
+
+    Importer(broker).run(RABBITMQ)
+
+    assert exported(broker) == once
+
+
+def test_vhost_can_be_copied_into_another(make):
+    broker = make("a").broker
+    Importer(broker).run(RABBITMQ)
+    copy = broker.create_vhost("copy")
+
+    Importer(broker, copy).run(json.loads(json.dumps({**exported_vhost(broker.vhosts["shop"]), "users": [{"name": "eve"}]})))
+
+    assert exported_vhost(copy) == exported_vhost(broker.vhosts["shop"])
+    assert "eve" not in broker.users
+
+
+def test_what_is_there_and_differs_is_reported_and_stays(make):
+    node = make("a")
+    node.vhost.declare_queue("q", durable=True)
+    queue = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}
+
+    report = Importer(node.broker).run({"queues": [queue, {**queue, "name": "r"}]})
+
+    assert len(report.problems) == 1 and "inequivalent arg 'x-max-length' for queue 'q'" in report.problems[0]
+    assert node.vhost.queue("q").arguments == {}
+    assert report.imported == {"queues": 1}
+
+
+@pytest.mark.parametrize("entry, problem", [
+    ({"queues": [{"name": "q", "vhost": "nope"}]}, "no vhost 'nope'"),
+    ({"exchanges": [{"name": "x", "vhost": "/", "type": "x-jms-topic"}]}, "unknown exchange type 'x-jms-topic'"),
+    ({"permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}]}, "no user 'nobody'"),
+    ({"policies": [{"name": "p", "vhost": "/", "pattern": ".*", "definition": {"never-heard-of": 1}}]}, "not a recognised policy setting"),
+    ({"bindings": [{"source": "x", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": ""}]}, "no exchange 'x'"),
+    ({"users": [{"name": "u", "password_hash": "!!"}]}, "base64"),
+    ({"users": [{"name": "u", "tags": "management,wizard"}]}, "wizard"),
+])
+def test_entry_that_cannot_be_imported_is_reported_and_the_rest_goes_on(make, entry, problem):
+    broker = make("a").broker
+
+    report = Importer(broker).run({**entry, "vhosts": [{"name": "v"}]})
+
+    assert len(report.problems) == 1 and problem in report.problems[0]
+    assert "v" in broker.vhosts
+
+
+@pytest.mark.parametrize("wrong", [
+    [], "text", {"queues": {}}, {"queues": [5]}, {"queues": [{"vhost": "/"}]}, {"queues": [{"name": 5, "vhost": "/"}]},
+    {"bindings": [{"source": "x"}]}, {"queues": [{"name": "q", "vhost": "/", "arguments": []}]},
+])
+def test_malformed_definitions_change_nothing(make, wrong):
+    broker = make("a").broker
+    before = exported(broker)
+    if isinstance(wrong, dict):
+        wrong = {"vhosts": [{"name": "v"}], **wrong}
+
+    with pytest.raises(DefinitionsError):
+        Importer(broker).run(wrong)
+
+    assert exported(broker) == before
+
+
+@pytest.mark.parametrize("algorithm", [passwords.SHA256, passwords.SHA512, passwords.MD5])
+def test_hash_of_an_old_file_is_known_by_its_size(make, algorithm):
+    broker = make("a").broker
+
+    Importer(broker).run({"users": [{"name": "u", "password_hash": passwords.hash_password("secret", algorithm), "tags": "management, monitoring"}]})
+
+    assert broker.users.verify("u", "secret")
+    assert broker.users.get("u").tags == ("management", "monitoring")
+
+
+def test_values_json_does_not_have_are_written_as_others(make):
+    vhost = make("a").vhost
+    vhost.declare_queue("q", durable=True, arguments={"x-octets": b"a\xff", "x-list": [1, None, {"a": True}]})
+
+    definitions = exported_vhost(vhost)
+
+    assert definitions["queues"][0]["arguments"] == {"x-octets": "a\ufffd", "x-list": [1, None, {"a": True}]}
