@@ -16,6 +16,7 @@ from gevent.event import Event
 import gomq_py
 from gomq_py import build_info
 from gomq_py.amqp.server.server import AMQPServer
+from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
@@ -74,7 +75,7 @@ class Launcher:
             self._build()
             self._write_pidfile()
             self._listen()
-        except (BindError, DataDirError, LogError, StoreError) as error:
+        except (BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError) as error:
             self.stop()
             raise BootError(str(error)) from error
         except OSError as error:
@@ -118,6 +119,8 @@ class Launcher:
         self._data_dir.open()
         self._committer = GroupCommit(files, enabled=settings.sync)
         self.broker = Broker(self._data_dir, files, self._committer, settings)
+        if settings.load_definitions:
+            definitions.load(self.broker, settings.load_definitions)
         self._amqp = AMQPServer(self.broker, settings)
 
     def _listen(self) -> None:

@@ -37,9 +37,11 @@ class Broker:
         letters = DeadLetters(self.vhosts, committer, self.scheduler)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, letters, HubTimers, self._queue_expired)
+        self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
-        self._log = TopologyLog(files, data_dir.definitions_path, committer, self.scheduler.run_sliced)
+        self._log = TopologyLog(
+            files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))

@@ -3,6 +3,7 @@
 Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is, and is reported where the file says
 otherwise. What this broker does not have (topic permissions) is reported too, never silently dropped.
 """
+import json
 from base64 import b64decode
 from binascii import Error as Base64Error
 
@@ -14,6 +15,9 @@ from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
 from gomq_py.broker.exchange_types import PREDECLARED
 from gomq_py.broker.policies import POLICY
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
 
 # The release whose definitions ours are like; tools decide by it what they may expect.
 RABBITMQ_VERSION = "4.0.0"
@@ -131,6 +135,24 @@ def jsonable(value):
 
 
 # in
+
+def load(broker, path):
+    """Import a JSON file; what cannot be imported is logged. For boot: blocks, may switch. Raises DefinitionsError with a line for the operator."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            definitions = json.load(file)
+    except OSError as error:
+        raise DefinitionsError(f"cannot read definitions from {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
+    try:
+        report = Importer(broker).run(definitions)
+    except DefinitionsError as error:
+        raise DefinitionsError(f"definitions in {path}: {error}") from error
+    for problem in report.problems:
+        LOG.warning("definitions in %s: %s", path, problem)
+    LOG.info("imported definitions from %s: %s", path, ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing")
+
 
 class Report:
     """What an import did: ``imported`` counts entries by list, ``problems`` are lines for the operator about what was left out or differs."""

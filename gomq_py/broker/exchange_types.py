@@ -1,12 +1,16 @@
 """Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
 from gomq_py.amqp.wire.errors import CommandInvalid, PreconditionFailed
+from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
+from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.values import type_name
 
-EXCHANGE_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
+EXCHANGE_TYPES = {
+    kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange, RandomExchange)
+}
 
 # Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq. be made.
 PREDECLARED = (
@@ -19,7 +23,7 @@ PREDECLARED = (
 )
 
 # Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
-COMPARED_ARGUMENTS = ("alternate-exchange",)
+COMPARED_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange", "x-algorithm", "x-hash-on", "hash-header")
 
 _NAME_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
 
@@ -32,8 +36,9 @@ def exchange_type(name):
     return kind
 
 
-def check_exchange_arguments(entity, arguments):
-    """Check the arguments of a new exchange; ``entity`` is how texts call it. Raises PreconditionFailed."""
+def check_exchange_arguments(kind, entity, arguments):
+    """Check the arguments of a new exchange of this class; ``entity`` is how texts call it. Raises PreconditionFailed."""
     for key in _NAME_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
             raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
+    kind.check_arguments(entity, arguments)

@@ -24,6 +24,7 @@ class QueueFactory:
     def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes, dead_letters, timers, on_idle):
         self.scheduler = scheduler
         self.run_sliced = scheduler.run_sliced
+        self.exchange_defaults = {}
         self._data_dir = data_dir
         self._files = files
         self._pool = pool

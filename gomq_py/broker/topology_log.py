@@ -17,7 +17,7 @@ LOG = logger("broker")
 NEXT = ".next"
 
 # Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB and replayed in 0.1 s.
-SLACK = 10_000
+SLACK = 8192
 # Records of a snapshot that are written before others get their turn, about a millisecond's work.
 SLICE = 200
 
@@ -28,11 +28,12 @@ class TopologyLog:
     ``snapshot()`` gives functions, each returning the record of one definition or None if it is gone by now; ``run_sliced`` is the scheduler's.
     """
 
-    def __init__(self, files, path, committer, run_sliced):
+    def __init__(self, files, path, committer, run_sliced, slack=SLACK):
         self._files = files
         self._path = os.fspath(path)
         self._committer = committer
         self._run_sliced = run_sliced
+        self._slack = slack
         self._snapshot = None
         self._size_hint = 0  # definitions in the last snapshot
         self._next = None
@@ -82,7 +83,7 @@ class TopologyLog:
     # compaction
 
     def _compact_if_long(self):
-        if self._snapshot is None or self._next is not None or self._log.record_count <= 2 * self._size_hint + SLACK:
+        if self._snapshot is None or self._next is not None or self._log.record_count <= 2 * self._size_hint + self._slack:
             return
         try:
             self._next = FramedLog(self._files, self._path + NEXT)

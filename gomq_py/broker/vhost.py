@@ -120,7 +120,7 @@ class VHost:
                     raise PreconditionFailed(difference_in(key, entity, arguments, existing.arguments))
             return existing
         check_not_reserved("exchange", name)
-        check_exchange_arguments(entity, arguments)
+        check_exchange_arguments(kind, entity, arguments)
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if exchange.durable:
             self._record(records.exchange_declared(exchange))
@@ -292,6 +292,7 @@ class VHost:
 
     def add_exchange(self, exchange):
         """Put a checked exchange into place; for this class and recovery."""
+        exchange.set_defaults(self._factory.exchange_defaults)
         self.exchanges[exchange.name] = exchange
         self.policies.configure_exchange(exchange)
         self._alternate_changed(exchange.name)

@@ -103,7 +103,7 @@ def change(broker, random, number):
 def boot(files, folder):
     data_dir = DataDir(folder, files).open()
     committer = GroupCommit(files)
-    return data_dir, committer, Broker(data_dir, files, committer, Settings())
+    return data_dir, committer, Broker(data_dir, files, committer, Settings(max_deleted_definitions=15))
 
 
 def stop(node):
@@ -157,7 +157,6 @@ def cut_often(root, random, share, run, account, target):
 @pytest.mark.parametrize("seed", seeds(8))
 def test_cuts_lose_no_answered_definition_and_neither_do_cuts_of_the_recovery(tmp_path, seed, monkeypatch):
     """With a compaction every few dozen changes, so that cuts fall into those too."""
-    monkeypatch.setattr(topology_log, "SLACK", 15)
     monkeypatch.setattr(topology_log, "SLICE", 3)
     random = Random(seed)
     (tmp_path / "data").mkdir()

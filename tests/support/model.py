@@ -36,6 +36,7 @@ class FakeFactory:
     def __init__(self):
         self.removed = []
         self.sliced = []
+        self.exchange_defaults = {}
 
     def run_sliced(self, slice_):
         self.sliced.append(slice_)

@@ -58,6 +58,13 @@ class Exchange:
 
     # what kinds define
 
+    def set_defaults(self, defaults):
+        """Before anything is bound: the broker's choices (a dict) where the arguments make none."""
+
+    @staticmethod
+    def check_arguments(entity, arguments):
+        """Refuse arguments this kind cannot do with; ``entity`` is how texts call the exchange. Raises PreconditionFailed."""
+
     def check_binding(self, routing_key, arguments):
         """Refuse what this kind cannot match with. Raises PreconditionFailed."""
 

@@ -158,7 +158,7 @@ def test_letters_keep_their_order(node):
     node.wait(lambda: node.vhost.queue("dead").ready_count == 500)
 
     assert [node.take("dead")[0] for _ in range(500)] == [b"%d" % number for number in range(500)]
-    assert (queue.ready_count, queue.unacked_count) == (0, 0)
+    node.wait(lambda: (queue.ready_count, queue.unacked_count) == (0, 0))
 
 
 @pytest.mark.parametrize("target", ["missing", "amq.fanout"])

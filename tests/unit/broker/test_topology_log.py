@@ -21,7 +21,7 @@ class Names:
         self.committer = GroupCommit(self.files)
         self.slices = []
         self.names = {}
-        self.log = TopologyLog(self.files, self.path, self.committer, self.slices.append)
+        self.log = TopologyLog(self.files, self.path, self.committer, self.slices.append, slack=20)
         for record in self.log.replay():
             self.apply(record)
         self.log.compact_when_long(self.snapshot)
@@ -59,7 +59,6 @@ class Names:
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(topology_log, "SLACK", 20)
     monkeypatch.setattr(topology_log, "SLICE", 2)
 
 

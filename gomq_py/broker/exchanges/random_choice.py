@@ -1,0 +1,25 @@
+"""Random exchange: each message to one of the bound destinations, any of them, whatever the keys."""
+import random
+
+from gomq_py.broker.exchanges.exchange import Exchange
+
+
+class RandomExchange(Exchange):
+    """RabbitMQ's ``x-random``. Its routes are not to be remembered, as if it looked at headers."""
+
+    type = "x-random"
+    needs_headers = True
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._destinations = []  # each as often as it is bound: several bindings are a weight
+
+    def match(self, routing_key, headers, targets):
+        if self._destinations:
+            targets.add(random.choice(self._destinations))
+
+    def _added(self, binding):
+        self._destinations.append(binding.destination)
+
+    def _removed(self, binding):
+        self._destinations.remove(binding.destination)

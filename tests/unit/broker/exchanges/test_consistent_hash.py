@@ -1,0 +1,149 @@
+"""Consistent hash exchange: who gets which key, and how little that changes."""
+from collections import Counter
+from zlib import crc32
+
+import pytest
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.exchanges.consistent_hash import jump
+from tests.support.model import make_vhost, routed
+
+KEYS = [f"key-{number}" for number in range(2000)]
+
+
+def hashing(weights, arguments=None, headers=None):
+    vhost, _, _ = make_vhost()
+    vhost.declare_exchange("x", "x-consistent-hash", arguments=arguments)
+    for name, weight in weights.items():
+        vhost.declare_queue(name)
+        vhost.bind_queue(name, "x", str(weight))
+    return vhost
+
+
+def placement(vhost):
+    return {key: routed(vhost, "x", key) for key in KEYS}
+
+
+@pytest.fixture(params=["ring", "jump"])
+def arguments(request):
+    return {"x-algorithm": request.param}
+
+
+def test_each_message_goes_to_one_destination_and_equal_keys_to_the_same(arguments):
+    vhost = hashing({"a": 10, "b": 10, "c": 10}, arguments)
+
+    placed = placement(vhost)
+
+    assert all(len(queues) == 1 for queues in placed.values())
+    assert placed == placement(vhost)
+    assert len({queues[0] for queues in placed.values()}) == 3
+
+
+def test_weight_is_the_share(arguments):
+    vhost = hashing({"light": 100, "heavy": 300}, arguments)
+
+    shares = Counter(queues[0] for queues in placement(vhost).values())
+
+    assert 0.6 < shares["heavy"] / len(KEYS) < 0.9
+
+
+def test_one_that_goes_takes_only_its_own_keys_along():
+    vhost = hashing({"a": 50, "b": 50, "c": 50}, {"x-algorithm": "ring"})
+    before = placement(vhost)
+
+    vhost.unbind_queue("b", "x", "50")
+    after = placement(vhost)
+
+    assert all(after[key] == before[key] for key in KEYS if before[key] != ["b"])
+    vhost.bind_queue("b", "x", "50")
+    assert placement(vhost) == before
+
+
+def test_last_one_that_goes_takes_only_its_own_keys_along_with_jump():
+    vhost = hashing({"a": 1, "b": 1, "c": 1}, {"x-algorithm": "jump"})
+    before = placement(vhost)
+
+    vhost.unbind_queue("c", "x", "1")
+    after = placement(vhost)
+
+    assert all(after[key] == before[key] for key in KEYS if before[key] != ["c"])
+
+
+def test_order_of_binding_does_not_matter(arguments):
+    one, other = hashing({"a": 5, "b": 5}, arguments), hashing({"b": 5, "a": 5}, arguments)
+
+    assert placement(one) == placement(other)
+
+
+def test_header_can_be_hashed_instead(arguments):
+    vhost = hashing({"a": 10, "b": 10, "c": 10}, {**arguments, "x-hash-on": "id"})
+
+    assert vhost.exchange("x").needs_headers
+    by_header = {number: routed(vhost, "x", f"key-{number}", {"id": "same"}) for number in range(50)}
+    assert len({tuple(queues) for queues in by_header.values()}) == 1
+    assert len({tuple(routed(vhost, "x", "k", {"id": number})) for number in range(50)}) == 3
+    assert len(routed(vhost, "x", "k", None)) == 1
+
+
+def test_nobody_bound_gets_nothing(arguments):
+    assert routed(hashing({}, arguments), "x", "k") == []
+
+
+def test_queue_bound_twice_and_unbound_once_stays(arguments):
+    vhost = hashing({"a": 3}, arguments)
+    vhost.bind_queue("a", "x", "5")
+
+    vhost.unbind_queue("a", "x", "3")
+    assert routed(vhost, "x", "k") == ["a"]
+    vhost.unbind_queue("a", "x", "5")
+
+    assert routed(vhost, "x", "k") == []
+
+
+@pytest.mark.parametrize("weight", ["", "0", "-1", "1.5", "x", "10001", "٣", "99999999999999"])
+def test_binding_key_must_be_a_weight(weight):
+    vhost = hashing({})
+    vhost.declare_queue("q")
+
+    with pytest.raises(PreconditionFailed, match="binding key"):
+        vhost.bind_queue("q", "x", weight)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"x-algorithm": "best"}, {"x-algorithm": 5}, {"x-hash-on": 5}, {"hash-header": True}, {"hash-property": "message_id"},
+])
+def test_wrong_argument_is_refused(wrong):
+    vhost, _, _ = make_vhost()
+
+    with pytest.raises(PreconditionFailed, match=next(iter(wrong))):
+        vhost.declare_exchange("x", "x-consistent-hash", arguments=wrong)
+
+
+def test_default_algorithm_is_the_brokers():
+    vhost, factory, _ = make_vhost()
+    factory.exchange_defaults["consistent_hash_algorithm"] = "jump"
+    vhost.declare_exchange("default", "x-consistent-hash")
+    vhost.declare_exchange("jump", "x-consistent-hash", arguments={"x-algorithm": "jump"})
+    for name in "abc":
+        vhost.declare_queue(name)
+        for exchange in ("default", "jump"):
+            vhost.bind_queue(name, exchange, "1")
+
+    assert [routed(vhost, "default", key) for key in KEYS] == [routed(vhost, "jump", key) for key in KEYS]
+
+
+def test_ring_is_drawn_with_crc32():
+    vhost = hashing({"a": 1, "b": 1})
+    points = sorted((crc32(name.encode()), name[0]) for name in ("a.0", "b.0"))
+
+    for key in KEYS[:200]:
+        expected = next((name for point, name in points if point >= crc32(key.encode())), points[0][1])
+        assert routed(vhost, "x", key) == [expected]
+
+
+def test_jump_is_the_published_algorithm():
+    """Values that any right implementation gives: a key stays or moves to the new last bucket."""
+    assert [jump(0, 1), jump(0xDEADBEEF, 1)] == [0, 0]
+    for key in range(0, 1 << 64, 1 << 57):
+        buckets = [jump(key, count) for count in range(1, 40)]
+        assert all(later == earlier or later == count for count, (earlier, later) in enumerate(zip(buckets, buckets[1:]), 1))
