@@ -39,6 +39,8 @@ BROKEN_CLOSE_TIMEOUT_S = 5
 # A client that lets its answers pile up to the output's limit is not read from; when it still has not read them after this long, it is gone.
 UNREAD_TIMEOUT_S = 30
 DISCARD_OCTETS = 16 * 1024
+# Characters of the name a client gives its connection that are logged.
+GIVEN_NAME_MAX = 256
 # Octets a frame on a channel must have to be one, by its type: the ids of a method, the fixed part of a content header.
 LEAST_PAYLOAD = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0}
 # Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
@@ -79,7 +81,7 @@ class Connection:
         session = attempt.run()
         if session is None:
             return
-        self.name, self.client_properties, self.capabilities = attempt.name, attempt.client_properties, attempt.capabilities
+        self.client_properties, self.capabilities = attempt.client_properties, attempt.capabilities
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)
         self.state = OPEN
@@ -103,7 +105,7 @@ class Connection:
         self.lane = FastLane(self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size)
         server.register(self)
         server.heartbeats.watch(self, self.limits.heartbeat_s)
-        LOG.info("connection %s: user '%s' opened vhost '%s'", self.name, self.user.name, self.vhost.name)
+        LOG.info("connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name, self._introduction())
         try:
             self.stream.run(self.lane, self, rest)
             self.why = self.why or self._how_it_broke()
@@ -112,6 +114,11 @@ class Connection:
         except OSError as error:
             self.why = self.why or f"the socket failed: {error.strerror or error}"
         self.output.wait_drained(BROKEN_CLOSE_TIMEOUT_S)
+
+    def _introduction(self):
+        """The name the client gave its connection, for the log."""
+        name = self.client_properties.get("connection_name")
+        return f" as {name[:GIVEN_NAME_MAX]!r}" if isinstance(name, str) and name else ""
 
     def _how_it_broke(self):
         if self.output.error is not None:

@@ -14,8 +14,6 @@ from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 READ_OCTETS = 16 * 1024
-# Octets of a name the client gives its connection, which is shown in logs and lists.
-GIVEN_NAME_MAX = 256
 
 
 class Session:
@@ -31,7 +29,7 @@ class Session:
 
 
 class LoginAttempt:
-    """One client on its way in. ``name`` is the connection's so far; ``client_properties`` and ``capabilities`` are what the client said."""
+    """One client on its way in. ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said."""
 
     def __init__(self, server, socket, name, peer_host):
         settings = server.settings
@@ -97,9 +95,6 @@ class LoginAttempt:
     def _check(self, login):
         """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed in a thread."""
         users, handshake = self._broker.users, self._handshake
-        given_name = handshake.client_properties.get("connection_name")
-        if isinstance(given_name, str) and given_name:
-            self.name = f"{self.name} ({given_name[:GIVEN_NAME_MAX]})"
         if users.is_costly(login.username, login.password):
             good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
         else:

@@ -133,7 +133,7 @@ def test_methods_may_follow_open_in_one_write(door):
     client.expect(QueueDeclareOk)
 
 
-def test_name_given_by_the_client_is_part_of_the_connections(door):
+def test_name_given_by_the_client_is_in_the_log(door, caplog):
     client = door.stranger()
     client.send(PROTOCOL_HEADER)
     client.expect(ConnectionStart, 0)
@@ -141,6 +141,8 @@ def test_name_given_by_the_client_is_part_of_the_connections(door):
         client_properties={"connection_name": "worker 7"}, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US")))
     client.expect(ConnectionTune, 0)
     client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
-    client.call(ConnectionOpen(virtual_host="/"), ConnectionOpenOk, 0)
 
-    assert door.connection().name == "unix -> unix (worker 7)"
+    with caplog.at_level("INFO", "gomq_py.amqp"):
+        client.call(ConnectionOpen(virtual_host="/"), ConnectionOpenOk, 0)
+
+    assert "connection unix -> unix: user 'guest' opened vhost '/' as 'worker 7'" in caplog.messages
