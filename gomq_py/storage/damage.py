@@ -23,17 +23,20 @@ def count_lost(segment, behind):
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Copy the octets [start, end) beside the segment, ack them so that nobody meets them again, and tell the log and the listener."""
+    """Ack the octets [start, end), so that nobody meets them again. If they had been flushed once, copy them beside the segment and tell the log
+    and the listener; if not, this is the ordinary end of a crash, and nobody was promised anything.
+    """
     path = segment.path()
-    step_over(segment, start, end)
+    _ack(segment, start, end)
+    if start >= segment.synced:
+        return
     LOG.error("damaged: %s octets %d to %d, %d message(s) lost; the disk returned something else than was written", path, start, end, lost_count)
     _keep_copy(store, segment, start, end)
     if store.listener is not None:
         store.listener.record_damaged(store, path, start, end, lost_count)
 
 
-def step_over(segment, start, end):
-    """Ack the octets [start, end), whatever they are."""
+def _ack(segment, start, end):
     if segment.acks is not None:
         try:
             segment.put_run(start, end)

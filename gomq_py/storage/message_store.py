@@ -75,7 +75,7 @@ class MessageStore(SegmentLog):
             return self._peek_requeued(message)
         segment = self._read
         self._peeked_count = self._peeked_entry = 0
-        if segment is None or self._read_at >= segment.end or not segment.written_here:
+        if segment is None or self._read_at >= segment.end or not segment.is_direct:
             if not self._advance():
                 return False
             segment = self._read

@@ -65,9 +65,10 @@ class _Recovery:
                 self._remove_acks(number)
         if found:
             self.store.begin_behind(max(found))
-        if self.scanned or self.removed:
-            # What was seen may be in the page cache only, after a kill: whoever is told that something exists relies on its name.
-            self.store.committer.mark_folder(self.store.folder)
+        if self.scanned and self.store.committer.enabled:
+            # After a kill, what was seen may be in the page cache only; from here on it is as good as anything confirmed.
+            self.files.sync_folder(self.store.folder)
+            self.files.sync_folder(os.path.dirname(self.store.folder))
         return RecoveryReport(self.store.ready_count, self.scanned, self.lost, tuple(self.removed))
 
     def _open_pair(self, number, has_acks):
@@ -136,6 +137,7 @@ class _Recovery:
         seal = head_format.decode_seal(head.seed, msgs_octets)
         if seal is not None and not head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
             seal = None
+        segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT))
         acks_seal = head_format.decode_acks_seal(acks_head.seed, acks_octets)
         delivered = head_format.decode_mark(acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT)
         if seal is not None and acks_seal is not None:
@@ -145,7 +147,7 @@ class _Recovery:
         segment.restore_acks(acks_head.seed, None, delivered)
         segment.load_acks()
         if seal is None:
-            self._scan(segment, head, head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT))
+            self._scan(segment, head)
             return
         segment.restore(head, seal)
         if segment.run_count:
@@ -153,24 +155,22 @@ class _Recovery:
             scanner.tally(segment.get_runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
-    def _scan(self, segment, head, synced):
-        """Read every record of a segment that was not sealed; flush and seal what is there. All before ``synced`` had been flushed once."""
+    def _scan(self, segment, head):
+        """Read every record of a segment that was not sealed; flush and seal what is there."""
         self.scanned += 1
         msgs, runs = segment.msgs, segment.get_runs()
+        self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
         damaged = [part for part in scanner.damaged if not _is_gone(runs, part[0])]
-        if scanner.at < synced:
-            damaged.append((scanner.at, min(synced, msgs.size), 0))
+        if scanner.at < segment.synced:
+            damaged.append((scanner.at, min(segment.synced, msgs.size), 0))
         segment.restore(head, head_format.Seal(
             scanner.count, scanner.next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
         segment.restore_acked(scanner.acked, scanner.acked_bytes)
         for start, end, count in damaged:
-            if start < synced:
-                self.lost += count
-                damage.set_aside(self.store, segment, start, end, count)
-            else:
-                damage.step_over(segment, start, end)  # the end of a crash: nobody was promised these
+            self.lost += count if start < segment.synced else 0
+            damage.set_aside(self.store, segment, start, end, count)
         if self.store.committer.enabled:
             self.files.sync(msgs)
         self.files.allocate(msgs)

@@ -18,13 +18,14 @@ cdef class Segment:
     cdef readonly uint64_t generation, body_bytes, taken_bytes, acked_bytes
     cdef readonly Py_ssize_t count, taken, acked, delivered, announced, announced_entries, syncing
     cdef public unsigned int unsynced
-    cdef readonly bint is_open, patchy, synced_once, written_here, sealed
+    cdef readonly bint is_open, is_direct, patchy, synced_once, written_here, sealed
     cdef uint64_t[::1] runs
     cdef Py_ssize_t run_at, delivered_before, checked_at
     cdef readonly Py_ssize_t run_count
     cdef readonly Py_ssize_t damaged_at, damaged_end
     cdef readonly dict counts
     cdef Py_ssize_t sealed_entries
+    cdef readonly Py_ssize_t synced
     cdef readonly tuple timestamps
 
     cpdef int attach(self, msgs, acks) except -1

@@ -22,16 +22,16 @@ class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
     ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone. ``end`` is where the data
-    ends, ``capacity`` where it must. ``written_here``: made in this run, so that what is read needs no check; of the others, ``runs``
+    ends, ``capacity`` where it must. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the others, ``runs``
     and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been delivered.
     """
 
     __slots__ = (
-        "number", "next", "msgs", "acks", "is_open", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation", "ordinal", "last_at",
+        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation", "ordinal", "last_at",
         "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered",
         "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed",
         "runs", "run_count", "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end",
-        "sealed_entries", "timestamps",
+        "sealed_entries", "timestamps", "synced",
     )
 
     def __init__(self, number):
@@ -41,12 +41,13 @@ class Segment:
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
         self.unsynced = self.syncing = 0
-        self.is_open = self.patchy = self.synced_once = self.written_here = self.sealed = False
+        self.is_open = self.is_direct = self.patchy = self.synced_once = self.written_here = self.sealed = False
         self.runs = self.counts = None
         self.run_count = self.run_at = self.delivered_before = self.next_ordinal = 0
         self.checked_at = self.damaged_at = self.damaged_end = 0
         self.sealed_entries = -1
         self.timestamps = (0, 0)
+        self.synced = 0
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
     # files
@@ -57,6 +58,7 @@ class Segment:
         self.acks = acks
         self.p = octets.pointer(msgs.map)
         self.is_open = True
+        self.is_direct = self.written_here
         if acks is not None:
             self.ack_p = octets.pointer(acks.map)
             self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // acks_format.ENTRY_BYTES
@@ -71,7 +73,7 @@ class Segment:
     def unpoint(self):
         """Forget every pointer into the files' mappings."""
         self.p = self.ack_p = octets.pointer(_NOWHERE)
-        self.is_open = False
+        self.is_open = self.is_direct = False
         self.runs = self.counts = None
         return 0
 
@@ -91,7 +93,7 @@ class Segment:
             self.ack_seed = int.from_bytes(head[60:], "little")
         self.generation = generation
         self.end = self.announced = head_format.HEAD_BYTES
-        self.written_here = True
+        self.written_here = self.is_direct = True
 
     # records
 
@@ -214,11 +216,15 @@ class Segment:
         self.seed = head.seed
         self.generation = head.generation
         self.end = self.announced = seal.end
-        self.count = seal.count
+        self.count = seal.records
         self.body_bytes = seal.body_bytes
         self.ordinal = seal.next_ordinal
         self.timestamps = seal.first_timestamp_ms, seal.last_timestamp_ms
         self.synced_once = self.sealed = True
+
+    def restore_synced(self, position):
+        """Before this position all had been flushed in the run that wrote it."""
+        self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
         """What recovery knows of the acks file: the checksum of its head, its seal (or None), and its mark."""
@@ -227,7 +233,7 @@ class Segment:
         self.sealed_entries = -1
         if seal is not None:
             self.sealed_entries = seal.entries
-            self.restore_acked(seal.count, seal.body_bytes)
+            self.restore_acked(seal.acked, seal.body_bytes)
 
     def restore_acked(self, count, body_bytes):
         """How much of the segment is gone."""

@@ -6,7 +6,7 @@ between the reader and the writer of a long log is closed; what is open is mappe
 import os
 
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
-from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT, SYNCED_AT
+from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
 from gomq_py.storage.segment import ACKS, MSGS, Segment
 
 # A location has 28 bits for each.
@@ -125,12 +125,11 @@ class SegmentLog:
 
     def _note_synced(self, segment):
         """Everything written to the segment before the sync began is on the disk."""
-        if segment is self._write or segment.syncing < segment.end:
+        if not segment.sealed:
             segment.put_synced(segment.syncing)
-            self.files.overwritten(segment.msgs, SYNCED_AT, HEAD_BYTES)
-        elif not segment.sealed:
-            segment.seal()
-            self.files.overwritten(segment.msgs, SEAL_AT, SYNCED_AT)
+            if segment is not self._write and segment.syncing == segment.end:
+                segment.seal()
+            self.files.overwritten(segment.msgs, SEAL_AT, HEAD_BYTES)
         if self._closing and segment.acks is not None:
             segment.seal_acks()
             self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)

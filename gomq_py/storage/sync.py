@@ -39,7 +39,7 @@ class GroupCommit:
         self._waiting = []  # callbacks for the sync that begins next
         self._in_flight = []  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
-        self._failed_logs = {}
+        self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
 
@@ -142,6 +142,7 @@ class GroupCommit:
         failures = {}  # store or None -> error
         jobs = self._collect(stores, logs, folders, failures)
         self._flush(jobs, failures)
+        self._blame(stores, logs, failures)
         self._is_syncing = False
         self.syncs += 1
         for store in stores:
@@ -165,13 +166,22 @@ class GroupCommit:
                 jobs += [(self._files.sync, file, store) for file in store.sync_files()]
             except StoreError as error:
                 failures[store] = error
-        for file in logs:
-            if file in self._failed_logs:
-                failures[file] = self._failed_logs[file]
-            jobs.append((self._files.sync, file, file))
+        jobs += [(self._files.sync, file, file.path) for file in logs]
         for _, file, _ in jobs:
             file.retain()
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
+
+    def _blame(self, stores, logs, failures):
+        """A log or folder whose flush failed fails everything in it, now and later: a second flush would succeed without writing anything."""
+        for owner, error in failures.items():
+            if isinstance(owner, str):
+                self._failed[owner] = error
+        if self._failed:
+            for owner, path in [(store, store.folder) for store in stores] + [(file.path, file.path) for file in logs]:
+                while owner not in failures and path != os.path.dirname(path):
+                    if path in self._failed:
+                        failures[owner] = self._failed[path]
+                    path = os.path.dirname(path)
 
     def _flush(self, jobs, failures):
         """Run the jobs in the pool, divided among its threads. May switch."""
@@ -183,11 +193,9 @@ class GroupCommit:
             for owner, error in result.get():
                 logger.error("sync failed: %s", error)
                 failures[owner] = error
-        for function, file, owner in jobs:
+        for function, file, _ in jobs:
             if function == self._files.sync:
                 file.release()
-                if owner is file and owner in failures:
-                    self._failed_logs[owner] = failures[owner]
 
 
 def _flush_each(jobs):

@@ -86,7 +86,7 @@ class Head(NamedTuple):
 class Seal(NamedTuple):
     """What a sealed msgs file holds."""
 
-    count: int
+    records: int
     next_ordinal: int
     body_bytes: int
     end: int
@@ -98,7 +98,7 @@ class AcksSeal(NamedTuple):
     """What an acks file held at a clean stop."""
 
     entries: int
-    count: int
+    acked: int
     body_bytes: int
 
 

@@ -166,9 +166,8 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end and fill ``count``, ``body_bytes``, and the part of both that is ``acked``: lies in ``runs`` (see format.acks).
-
-        Without ``check_content`` only the headers are looked at.
+        """Walk to the end and fill ``count``, ``body_bytes``, and the part of both that is ``acked``: lies in ``runs`` (see format.acks) or is
+        damaged. Without ``check_content`` only the headers are looked at.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -177,7 +176,7 @@ class RecordScanner:
             acked = at < count and runs[at] <= self.position
             if check_content and not acked and not content_is_sound(self.p, self.position, self.seed):
                 self.damaged.append((self.position, self.position + self.size, 1))
-                continue
+                acked = True
             self._fill()
             if self.count == 0:
                 self.first_timestamp_ms = self.timestamp_ms
