@@ -308,6 +308,8 @@ class MessageStore(SegmentLog):
             self._read_at = self._step_over_damage(segment)
         self._read_at = at
         if at < segment.end:
+            if segment.taken >= segment.count:
+                self._write_off(segment, -1, -segment.body_length_at(at))  # more is there than seal and acks say
             self._peeked_count, self._peeked_entry = segment.failed_before(at)
             return True
         if segment.taken < segment.count:

@@ -140,17 +140,17 @@ class _Recovery:
         segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT))
         acks_seal = head_format.decode_acks_seal(acks_head.seed, acks_octets)
         delivered = head_format.decode_mark(acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT)
-        if seal is not None and acks_seal is not None:
-            segment.restore(head, seal)
-            segment.restore_acks(acks_head.seed, acks_seal, delivered)
-            return
-        segment.restore_acks(acks_head.seed, None, delivered)
+        segment.restore_acks(acks_head.seed, acks_seal, delivered)
         segment.load_acks()
+        if acks_seal is not None and segment.entries != acks_seal.entries:
+            segment.restore_acks(acks_head.seed, None, delivered)
+            segment.load_acks()
+            acks_seal = None
         if seal is None:
             self._scan(segment, head)
             return
         segment.restore(head, seal)
-        if segment.run_count:
+        if acks_seal is None and segment.run_count:
             scanner = RecordScanner(segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed)
             scanner.tally(segment.get_runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)

@@ -49,6 +49,7 @@ cdef class Segment:
     cdef int _put(self, uint32_t word) except -1
     @cython.locals(size=Py_ssize_t, gone=Py_ssize_t, sound=bint)
     cdef Py_ssize_t find_ready(self, Py_ssize_t at) except -2
+    cdef int write_off(self, Py_ssize_t lost_count, uint64_t lost_bytes) except -1
     cdef Py_ssize_t _gone_until(self, Py_ssize_t at)
     @cython.locals(found=Py_ssize_t)
     cdef int _find_damage_end(self, Py_ssize_t at) except -1

@@ -21,17 +21,18 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone. ``end`` is where the data
-    ends, ``capacity`` where it must. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the others, ``runs``
-    and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been delivered.
+    ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone. ``end`` is where the data ends,
+    ``capacity`` where it must. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the
+    others, ``runs`` and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been
+    delivered.
     """
 
     __slots__ = (
-        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation", "ordinal", "last_at",
-        "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered",
-        "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed",
-        "runs", "run_count", "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end",
-        "sealed_entries", "timestamps", "synced",
+        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation",
+        "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
+        "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed", "runs", "run_count",
+        "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
+        "synced",
     )
 
     def __init__(self, number):
@@ -230,10 +231,8 @@ class Segment:
         """What recovery knows of the acks file: the checksum of its head, its seal (or None), and its mark."""
         self.ack_seed = seed
         self.delivered = self.delivered_before = delivered
-        self.sealed_entries = -1
-        if seal is not None:
-            self.sealed_entries = seal.entries
-            self.restore_acked(seal.acked, seal.body_bytes)
+        self.sealed_entries = -1 if seal is None else seal.entries
+        self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
         """How much of the segment is gone."""
@@ -313,6 +312,7 @@ class Segment:
         self.acked += lost_count
         self.taken_bytes += lost_bytes
         self.acked_bytes += lost_bytes
+        return 0
 
     # seals
 
