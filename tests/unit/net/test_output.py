@@ -114,6 +114,21 @@ def test_too_much_unread_is_told_once_until_it_was_drained(pair, output):
     assert len(told) == 2
 
 
+def test_answers_gathered_beyond_the_limit_are_no_overflow_while_the_socket_takes_them(pair, output):
+    """Nobody would tell that such an output was drained."""
+    told = []
+    output.on_overflow = lambda: told.append(output.pending_octets())
+    output.limit = 1000
+
+    output.cork()
+    output.write(b"x" * 5000)
+    output.write(b"y")
+    output.uncork()
+
+    assert receive_exactly(pair[1], 5001) == b"x" * 5000 + b"y"
+    assert told == []
+
+
 def test_a_broken_peer_is_told_once_and_nothing_is_raised(pair, output):
     told = []
     output.on_broken = told.append
