@@ -4,10 +4,17 @@ Once per read the connection hands over how far the channel has published. What 
 once, but never past an earlier publish that still waits, because one basic.ack with ``multiple`` stands for all before it. Never counts or stores.
 """
 from collections import deque
+from struct import Struct
 
+from gomq_py.amqp.wire.constants import FRAME_END, FRAME_METHOD
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
+
+# basic.ack and basic.nack as whole frames: type, channel, payload size, class and method, delivery tag, bits (1: multiple), frame end. Written by
+# hand, because a client that waits for each confirm costs one per message: 0.7 us for a batch instead of 5.
+_CONFIRM = Struct(">BHIIQBB")
+assert _CONFIRM.size == 21
+_PAYLOAD_SIZE = 13
 
 
 def confirm_select(channel, method):
@@ -74,11 +81,15 @@ class Confirms:
 
     def _answers(self, last, refused):
         """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked one by one, in order."""
+        if not refused:
+            frame = self._ack(last)
+            self.confirmed = last
+            return frame
         frames = []
         for number in refused:
             if number - 1 > self.confirmed:
                 frames.append(self._ack(number - 1))
-            frames.append(method_frame(self._channel_id, BasicNack(delivery_tag=number)))
+            frames.append(self._frame(BasicNack.ID, number, False))
             self.confirmed = number
         if last > self.confirmed:
             frames.append(self._ack(last))
@@ -86,13 +97,16 @@ class Confirms:
         return b"".join(frames)
 
     def _ack(self, number):
-        return method_frame(self._channel_id, BasicAck(delivery_tag=number, multiple=number - self.confirmed > 1))
+        return self._frame(BasicAck.ID, number, number - self.confirmed > 1)
 
     def _nack_all(self, last):
         """The disk refused: whether these survive nobody knows, so all of them are refused."""
         multiple = last - self.confirmed > 1
         self.confirmed = last
-        return method_frame(self._channel_id, BasicNack(delivery_tag=last, multiple=multiple))
+        return self._frame(BasicNack.ID, last, multiple)
+
+    def _frame(self, method_id, number, multiple):
+        return _CONFIRM.pack(FRAME_METHOD, self._channel_id, _PAYLOAD_SIZE, method_id, number, multiple, FRAME_END)
 
 
 class _Batch:

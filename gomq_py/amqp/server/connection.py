@@ -192,8 +192,9 @@ class Connection:
 
     def batch_done(self):
         """End of a read: confirm what was published in it."""
-        for channel in self.lane.take_confirming():
-            channel.send_confirms()
+        if self.lane.confirming_channels:
+            for channel in self.lane.take_confirming():
+                channel.send_confirms()
 
     def _connection_frame(self, kind, payload):
         if kind == FRAME_HEARTBEAT and not payload:
