@@ -151,11 +151,10 @@ def test_consumers_of_a_deleted_queue_are_cancelled(client):
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
 
-    client.send_method(QueueDelete(queue="q"))
+    client.call(QueueDelete(queue="q"), QueueDeleteOk)
 
     cancel = client.expect(BasicCancel)
     assert (cancel.consumer_tag, cancel.no_wait) == ("t", True)
-    client.expect(QueueDeleteOk)
 
 
 def test_clients_without_the_capability_are_not_told_of_cancelled_consumers(door):
