@@ -26,7 +26,7 @@ class Broker:
                  **settings):
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port, "mqtt_port": mqtt_port, "tls_cert": str(tls_cert),
-            "tls_key": str(tls_key), "amqps_port": amqps_port, **settings,
+            "tls_key": str(tls_key), "amqps_port": amqps_port, "metrics_http_port": -1, **settings,
         }
         self.data_dir = data_dir
         self._own_folder = None
@@ -52,7 +52,7 @@ class Broker:
         """Boot and return when clients can connect. Raises BootError (one line that says what is wrong). Returns itself."""
         if self._is_running():
             raise RuntimeError("this broker is running already")
-        _import_ahead(self._options["http_port"] >= 0)
+        _import_ahead(self._options["http_port"] >= 0 or self._options["metrics_http_port"] >= 0)
         start_new_thread, allocate_lock = _native_threads()
         self._failure = None
         self._told = False

@@ -132,8 +132,7 @@ class Launcher:
             self._bind_amqp("amqps", settings.amqps_port, options, self._tls_handshake())
         if settings.amqp_unix_path:
             self.listeners.append(Listener(bind_unix(settings.amqp_unix_path, settings.listen_backlog), "amqp", self._amqp.handle, options))
-        if settings.http_port >= 0:
-            self._open_management()
+        self._open_management()
         for listener in self.listeners:
             listener.start()
             LOG.info("listening %s %s", listener.protocol, listener.address)
@@ -146,9 +145,27 @@ class Launcher:
             self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake))
 
     def _open_management(self) -> None:
-        from gomq_py.http.door import ManagementDoor  # here, because a broker without it should not carry Flask
-        listening = bind_tcp(self.settings.http_bind, self.settings.http_port, self.settings.listen_backlog)
-        self.listeners.append(ManagementDoor(listening, self.broker, self._amqp, self.settings, lambda: self.listeners))
+        settings = self.settings
+        if settings.http_port < 0 and settings.metrics_http_port < 0:
+            return
+        from gomq_py.http.door import ManagementDoor, MetricsDoor  # here, because a broker without them should not carry Flask
+        for door, host, option in ((ManagementDoor, settings.http_bind, "http_port"), (MetricsDoor, settings.metrics_http_bind, "metrics_http_port")):
+            listening = self._bind_side_door(host, option)
+            if listening is not None:
+                self.listeners.append(door(listening, self.broker, self._amqp, settings, lambda: self.listeners))
+
+    def _bind_side_door(self, host: str, option: str) -> Any:
+        """A listening socket, or None where the port is off, or is taken and nobody asked for it: a second broker on a machine still serves AMQP."""
+        port = getattr(self.settings, option)
+        if port < 0:
+            return None
+        try:
+            return bind_tcp(host, port, self.settings.listen_backlog)
+        except BindError as error:
+            if option in self.settings.origins:
+                raise
+            LOG.warning("going on without %s: %s", option.replace("_", " "), error)
+            return None
 
     def _tls_handshake(self) -> Any:
         from gomq_py.net import tls  # here, because a broker without certificate should not carry the library

@@ -34,7 +34,7 @@ class GomqBroker:
         """Start and wait until it is ready. Raises BrokerFailed."""
         command = [
             sys.executable, "-m", "gomq_py", "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
-            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", "-1",
+            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", "-1", "--metrics-http-port", "-1",
         ]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

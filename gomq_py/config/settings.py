@@ -18,7 +18,6 @@ SNI_PREFIX = "sni:"
 
 _NO_MQTT = "MQTT"
 _NO_MANAGEMENT = "the management API"
-_NO_METRICS = "metrics"
 _NO_CLUSTERING = "clustering"
 _NO_OAUTH = "OAuth"
 _NO_PROXY = "the PROXY protocol"
@@ -105,8 +104,8 @@ OPTIONS: tuple[Option, ...] = (
            flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",), pending=_NO_MANAGEMENT),
     Option("main", "stats_interval", integer(100), 5000, "Milliseconds between two samples of rates.", pending=_NO_MANAGEMENT),
     Option("main", "stats_log_size", integer(1), 120, "Samples of rates that are kept.", pending=_NO_MANAGEMENT),
-    Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",), pending=_NO_METRICS),
-    Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",), pending=_NO_METRICS),
+    Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",)),
+    Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",)),
     Option("main", "tls_cert", PATH, "", "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.", flags=("--tls-cert", "--cert"),
            environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"), reloadable=True),
     Option("main", "tls_key", PATH, "", "Private key (PEM) of that certificate; empty when the certificate file holds it.",

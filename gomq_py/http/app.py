@@ -4,10 +4,10 @@ from werkzeug.routing import UnicodeConverter
 
 import gomq_py
 from gomq_py.http import errors
-from gomq_py.http.api import bindings, connections, exchanges, identity, overview, queues, users, vhosts
+from gomq_py.http.api import bindings, connections, exchanges, identity, metrics, overview, queues, users, vhosts
 from gomq_py.http.login import FailedLogins
 
-RESOURCES = (identity, overview, connections, exchanges, queues, bindings, vhosts, users)
+RESOURCES = (identity, overview, metrics, connections, exchanges, queues, bindings, vhosts, users)
 
 # No inline script, no foreign source: what a queue is called can never run.
 SECURITY_HEADERS = {
@@ -36,6 +36,16 @@ def create_app(node):
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
     for resource in RESOURCES:
         app.register_blueprint(resource.blueprint)
+    errors.register(app)
+    app.after_request(_add_headers)
+    return app
+
+
+def create_metrics_app(node):
+    """The WSGI app of the metrics port: /metrics for everybody who reaches it."""
+    app = Flask("gomq_py.http.metrics", static_folder=None)
+    app.extensions["gomq.node"] = node
+    app.register_blueprint(metrics.public)
     errors.register(app)
     app.after_request(_add_headers)
     return app

@@ -1,7 +1,7 @@
 """The management door as the launcher sees it: opened on a listening socket, closed again. Importing it is what brings Flask in."""
 import socket as socket_module
 
-from gomq_py.http.app import create_app
+from gomq_py.http.app import create_app, create_metrics_app
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
@@ -12,6 +12,7 @@ class ManagementDoor:
     """The API on one listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
 
     protocol = "http"
+    create_app = staticmethod(create_app)
 
     def __init__(self, listening, broker, amqp, settings, listeners):
         """``listening`` is bound and listens already, and is owned from here on; ``listeners()`` answers what is open in this process."""
@@ -19,7 +20,7 @@ class ManagementDoor:
         name = listening.getsockname()
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0
-        self._server = ManagementServer(listening, create_app(node))
+        self._server = ManagementServer(listening, self.create_app(node))
 
     def start(self):
         """Begin to accept."""
@@ -28,3 +29,10 @@ class ManagementDoor:
     def close(self):
         """Stop accepting; requests under way have a second to end. May switch."""
         self._server.close()
+
+
+class MetricsDoor(ManagementDoor):
+    """The metrics alone, without a login."""
+
+    protocol = "metrics"
+    create_app = staticmethod(create_metrics_app)

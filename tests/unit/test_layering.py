@@ -28,7 +28,7 @@ MAP = {
     "amqp.server.fast_lane": DOOR | {"amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
     "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
-    "broker": GROUND | {"auth"},
+    "broker": GROUND | {"auth", ""},  # "": the version, which exported definitions carry
     # ground: who may, octets on disk, sockets
     "auth": LEAVES | {"storage"},
     "storage": LEAVES,
@@ -58,7 +58,7 @@ LIBRARIES = {
     "launcher": {"gevent"},
     "amqp.server": {"gevent", "greenlet"},
     "amqp.server.fast_lane": {"gevent"},
-    "http": {"gevent", "flask", "werkzeug", "orjson"},
+    "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client"},
     "broker": {"gevent", "greenlet"},
     "auth": {"gevent", "bcrypt"},
     "storage": {"gevent", "greenlet"},

@@ -1,0 +1,105 @@
+"""Prometheus metrics, read by Prometheus' own parser."""
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory):
+    """(broker, a function from a path to {(sample name, labels): value})"""
+    with BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", metrics_http_port=0) as process:
+        def read(path):
+            answer = requests.get(f"http://127.0.0.1:{process.ports['metrics']}/{path}", timeout=10)
+            assert answer.status_code == 200, answer.text
+            return {
+                (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+                for family in text_string_to_metric_families(answer.text) for sample in family.samples
+            }
+
+        yield process, read
+
+
+@pytest.fixture
+def filled(metrics):
+    """A queue with three messages, one of them unacknowledged."""
+    import pika
+    connection = pika.BlockingConnection(pika.URLParameters(metrics[0].amqp_url))
+    channel = connection.channel()
+    channel.queue_declare('q"uote\\d')
+    channel.confirm_delivery()
+    for _ in range(3):
+        channel.basic_publish("", 'q"uote\\d', b"12345")
+    channel.basic_get('q"uote\\d')
+    yield metrics[1]
+    channel.queue_delete('q"uote\\d')
+    connection.close()
+
+
+def test_totals_carry_rabbitmqs_names(filled):
+    samples = filled("metrics")
+
+    assert samples["rabbitmq_queue_messages_ready", ()] == 2
+    assert samples["rabbitmq_queue_messages_unacked", ()] == 1
+    assert samples["rabbitmq_queues", ()] == 1
+    assert samples["rabbitmq_connections", ()] == 1
+    assert samples["rabbitmq_global_messages_received_total", (("protocol", "amqp091"),)] >= 3
+    assert samples["rabbitmq_process_resident_memory_bytes", ()] > 1e6
+    assert any(name == "rabbitmq_identity_info" for name, _ in samples)
+
+
+def test_objects_are_labelled_and_their_names_escaped(filled):
+    samples = filled("metrics/per-object")
+
+    assert samples["rabbitmq_queue_messages_ready", (("queue", 'q"uote\\d'), ("vhost", "/"))] == 2
+    assert samples["rabbitmq_queue_messages_ready_bytes", (("queue", 'q"uote\\d'), ("vhost", "/"))] == 10
+
+
+def test_detailed_gives_the_families_asked_for(filled):
+    samples = filled("metrics/detailed?family=queue_coarse_metrics&vhost=%2F")
+
+    assert samples["rabbitmq_detailed_queue_messages", (("queue", 'q"uote\\d'), ("vhost", "/"))] == 3
+    assert not any("exchange" in name for name, _ in samples)
+    assert filled("metrics/detailed?family=queue_coarse_metrics&vhost=elsewhere") == {}
+
+
+def test_a_prefix_replaces_rabbitmqs(filled):
+    assert ("lavinmq_queues", ()) in filled("metrics?prefix=lavinmq")
+
+
+def test_every_family_is_declared_once_however_many_queues_there_are(metrics):
+    import pika
+    connection = pika.BlockingConnection(pika.URLParameters(metrics[0].amqp_url))
+    channel = connection.channel()
+    for number in range(450):
+        channel.queue_declare(f"many-{number}", auto_delete=True, exclusive=True)
+
+    text = requests.get(f"http://127.0.0.1:{metrics[0].ports['metrics']}/metrics/per-object", timeout=20).text
+    connection.close()
+
+    assert text.count("# TYPE rabbitmq_queue_messages_ready gauge") == 1
+    assert text.count('rabbitmq_queue_messages_ready{') == 450
+
+
+def test_on_the_management_port_metrics_take_a_login(api):
+    base = api.base
+
+    assert requests.get(f"{base}/metrics", timeout=10).status_code == 401
+    assert requests.get(f"{base}/metrics", auth=("guest", "guest"), timeout=10).status_code == 200
+
+
+def test_a_second_broker_goes_on_without_a_default_port_that_is_taken(tmp_path):
+    import socket
+
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 15692))
+            taken.listen()
+        except OSError:
+            pass  # somebody else has it, which serves as well
+        process = BrokerProcess(tmp_path / "data", http_port=-1)
+        del process._options["metrics_http_port"]
+        with process:
+            process.wait_for_log("going on without metrics http port: port 15692")
