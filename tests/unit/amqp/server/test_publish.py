@@ -4,8 +4,9 @@ import pytest
 from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, BasicReturn, ChannelClose, ConfirmSelect,
-    ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose,
+    ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    TxSelect,
 )
 from gomq_py.amqp.wire.properties import Properties
 from tests.support.door import Door
@@ -234,6 +235,58 @@ def test_return_comes_before_its_confirm(publisher):
 
     publisher.expect_message(BasicReturn)
     assert publisher.expect(BasicAck).delivery_tag == 1
+
+
+# confirms
+
+def test_message_that_its_queue_refuses_is_nacked(publisher, door):
+    publisher.call(ConfirmSelect(), ConfirmSelectOk)
+    publisher.publish("q")
+    publisher.expect(BasicAck)
+    door.queue("q").close("test")
+
+    publisher.publish("q", mandatory=True)
+
+    assert publisher.expect(BasicNack).delivery_tag == 2
+
+
+def test_persistent_message_is_confirmed_when_the_disk_has_it(slow_disk_door):
+    client = confirming(slow_disk_door)
+
+    client.publish("q", properties=encoded(delivery_mode=2), mandatory=True)
+
+    client.expect_silence()
+    slow_disk_door.committer.finish()
+    assert client.expect(BasicAck).delivery_tag == 1
+
+
+def test_persistent_message_is_nacked_when_the_disk_refuses_it(slow_disk_door):
+    client = confirming(slow_disk_door)
+    client.publish("q", properties=encoded(delivery_mode=2))
+    client.expect_silence()
+
+    slow_disk_door.committer.finish(OSError("no space left"))
+
+    assert client.expect(BasicNack).delivery_tag == 1
+
+
+def test_transient_message_is_confirmed_without_the_disk(slow_disk_door):
+    client = confirming(slow_disk_door)
+
+    client.publish("q", mandatory=True)
+
+    assert client.expect(BasicAck).delivery_tag == 1
+
+
+def confirming(door):
+    """A client in confirm mode with a durable queue named q."""
+    client = door.client()
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    client.expect_silence()
+    door.committer.finish()
+    client.expect(QueueDeclareOk)
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+    return client
 
 
 # properties
