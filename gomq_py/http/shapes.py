@@ -5,6 +5,9 @@ Field names and types are those of a live RabbitMQ; what has no meaning here is 
 import ssl
 import time
 
+from gomq_py.broker.arguments import queue_type_of
+from gomq_py.broker.definitions import jsonable
+from gomq_py.broker.policies import EXCHANGE
 from gomq_py.http.answers import node
 
 STATS = ("publish", "deliver_get", "ack", "redeliver", "get")
@@ -45,7 +48,7 @@ def binding(one):
     is_exchange = hasattr(one.destination, "state") and hasattr(one.destination, "bindings")
     return {
         "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
-        "destination_type": "exchange" if is_exchange else "queue", "routing_key": one.routing_key, "arguments": dict(one.arguments),
+        "destination_type": "exchange" if is_exchange else "queue", "routing_key": one.routing_key, "arguments": jsonable(one.arguments),
         "properties_key": one.properties_key,
     }
 
@@ -69,12 +72,23 @@ def exchange(one):
         }
     shape = {
         "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
-        "internal": bool(one.internal), "arguments": dict(one.arguments), "policy": getattr(one.policy, "name", one.policy),
-        "user_who_performed_action": "",
+        "internal": bool(one.internal), "arguments": jsonable(one.arguments), **in_force(one, EXCHANGE), "user_who_performed_action": "",
     }
     if stats:
         shape["message_stats"] = stats
     return shape
+
+
+def in_force(one, kind):
+    """The policies that an entity stands under, and what they come to."""
+    vhost = node().broker.vhosts.get(one.vhost)
+    if vhost is None:
+        return {"policy": None, "operator_policy": None, "effective_policy_definition": {}}
+    policy, operator_policy = vhost.policies.in_force(kind, one.name)
+    return {
+        "policy": policy.name if policy else None, "operator_policy": operator_policy.name if operator_policy else None,
+        "effective_policy_definition": vhost.policies.effective(kind, one.name),
+    }
 
 
 def queue_kind(one):
@@ -92,7 +106,7 @@ def queue(one):
     consumers = len(consumers_of(one))
     shape = {
         "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
-        "exclusive": one.exclusive_owner is not None, "arguments": dict(one.arguments), "node": node().name, "state": queue_state(one),
+        "exclusive": one.exclusive_owner is not None, "arguments": jsonable(one.arguments), "node": node().name, "state": queue_state(one),
         "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0, "consumer_capacity": 1.0 if consumers else 0,
         "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked,
         "messages_details": details(rates.of(one, "messages", ready + unacked)),
@@ -101,8 +115,8 @@ def queue(one):
         "message_bytes": ready_bytes + unacked_bytes, "message_bytes_ready": ready_bytes, "message_bytes_unacknowledged": unacked_bytes,
         "message_bytes_persistent": ready_bytes + unacked_bytes if one.durable else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
         "messages_persistent": ready + unacked if one.durable else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
-        "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0, "policy": None, "operator_policy": None,
-        "effective_policy_definition": {}, "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": None,
+        "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0,
+        **in_force(one, queue_type_of(one.arguments)), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": None,
         "owner_pid_details": owner(one), "recoverable_slaves": None, "storage_version": 1,
         "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
         "reductions": 0, "reductions_details": details(0.0), "slave_nodes": [], "synchronised_slave_nodes": [],
@@ -156,7 +170,7 @@ def consumer(one, connection):
     channel = one.channel
     return {
         "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost}, "exclusive": bool(one.exclusive),
-        "ack_required": not one.no_ack, "prefetch_count": one.prefetch, "arguments": dict(one.arguments or {}), "active": True,
+        "ack_required": not one.no_ack, "prefetch_count": one.prefetch, "arguments": jsonable(one.arguments or {}), "active": True,
         "activity_status": "up", "channel_details": channel_details(channel, connection),
     }
 
@@ -203,7 +217,7 @@ def connection(one):
         "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1", "type": "network",
         "state": "blocked" if one.blocked_reason else ("running" if one.state == "open" else one.state),
         "channels": len(one.channels), "channel_max": one.limits.channel_max, "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
-        "auth_mechanism": getattr(one, "mechanism", "PLAIN"), "client_properties": dict(one.client_properties),
+        "auth_mechanism": getattr(one, "mechanism", "PLAIN"), "client_properties": jsonable(one.client_properties),
         "connected_at": int(getattr(one, "connected_at", 0) * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,
         "ssl": tls is not None, "ssl_protocol": tls[0] if tls else None, "ssl_cipher": tls[1] if tls else None, "ssl_hash": None,
         "ssl_key_exchange": None, "peer_cert_subject": None, "peer_cert_issuer": None, "peer_cert_validity": None,

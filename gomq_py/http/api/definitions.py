@@ -1,0 +1,72 @@
+"""/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange too."""
+import orjson
+from flask import Blueprint, request
+
+from gomq_py.broker.definitions import DefinitionsError, Importer, exported, exported_vhost
+from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.errors import BadRequest, TooLarge
+from gomq_py.http.finding import find_vhost
+from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.observability.log import logger
+
+LOG = logger("http")
+blueprint = Blueprint("definitions", __name__)
+# Some hundred thousand queues with their bindings.
+MAX_DEFINITIONS_OCTETS = 64 * 1024 * 1024
+
+
+@blueprint.get("/api/definitions")
+@access(ADMINISTRATOR)
+def get_definitions():
+    """Those of the whole broker."""
+    return json_answer(exported(node().broker))
+
+
+@blueprint.get("/api/definitions/<vhost>")
+@access(ADMINISTRATOR)
+def get_vhost_definitions(vhost):
+    """Those of one vhost."""
+    return json_answer(exported_vhost(find_vhost(vhost)))
+
+
+@blueprint.post("/api/definitions")
+@blueprint.post("/api/definitions/upload")
+@access(ADMINISTRATOR)
+def post_definitions():
+    """Import: what is there stays, what is missing is made."""
+    return _import(None)
+
+
+@blueprint.post("/api/definitions/<vhost>")
+@blueprint.post("/api/definitions/<vhost>/upload")
+@access(ADMINISTRATOR)
+def post_vhost_definitions(vhost):
+    """Import into one vhost."""
+    return _import(find_vhost(vhost))
+
+
+def _import(vhost):
+    try:
+        report = Importer(node().broker, vhost).run(_parsed())
+    except DefinitionsError as error:
+        raise BadRequest(str(error)) from None
+    for problem in report.problems:
+        LOG.warning("definitions: %s", problem)
+    if report.problems:
+        return json_answer({"imported": report.imported, "problems": report.problems})
+    return no_content()
+
+
+def _parsed():
+    """The JSON of the body, or of the form's ``file``, as browsers upload it."""
+    if request.mimetype != "multipart/form-data":
+        return body(MAX_DEFINITIONS_OCTETS)
+    if request.content_length is None or request.content_length > MAX_DEFINITIONS_OCTETS:
+        raise TooLarge(f"the upload is over the limit of {MAX_DEFINITIONS_OCTETS} octets")
+    uploaded = request.files.get("file")
+    if uploaded is None:
+        raise BadRequest("the form has no file")
+    try:
+        return orjson.loads(uploaded.read())
+    except orjson.JSONDecodeError:
+        raise BadRequest("JSON error: the file is not valid JSON") from None

@@ -1,0 +1,153 @@
+"""/api/parameters, /api/global-parameters, /api/vhost-limits: values that components keep in the definitions."""
+from flask import Blueprint
+
+from gomq_py.broker.limits import COMPONENT as LIMITS
+from gomq_py.broker.limits import NAME as LIMITS_NAME
+from gomq_py.broker.policies import POLICY
+from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("parameters", __name__)
+
+
+def parameters_of(vhost, component=None):
+    """The parameters of a vhost as RabbitMQ shows them; policies have a list of their own."""
+    return [
+        {"vhost": vhost.name, "component": owner, "name": name, "value": value} for (owner, name), value in list(vhost.parameters.items())
+        if owner != POLICY and component in (None, owner)
+    ]
+
+
+@blueprint.get("/api/parameters")
+@access(POLICYMAKER)
+def list_parameters():
+    """Every parameter in the vhosts that the user sees."""
+    return listing([one for vhost in visible_vhosts() for one in parameters_of(vhost)])
+
+
+@blueprint.get("/api/parameters/<component>")
+@access(POLICYMAKER)
+def list_component_parameters(component):
+    """The parameters of one component."""
+    return listing([one for vhost in visible_vhosts() for one in parameters_of(vhost, component)])
+
+
+@blueprint.get("/api/parameters/<component>/<vhost>")
+@access(POLICYMAKER)
+def list_vhost_parameters(component, vhost):
+    """The parameters of one component in one vhost."""
+    return listing(parameters_of(find_vhost(vhost), component))
+
+
+@blueprint.get("/api/parameters/<component>/<vhost>/<name>")
+@access(POLICYMAKER)
+def get_parameter(component, vhost, name):
+    """One parameter."""
+    there = find_vhost(vhost)
+    if (component, name) not in there.parameters:
+        raise NoSuchObject()
+    return json_answer({"vhost": vhost, "component": component, "name": name, "value": there.parameters[component, name]})
+
+
+@blueprint.put("/api/parameters/<component>/<vhost>/<name>")
+@access(POLICYMAKER)
+def put_parameter(component, vhost, name):
+    """Set it; its component checks the value."""
+    there = writable_vhost(vhost)
+    if component == POLICY:
+        raise BadRequest("policies are set at /api/policies")
+    existed = (component, name) in there.parameters
+    _set(lambda value: node().broker.parameters.set(there, component, name, value))
+    return no_content(204 if existed else 201)
+
+
+@blueprint.delete("/api/parameters/<component>/<vhost>/<name>")
+@access(POLICYMAKER)
+def delete_parameter(component, vhost, name):
+    """Clear it."""
+    if component == POLICY or not node().broker.parameters.clear(find_vhost(vhost), component, name):
+        raise NoSuchObject()
+    return no_content()
+
+
+@blueprint.get("/api/global-parameters")
+@access(POLICYMAKER)
+def list_global_parameters():
+    """The parameters of the whole broker."""
+    return listing([{"name": name, "value": value} for name, value in list(node().broker.parameters.global_.items())])
+
+
+@blueprint.get("/api/global-parameters/<name>")
+@access(POLICYMAKER)
+def get_global_parameter(name):
+    """One of them."""
+    values = node().broker.parameters.global_
+    if name not in values:
+        raise NoSuchObject()
+    return json_answer({"name": name, "value": values[name]})
+
+
+@blueprint.put("/api/global-parameters/<name>")
+@access(ADMINISTRATOR)
+def put_global_parameter(name):
+    """Set one of them."""
+    existed = name in node().broker.parameters.global_
+    _set(lambda value: node().broker.parameters.set_global(name, value))
+    return no_content(204 if existed else 201)
+
+
+@blueprint.delete("/api/global-parameters/<name>")
+@access(ADMINISTRATOR)
+def delete_global_parameter(name):
+    """Clear one of them."""
+    if not node().broker.parameters.clear_global(name):
+        raise NoSuchObject()
+    return no_content()
+
+
+@blueprint.get("/api/vhost-limits")
+@access(MANAGEMENT)
+def list_limits():
+    """The limits of every vhost that has some."""
+    return json_answer([{"vhost": vhost.name, "value": vhost.limits} for vhost in visible_vhosts() if vhost.limits])
+
+
+@blueprint.get("/api/vhost-limits/<vhost>")
+@access(MANAGEMENT)
+def get_limits(vhost):
+    """The limits of one vhost."""
+    limits = find_vhost(vhost).limits
+    return json_answer([{"vhost": vhost, "value": limits}] if limits else [])
+
+
+@blueprint.put("/api/vhost-limits/<vhost>/<kind>")
+@access(ADMINISTRATOR)
+def put_limit(vhost, kind):
+    """Set one limit; a negative one removes it."""
+    there = writable_vhost(vhost)
+    _set(lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**there.limits, kind: value}))
+    return no_content()
+
+
+@blueprint.delete("/api/vhost-limits/<vhost>/<kind>")
+@access(ADMINISTRATOR)
+def delete_limit(vhost, kind):
+    """Take one limit away."""
+    there = find_vhost(vhost)
+    if kind not in there.limits:
+        raise NoSuchObject()
+    left = {key: limit for key, limit in there.limits.items() if key != kind}
+    node().broker.parameters.set(there, LIMITS, LIMITS_NAME, left)
+    return no_content()
+
+
+def _set(put):
+    """Put the body's ``value``. Raises BadRequest with the component's reason."""
+    value = body(required=("value",))["value"]
+    try:
+        put(value)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None

@@ -1,0 +1,117 @@
+"""Policies, parameters, limits and definitions over HTTP, and what they do to AMQP clients."""
+import pika
+import pytest
+
+
+@pytest.fixture
+def vhost(api, name):
+    """A vhost of this test's own, which guest may use."""
+    api.put(f"vhosts/{name}")
+    yield name
+    api.delete(f"vhosts/{name}")
+
+
+@pytest.fixture
+def inside(managed, vhost):
+    """A pika channel in that vhost."""
+    connection = pika.BlockingConnection(pika.URLParameters(managed.url(vhost=vhost)))
+    yield connection.channel()
+    connection.close()
+
+
+def test_a_policy_is_in_force_at_once_and_gone_when_it_is_deleted(api, inside, vhost):
+    inside.queue_declare("short")
+    inside.confirm_delivery()
+
+    made = api.put(f"policies/{vhost}/limit", {"pattern": "^short$", "definition": {"max-length": 2}, "apply-to": "queues", "priority": 1})
+    for number in range(5):
+        inside.basic_publish("", "short", b"%d" % number)
+    limited = api.get(f"queues/{vhost}/short").json()
+    deleted = api.delete(f"policies/{vhost}/limit")
+
+    assert (made.status_code, deleted.status_code) == (201, 204)
+    assert (limited["messages_ready"], limited["policy"], limited["effective_policy_definition"]) == (2, "limit", {"max-length": 2})
+    assert api.get(f"queues/{vhost}/short").json()["policy"] is None
+
+
+def test_an_operator_policy_lowers_what_a_policy_allows(api, inside, vhost):
+    inside.queue_declare("q")
+    api.put(f"policies/{vhost}/p", {"pattern": ".*", "definition": {"max-length": 10}})
+
+    made = api.put(f"operator-policies/{vhost}/op", {"pattern": ".*", "definition": {"max-length": 3}})
+
+    assert made.status_code == 201
+    assert api.get(f"queues/{vhost}/q").json()["effective_policy_definition"] == {"max-length": 3}
+    assert [policy["name"] for policy in api.get(f"operator-policies/{vhost}").json()] == ["op"]
+
+
+@pytest.mark.parametrize("body, reason", [
+    ({"pattern": ".*"}, "[{key_missing,definition}]"),
+    ({"pattern": "(", "definition": {"max-length": 1}}, "no regular expression"),
+    ({"pattern": ".*", "definition": {"max-length": "many"}}, "max-length"),
+    ({"pattern": ".*", "definition": {"no-such-key": 1}}, "no-such-key"),
+])
+def test_a_policy_that_makes_no_sense_is_refused_with_the_reason(api, body, reason):
+    refused = api.put("policies/%2F/nonsense", body)
+
+    assert refused.status_code == 400
+    assert reason in refused.json()["reason"]
+
+
+def test_a_vhost_limit_holds_for_clients(api, inside, vhost):
+    assert api.put(f"vhost-limits/{vhost}/max-queues", {"value": 1}).status_code == 204
+    inside.queue_declare("first")
+
+    with pytest.raises(pika.exceptions.AMQPError):
+        inside.queue_declare("second")
+
+    assert api.get(f"vhost-limits/{vhost}").json() == [{"vhost": vhost, "value": {"max-queues": 1}}]
+    assert api.delete(f"vhost-limits/{vhost}/max-queues").status_code == 204
+    assert api.get(f"vhost-limits/{vhost}").json() == []
+
+
+def test_parameters_are_kept_by_component_vhost_and_name(api, vhost):
+    assert api.put(f"parameters/my-component/{vhost}/one", {"value": {"a": [1]}}).status_code == 201
+    assert api.put(f"parameters/my-component/{vhost}/one", {"value": {"a": [2]}}).status_code == 204
+
+    assert api.get(f"parameters/my-component/{vhost}/one").json()["value"] == {"a": [2]}
+    assert api.delete(f"parameters/my-component/{vhost}/one").status_code == 204
+    assert api.get(f"parameters/my-component/{vhost}/one").status_code == 404
+
+
+def test_global_parameters_are_kept_by_name(api):
+    assert api.put("global-parameters/motto", {"value": "nothing lost"}).status_code == 201
+    assert {"name": "motto", "value": "nothing lost"} in api.get("global-parameters").json()
+    assert api.delete("global-parameters/motto").status_code == 204
+
+
+def test_definitions_go_out_and_come_in_again(api, inside, vhost):
+    inside.queue_declare("kept", durable=True, arguments={"x-max-length": 7})
+    inside.exchange_declare("x", "topic", durable=True)
+    inside.queue_bind("kept", "x", "a.*")
+
+    exported = api.get(f"definitions/{vhost}").json()
+    inside.queue_delete("kept")
+    inside.exchange_delete("x")
+    imported = api.post(f"definitions/{vhost}", exported)
+
+    assert imported.status_code == 204
+    assert api.get(f"queues/{vhost}/kept").json()["arguments"] == {"x-max-length": 7}
+    assert [one["routing_key"] for one in api.get(f"bindings/{vhost}/e/x/q/kept").json()] == ["a.*"]
+
+
+def test_definitions_of_another_broker_say_what_was_left_out(api):
+    report = api.post("definitions", {
+        "rabbit_version": "3.13.0", "users": [{"name": "mover", "password_hash": "", "tags": "management"}], "vhosts": [{"name": "moved"}],
+        "policies": [{"vhost": "moved", "name": "broken", "pattern": "(", "definition": {}}], "permissions": [],
+    }).json()
+
+    assert report["imported"] == {"users": 1, "vhosts": 1}
+    assert len(report["problems"]) == 1 and "broken" in report["problems"][0]
+
+
+def test_malformed_definitions_change_nothing(api):
+    refused = api.post("definitions", {"queues": [{"name": "no-vhost-at-all"}], "vhosts": [{"name": "not-made"}]})
+
+    assert refused.status_code == 400
+    assert api.get("vhosts/not-made").status_code == 404
