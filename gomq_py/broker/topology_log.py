@@ -77,7 +77,7 @@ class TopologyLog:
 
     def close(self):
         if self._next is not None:
-            self._give_up("the broker stops")
+            self._give_up("the broker stops; it begins anew at the next boot")
         self._log.close()
 
     # compaction
@@ -85,13 +85,16 @@ class TopologyLog:
     def _compact_if_long(self):
         if self._snapshot is None or self._next is not None or self._log.record_count <= 2 * self._size_hint + self._slack:
             return
+        pending = list(self._snapshot())
+        self._size_hint = max(self._size_hint, len(pending))
+        if self._log.record_count <= 2 * self._size_hint + self._slack:
+            return  # there is more than at the last look, and most of it is no waste
         try:
             self._next = FramedLog(self._files, self._path + NEXT)
         except OSError as error:
             self._give_up(error)
             return
         self._committer.mark_folder(os.path.dirname(self._path))
-        pending = list(self._snapshot())
         pending.reverse()
         self._size_hint = len(pending)
         following = self._next
@@ -144,9 +147,9 @@ class TopologyLog:
         """Go on with the first log alone; the next try is when it has grown by as much again."""
         LOG.warning("definitions: compaction given up: %s", reason)
         self._size_hint = self._log.record_count
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+        abandoned, self._next = self._next, None
+        if abandoned is not None:
+            self._committer.after_sync(lambda _error: abandoned.close())  # it may be marked for the next sync
             try:
                 self._files.unlink(self._path + NEXT)
             except OSError as error:
