@@ -1,6 +1,7 @@
 """Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
 from gomq_py.amqp.wire.errors import CommandInvalid, PreconditionFailed
 from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
+from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
@@ -9,7 +10,9 @@ from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.values import type_name
 
 EXCHANGE_TYPES = {
-    kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange, RandomExchange)
+    kind.type: kind for kind in (
+        DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange, RandomExchange, DelayedExchange,
+    )
 }
 
 # Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq. be made.
@@ -23,7 +26,7 @@ PREDECLARED = (
 )
 
 # Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
-COMPARED_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange", "x-algorithm", "x-hash-on", "hash-header")
+COMPARED_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange", "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type")
 
 _NAME_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
 

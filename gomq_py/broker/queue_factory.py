@@ -6,7 +6,9 @@ between the two leaves a folder that nothing in the log names, and those go at b
 """
 import os
 
+from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.queue_settings import PLAIN
+from gomq_py.broker.queues.delay import DelayQueue
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.observability.log import logger
@@ -70,8 +72,37 @@ class QueueFactory:
             return open_priority_store(*shared, int(arguments["x-max-priority"]), self._segment_bytes, durable)
         return open_store(*shared, self._segment_bytes, durable)
 
+    def give_park(self, exchange, route, incarnation=None):
+        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers)`` takes each in its time.
+
+        Raises OSError, StoreError.
+        """
+        recovered = incarnation is not None
+        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
+        name = f"amq.delayed-{exchange.name}"
+        folder = self._folder(exchange.vhost, name, incarnation) if exchange.durable else self._data_dir.transient_folder
+        store, _ = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
+        park = DelayQueue(name, exchange.durable, store, self.scheduler, self._committer, self._timers)
+        park.due_ms_of = delayed.due_ms_of
+        park.release = lambda message: route(exchange, *delayed.gone_on(message, self._timers.now_ms()))
+        exchange.park = park
+        if exchange.durable:
+            self._incarnations[park] = incarnation
+            if recovered:
+                self._known_folders.add(folder)
+
+    def remove_park(self, exchange):
+        """A delayed exchange was deleted: its messages go once the log is on disk."""
+        park = exchange.park
+        if not exchange.durable:
+            park.delete()
+            return
+        del self._incarnations[park]
+        park.close()
+        self._committer.after_sync(lambda error: park.delete() if error is None else None)
+
     def incarnation_of(self, queue):
-        """A durable queue's incarnation, 16 octets."""
+        """The incarnation of a durable queue, or of a delayed exchange's park: 16 octets."""
         return self._incarnations[queue]
 
     def configure(self, queue, settings):

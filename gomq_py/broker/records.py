@@ -1,10 +1,11 @@
 """Records: the durable definitions as what the topology log keeps, one function per change. Read back by broker.recovery."""
 
 
-def exchange_declared(exchange):
+def exchange_declared(exchange, incarnation=b""):
+    """``incarnation`` (16 octets) is that of a delayed exchange's messages; other types have none."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type, "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal, "arguments": exchange.arguments,
+        "internal": exchange.internal, "arguments": exchange.arguments, "incarnation": incarnation,
     }
 
 

@@ -121,7 +121,8 @@ def restore(vhost, description, parameters):
             LOG.error("exchange %r in vhost %r is left out: %s", name, vhost.name, error.text)
             continue
         arguments = record["arguments"]
-        vhost.add_exchange(kind(name, vhost.name, True, record["auto_delete"], record["internal"], arguments))
+        incarnation = record.get("incarnation") or None
+        vhost.add_exchange(vhost.make_exchange(kind, name, True, record["auto_delete"], record["internal"], arguments, incarnation))
     for name, record in description.queues.items():
         vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"])
     for record in description.bindings.values():
@@ -172,7 +173,7 @@ def _parameter_record(vhosts, vhost, key):
 
 def _exchange_record(vhosts, vhost, exchange):
     there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(exchange.name) is exchange
-    return records.exchange_declared(exchange) if there else None
+    return vhost.exchange_record(exchange) if there else None
 
 
 def _queue_record(vhosts, vhost, queue):

@@ -10,6 +10,7 @@ from gomq_py.broker.arguments import check_may_be_unnamed, check_queue_arguments
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.exchanges.default import DefaultExchange
+from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described
 from gomq_py.broker.vhost_policies import VHostPolicies
@@ -121,11 +122,39 @@ class VHost:
             return existing
         check_not_reserved("exchange", name)
         check_exchange_arguments(kind, entity, arguments)
-        exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
+        exchange = self.make_exchange(kind, name, durable, auto_delete, internal, arguments)
         if exchange.durable:
-            self._record(records.exchange_declared(exchange))
+            try:
+                self._record(self.exchange_record(exchange))
+            except ResourceError:
+                self._let_go_of_park(exchange)
+                raise
         self.add_exchange(exchange)
         return exchange
+
+    def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
+        """An exchange of this class, with a store if it is a delayed one; not in place yet. For this class and recovery."""
+        exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
+        if isinstance(exchange, DelayedExchange):
+            self._factory.give_park(exchange, self._route_late, incarnation)
+        return exchange
+
+    def exchange_record(self, exchange):
+        """What the log keeps of an exchange."""
+        is_delayed = isinstance(exchange, DelayedExchange)
+        return records.exchange_declared(exchange, self._factory.incarnation_of(exchange.park) if is_delayed else b"")
+
+    def _let_go_of_park(self, exchange):
+        if isinstance(exchange, DelayedExchange):
+            self._factory.remove_park(exchange)
+
+    def _route_late(self, exchange, message, headers):
+        """A delayed message's time has come."""
+        keys = [key for key in headers.get("CC") or () if isinstance(key, str)]
+        destinations = self.route(exchange, message.get_routing_key().decode("utf-8", "surrogateescape"), headers, keys)
+        exchange.state.publish_out += len(destinations)
+        for destination in destinations:
+            destination.publish(message)
 
     def delete_exchange(self, name, if_unused=False):
         """exchange.delete; of a missing one too. Returns the exchange that went, or None. Raises AccessRefused, PreconditionFailed."""
@@ -319,6 +348,7 @@ class VHost:
         if exchange.durable:
             self._record(records.exchange_deleted(exchange))
         del self.exchanges[exchange.name]
+        self._let_go_of_park(exchange)
         self._forget_alternate(exchange)
         for binding in exchange.bindings():
             self._remove_binding(binding)
@@ -363,6 +393,9 @@ class VHost:
         for queue in list(self.queues.values()):
             queue.on_unused = None
             queue.close("broker stops")
+        for exchange in self.exchanges.values():
+            if isinstance(exchange, DelayedExchange):
+                exchange.park.close()
 
     def delete(self):
         """The vhost was deleted, and the log says so: let go of every queue."""
@@ -371,6 +404,7 @@ class VHost:
             self._factory.remove(queue, f"vhost '{self.name}' deleted")
         for exchange in self.exchanges.values():
             exchange.state.revision += 1
+            self._let_go_of_park(exchange)
         self.queues.clear()
         self._exclusive.clear()
 

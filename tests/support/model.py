@@ -46,6 +46,12 @@ class FakeFactory:
         while self.sliced:
             self.sliced = [slice_ for slice_ in self.sliced if slice_()]
 
+    def give_park(self, exchange, route, incarnation=None):
+        exchange.park = FakeQueue(f"amq.delayed-{exchange.name}")
+
+    def remove_park(self, exchange):
+        self.removed.append(exchange.park)
+
     def configure(self, queue, settings):
         queue.settings = settings
 

@@ -1,0 +1,111 @@
+"""Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header (milliseconds) is routed that much later.
+
+The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in ``park``, a broker.queues.delay.DelayQueue
+that the queue factory gives it; when its time has come the header is negated, as RabbitMQ's plugin does, so that no exchange delays it again.
+``x-deliver-at`` (a timestamp, or Unix milliseconds) names the time itself.
+"""
+from datetime import datetime
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.fields import decode_table, get_key, set_key
+from gomq_py.broker.exchanges.direct import DirectExchange
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.headers import HeadersExchange
+from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.storage.message import Message
+
+X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"
+INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
+
+# Ten years: what is later is a mistake, and its sum with the clock must not overflow.
+MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000
+
+
+class DelayedExchange(Exchange):
+    """Parks what is to come later, routes the rest at once."""
+
+    type = "x-delayed-message"
+    needs_headers = True
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.park = None
+        self._inner = INNER_TYPES[self.arguments.get("x-delayed-type", "direct")](*args, **options)
+
+    @staticmethod
+    def check_arguments(entity, arguments):
+        """Raises PreconditionFailed without a type that routes."""
+        if arguments.get("x-delayed-type") not in INNER_TYPES:
+            raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+
+    def check_binding(self, routing_key, arguments):
+        self._inner.check_binding(routing_key, arguments)
+
+    def match(self, routing_key, headers, targets):
+        if self.park is not None and headers and (X_DELAY in headers or X_DELIVER_AT in headers) and is_delayed(headers):
+            targets.add(self.park)
+        else:
+            self._inner.match(routing_key, headers, targets)
+
+    def _added(self, binding):
+        self._inner.bind(binding)
+
+    def _removed(self, binding):
+        self._inner.unbind(binding)
+
+
+def delay_of(headers):
+    """The delay that ``x-delay`` asks for in ms; 0: none, or nothing one can wait for."""
+    value = headers.get(X_DELAY)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    return min(int(value), MAX_DELAY_MS) if value > 0 else 0
+
+
+def time_of(headers):
+    """The Unix milliseconds that ``x-deliver-at`` asks for; 0: none."""
+    value = headers.get(X_DELIVER_AT)
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def is_delayed(headers):
+    """Whether the message waits; one whose time is past goes through the delay queue all the same, and at once."""
+    return delay_of(headers) > 0 or time_of(headers) > 0
+
+
+def due_ms_of(message):
+    """When a message is to go on, in Unix milliseconds."""
+    headers = decode_table(PropertyEdit(message.get_properties()).headers)[0]
+    arrived_ms = message.describe()["timestamp_ms"]
+    at_ms = time_of(headers)
+    return min(at_ms, arrived_ms + MAX_DELAY_MS) if at_ms else arrived_ms + delay_of(headers)
+
+
+def gone_on(message, now_ms):
+    """(the message as it is routed when its time has come, its headers): what delayed it is negated, its expiration counts from now."""
+    edit = PropertyEdit(message.get_properties())
+    for key in (X_DELAY, X_DELIVER_AT):
+        value = get_key(edit.headers, key)
+        if value is not None:
+            edit.headers = set_key(edit.headers, key, _negated(value))
+    fields = message.describe()
+    expires_ms = int(edit.expiration) if edit.expiration and edit.expiration.isascii() and edit.expiration.isdigit() else None
+    released = Message()
+    released.assign(
+        message.get_exchange(), message.get_routing_key(), edit.octets(), message.get_body(), now_ms,
+        expires_at_ms=0 if expires_ms is None else now_ms + expires_ms, priority=fields["priority"], persistent=fields["persistent"])
+    return released, decode_table(edit.headers)[0]
+
+
+def _negated(value):
+    if isinstance(value, datetime):
+        return -int(value.timestamp() * 1000)
+    if isinstance(value, str):
+        return -int(value) if value.isascii() and value.isdigit() else value
+    return -abs(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value

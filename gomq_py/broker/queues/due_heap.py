@@ -1,0 +1,83 @@
+"""Due heap: which message is due next, of any number of them, at 16 octets each. Typed arrays, no object per message.
+
+Owned by broker.queues.delay. Ties go to the message that was stored first.
+"""
+from array import array
+
+FIRST_SLOTS = 64
+# A full heap grows by a quarter: at the most 20 octets a message, and still few moves.
+GROWTH_SHIFT = 2
+
+
+class DueHeap:
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers; the earliest first."""
+
+    __slots__ = ("count", "_due", "_locations", "_room")
+
+    def __init__(self):
+        self.count = 0
+        self._room = FIRST_SLOTS
+        self._due = array("Q", bytes(8 * FIRST_SLOTS))
+        self._locations = array("Q", bytes(8 * FIRST_SLOTS))
+
+    def first_due_ms(self):
+        """When the first is due. Only when ``count`` is not 0."""
+        return self._due[0]
+
+    def push(self, due_ms, location):
+        """Add a message."""
+        if self.count == self._room:
+            self._resize(self._room + (self._room >> GROWTH_SHIFT))
+        at = self.count
+        self.count += 1
+        while at > 0:
+            parent = (at - 1) >> 1
+            if self._due[parent] < due_ms or (self._due[parent] == due_ms and self._locations[parent] < location):
+                break
+            self._due[at] = self._due[parent]
+            self._locations[at] = self._locations[parent]
+            at = parent
+        self._due[at] = due_ms
+        self._locations[at] = location
+
+    def pop(self):
+        """Take the first; returns its location. Only when ``count`` is not 0."""
+        first = self._locations[0]
+        self.count -= 1
+        if self.count:
+            self._sift_down(self._due[self.count], self._locations[self.count])
+        if self._room > FIRST_SLOTS and self.count * 4 < self._room:
+            self._resize(max(self._room // 2, FIRST_SLOTS))
+        return first
+
+    def _sift_down(self, due_ms, location):
+        at = 0
+        child = 1
+        while child < self.count:
+            if child + 1 < self.count and self._before(child + 1, child):
+                child += 1
+            if due_ms < self._due[child] or (due_ms == self._due[child] and location < self._locations[child]):
+                break
+            self._due[at] = self._due[child]
+            self._locations[at] = self._locations[child]
+            at = child
+            child = 2 * at + 1
+        self._due[at] = due_ms
+        self._locations[at] = location
+        return 0
+
+    def _before(self, one, other):
+        return self._due[one] < self._due[other] or (self._due[one] == self._due[other] and self._locations[one] < self._locations[other])
+
+    def _resize(self, room):
+        self._due = moved(self._due, self.count, room)
+        self._locations = moved(self._locations, self.count, room)
+        self._room = room
+        return 0
+
+
+def moved(items, count, room):
+    """The first ``count`` numbers in an array with room for more."""
+    larger = array("Q", bytes(8 * room))
+    memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
+    return larger

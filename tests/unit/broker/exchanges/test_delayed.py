@@ -1,0 +1,143 @@
+"""Delayed exchange: what waits and for how long, what it looks like afterwards, and that it is still there after a restart."""
+import shutil
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.exchanges.delayed import delay_of, due_ms_of, gone_on, time_of
+from gomq_py.storage.message import Message
+from tests.support.model import make_vhost, routed
+from tests.support.node import Node
+
+NOW_MS = 1_700_000_000_000
+
+
+def message(**properties):
+    made = Message()
+    made.assign(b"x", b"k", Properties(**properties).encode(), b"body", NOW_MS, priority=3, persistent=True)
+    return made
+
+
+@pytest.mark.parametrize("value, delay_ms", [
+    (5, 5), (5.7, 5), ("5", 5), (0, 0), (-5, 0), ("-5", 0), ("soon", 0), (None, 0), (True, 0), ([], 0), (1 << 60, 10 * 365 * 24 * 3600 * 1000),
+])
+def test_delay_is_a_positive_number(value, delay_ms):
+    assert delay_of({"x-delay": value}) == delay_ms
+
+
+def test_time_may_be_given_itself():
+    at = datetime(2030, 1, 1, tzinfo=timezone.utc)
+
+    assert time_of({"x-deliver-at": at}) == int(at.timestamp() * 1000)
+    assert time_of({"x-deliver-at": NOW_MS + 5}) == NOW_MS + 5
+    assert due_ms_of(message(headers={"x-deliver-at": NOW_MS + 5})) == NOW_MS + 5
+    assert due_ms_of(message(headers={"x-delay": 7})) == NOW_MS + 7
+
+
+def test_message_that_goes_on_says_how_long_it_waited():
+    released, headers = gone_on(message(headers={"x-delay": 500, "mine": b"\xff"}, expiration="100", type="t"), NOW_MS + 500)
+
+    properties = Properties.decode(released.get_properties())
+    assert properties.headers == headers == {"x-delay": -500, "mine": b"\xff"}
+    assert (properties.expiration, properties.type) == ("100", "t")
+    fields = released.describe()
+    assert (fields["timestamp_ms"], fields["expires_at_ms"]) == (NOW_MS + 500, NOW_MS + 600)
+    assert (fields["priority"], fields["persistent"]) == (3, True)
+    assert (released.get_exchange(), released.get_routing_key(), released.get_body()) == (b"x", b"k", b"body")
+
+
+def test_type_of_routing_must_be_named():
+    vhost, _, _ = make_vhost()
+
+    for arguments in ({}, {"x-delayed-type": "nope"}, {"x-delayed-type": 5}, {"x-delayed-type": "x-delayed-message"}):
+        with pytest.raises(PreconditionFailed, match="x-delayed-type"):
+            vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)
+
+
+def test_only_what_is_to_come_later_is_parked():
+    vhost, _, _ = make_vhost()
+    vhost.declare_exchange("x", "x-delayed-message", arguments={"x-delayed-type": "topic"})
+    vhost.declare_queue("q")
+    vhost.bind_queue("q", "x", "a.*")
+
+    assert routed(vhost, "x", "a.b", {"x-delay": 5}) == ["amq.delayed-x"]
+    assert routed(vhost, "x", "a.b", {"x-delay": -5}) == ["q"]
+    assert routed(vhost, "x", "a.b", {}) == routed(vhost, "x", "a.b") == ["q"]
+    vhost.unbind_queue("q", "x", "a.*")
+    assert routed(vhost, "x", "a.b") == []
+
+
+@pytest.fixture
+def start(tmp_path):
+    nodes = []
+
+    def start_node(folder="data"):
+        nodes.append(Node(tmp_path / folder))
+        return nodes[-1]
+
+    yield start_node
+    for node in nodes:
+        if node.data_dir.locked:
+            node.stop()
+
+
+def publish(node, headers, body=b"later"):
+    vhost = node.vhost
+    made = Message()
+    now_ms = int(datetime.now(timezone.utc).timestamp() * 1000)
+    made.assign(b"x", b"k", Properties(headers=headers).encode(), body, now_ms, persistent=True)
+    for destination in vhost.route(vhost.exchange("x"), "k", headers):
+        destination.publish(made)
+
+
+def declare(node):
+    node.vhost.declare_exchange("x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    node.vhost.declare_queue("q", durable=True)
+    node.vhost.bind_queue("q", "x", "k")
+
+
+def test_message_arrives_when_its_time_has_come(start):
+    node = start()
+    declare(node)
+
+    publish(node, {"x-delay": 60}, b"later")
+    publish(node, {"x-delay": 30}, b"sooner")
+    publish(node, {"x-deliver-at": datetime.now(timezone.utc) - timedelta(days=1)}, b"past")
+    assert node.vhost.queue("q").ready_count == 0
+    node.wait(lambda: node.vhost.queue("q").ready_count == 3)
+
+    assert [node.take("q")[0] for _ in range(3)] == [b"past", b"sooner", b"later"]
+    node.wait(lambda: node.vhost.exchange("x").park.store.unacked_count == 0)
+
+
+@pytest.mark.parametrize("end", ["in order", "by a kill"])
+def test_what_waits_survives_a_restart(start, tmp_path, end):
+    """A kill is a copy of the folder as it is: the broker that was killed would go on in this process."""
+    node = start()
+    declare(node)
+    publish(node, {"x-delay": 300})
+    node.vhost.exchange("x").park.flush()
+    if end == "in order":
+        node.stop()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+
+    node = start("copy")
+
+    assert node.vhost.exchange("x").park.count == 1
+    node.wait(lambda: node.vhost.queue("q").ready_count == 1)
+    assert Properties.decode(node.take("q")[1]).headers == {"x-delay": -300}
+
+
+def test_deleted_exchange_takes_what_waits_along(start):
+    node = start()
+    declare(node)
+    publish(node, {"x-delay": 50})
+
+    node.vhost.delete_exchange("x")
+    node.committer.wait()
+    declare(node)
+    node.stop()
+
+    assert start().vhost.exchange("x").park.count == 0

@@ -1,0 +1,102 @@
+"""Delay queue: in order of time, on disk, and nothing lost by a store that fails."""
+import pytest
+
+from gomq_py.broker.queues import delay
+from gomq_py.broker.queues.delay import DelayQueue
+from gomq_py.storage.recovery import open_store
+from tests.support.queues import Bench, message
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def park(bench):
+    """A delay queue whose messages say in their body after how many milliseconds they are due; ``released`` are (time, body)."""
+    return make(bench, bench.store("park"))
+
+
+def make(bench, store):
+    park = DelayQueue("park", True, store, bench.scheduler, bench.committer, bench.timers)
+    park.due_ms_of = lambda parked: parked.describe()["timestamp_ms"] + int(parked.get_body())
+    park.released = []
+    park.release = lambda parked: park.released.append((bench.now_ms, parked.get_body()))
+    return park
+
+
+def test_messages_go_on_in_their_time(bench, park):
+    start = bench.now_ms
+    bench.publish(park, b"30", b"10", b"20")
+
+    bench.advance(50)
+
+    assert park.released == [(start + 10, b"10"), (start + 20, b"20"), (start + 30, b"30")]
+    assert (park.count, park.store.unacked_count) == (0, 0)
+
+
+def test_equal_times_keep_the_order(bench, park):
+    bench.publish(park, b"5", b"05", b"005")
+
+    bench.advance(10)
+
+    assert [body for _, body in park.released] == [b"5", b"05", b"005"]
+
+
+def test_earlier_one_that_comes_later_goes_first(bench, park):
+    bench.publish(park, b"100")
+    bench.advance(10)
+    bench.publish(park, b"5")
+
+    bench.advance(10)
+
+    assert [body for _, body in park.released] == [b"5"]
+
+
+def test_many_that_are_due_together_go_in_slices(bench, park, monkeypatch):
+    monkeypatch.setattr(delay, "SLICE", 10)
+    bench.publish(park, *[b"5"] * 35)
+    bench.now_ms += 5
+    bench.timers.fire()
+
+    bench.loop.poll()
+    assert len(park.released) == 10
+    bench.settle()
+
+    assert len(park.released) == 35
+
+
+def test_what_waits_is_found_again(bench, park):
+    bench.publish(park, b"20", b"10")
+    park.store.flush()
+    again = make(bench, reopened(bench, park))
+
+    bench.advance(30)
+
+    assert [body for _, body in again.released] == [b"10", b"20"]
+
+
+def reopened(bench, park):
+    """The store as a boot after a kill finds it."""
+    store = park.store
+    park.close()
+    return open_store(store.folder, bench.files, bench.pool, bench.committer, store.incarnation)[0]
+
+
+def test_empty_queue_has_no_timer(bench, park):
+    bench.publish(park, b"5")
+    bench.advance(10)
+
+    assert bench.timers.pending == []
+
+
+def test_closed_queue_takes_and_releases_nothing(bench, park):
+    bench.publish(park, b"5")
+
+    park.close()
+    bench.advance(10)
+
+    assert park.released == []
+    assert park.publish(message(b"5", timestamp_ms=bench.now_ms)) == 0
+    assert bench.timers.pending == []
