@@ -74,6 +74,14 @@ def test_messages_of_an_earlier_run_are_noticed_and_purged_when_asked(shared_bro
     assert "FAULT: " in finished.stdout
 
 
+def test_refused_publishes_are_counted(shared_broker):
+    arguments = '{"x-max-length":10,"x-overflow":"reject-publish"}'
+
+    figures = throughput(shared_broker, "-u", "perf-full", "-y", 0, "-C", 100, "-c", 10, "--queue-args", arguments)
+
+    assert (figures["confirmed"], figures["refused"]) == (100, 90)
+
+
 def test_returned_publishes_are_counted(shared_broker):
     figures = throughput(shared_broker, "-u", "perf-returned", "-k", "nowhere", "-C", 100, "-c", 10, "--mandatory", "-V")
 
