@@ -116,7 +116,8 @@ class Pass:
 TEXT = st.sampled_from(["", "x", "guest", "5", "amq.rabbitmq.reply-to", "é" * 20])
 HEADERS = st.dictionaries(
     st.sampled_from(["a", "b", "CC", "BCC", "cc", "x-match"]),
-    st.one_of(st.integers(-2 ** 40, 2 ** 40), st.just(1), st.text(max_size=5), st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2)), max_size=3)
+    st.one_of(st.integers(-2 ** 40, 2 ** 40), st.just(1), st.text(max_size=5), st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2)),
+    max_size=3)
 PROPERTIES = st.one_of(
     st.just(b"\0\0"),
     st.fixed_dictionaries({}, optional={
