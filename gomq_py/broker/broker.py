@@ -6,7 +6,7 @@ from functools import partial
 
 from gomq_py.auth import passwords
 from gomq_py.auth.users import Users
-from gomq_py.broker import limits, records, recovery
+from gomq_py.broker import limits, log_exchange, records, recovery
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.parameters import Parameters, decoded
@@ -48,9 +48,12 @@ class Broker:
         self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
         self._recover()
         self._make_defaults()
+        self._log_exchange = self._open_log_exchange() if settings.log_exchange else None
 
     def close(self):
         """Close every queue and log, flushed. May switch."""
+        if self._log_exchange is not None:
+            self._log_exchange.close()
         for vhost in self.vhosts.values():
             vhost.close()
         try:
@@ -67,7 +70,7 @@ class Broker:
         """A new vhost, or the one there is. ``creator`` names a user who gets all rights in it. Raises OSError."""
         if name in self.vhosts:
             return self.vhosts[name]
-        vhost = VHost(name, self._factory, self._log, description, tags)
+        vhost = self._new_vhost(name, description, tags)
         self._log.append(records.vhost_created(vhost))
         self.vhosts[name] = vhost
         if creator is not None:
@@ -100,11 +103,22 @@ class Broker:
             LOG.error("definitions: %r", damage)
         for name, description in descriptions.items():
             record = description.record
-            vhost = self.vhosts[name] = VHost(name, self._factory, self._log, record["description"], record["tags"])
+            vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
             recovery.restore(vhost, description, self.parameters)
         self.parameters.global_.update((name, decoded(value)) for name, value in global_parameters.items())
         self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
+
+    def _open_log_exchange(self):
+        """The log as messages, in the default vhost while that is there."""
+        vhost = self.vhosts.get(DEFAULT_VHOST)
+        return None if vhost is None else log_exchange.LogExchange(vhost, self.scheduler)
+
+    def _new_vhost(self, name, description, tags):
+        vhost = VHost(name, self._factory, self._log, description, tags)
+        if name == DEFAULT_VHOST and self.settings.log_exchange:
+            vhost.predeclare(log_exchange.NAME, "topic", internal=True)
+        return vhost
 
     def _make_defaults(self):
         """The first boot: vhost /, and the default user with all rights in it.

@@ -13,7 +13,7 @@ from gomq_py import __version__
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
-from gomq_py.broker.exchange_types import PREDECLARED
+from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies import POLICY
 from gomq_py.observability.log import logger
 
@@ -25,7 +25,6 @@ RABBITMQ_VERSION = "4.0.0"
 # Entries imported before others get their turn: some 5 ms.
 SLICE = 100
 
-_PREDECLARED = frozenset(name for name, _, _ in PREDECLARED)
 _HASHES_BY_SIZE = {passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256, passwords.SALT_SIZE + 64: passwords.SHA512}
 
 
@@ -101,7 +100,7 @@ def _queues(vhost):
 
 def _exchanges(vhost):
     for exchange in vhost.exchanges.values():
-        if exchange.name and exchange.name not in _PREDECLARED:
+        if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
             yield {
                 "name": exchange.name, "vhost": vhost.name, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
                 "internal": exchange.internal, "arguments": jsonable(exchange.arguments),
@@ -270,7 +269,7 @@ class Importer:
         self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
 
     def exchange(self, entry):
-        if entry["name"] and not entry["name"].startswith("amq."):
+        if entry["name"] and not entry["name"].startswith(RESERVED_PREFIX):
             self._vhost_of(entry).declare_exchange(
                 entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False), entry.get("internal", False),
                 entry.get("arguments"))
@@ -278,7 +277,7 @@ class Importer:
     def queue(self, entry):
         self._vhost_of(entry).declare_queue(
             entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), entry.get("arguments"),
-            server_named=entry["name"].startswith("amq."))
+            server_named=entry["name"].startswith(RESERVED_PREFIX))
 
     def binding(self, entry):
         vhost = self._vhost_of(entry)

@@ -8,12 +8,12 @@ from functools import partial
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker import records
 from gomq_py.broker.binding import Binding, frozen
-from gomq_py.broker.exchange_types import PREDECLARED, exchange_type
+from gomq_py.broker.exchange_types import exchange_type
+from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.parameters import decoded, encoded
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-_PREDECLARED_NAMES = frozenset(name for name, _, _ in PREDECLARED)
 
 
 class VHostDescription:
@@ -146,7 +146,7 @@ def snapshot(vhosts, parameters):
         for key in list(vhost.parameters):
             yield partial(_parameter_record, vhosts, vhost, key)
         for exchange in list(vhost.exchanges.values()):
-            if exchange.durable and exchange.name and exchange.name not in _PREDECLARED_NAMES:
+            if exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX):  # those are there anyway
                 yield partial(_exchange_record, vhosts, vhost, exchange)
         for queue in list(vhost.queues.values()):
             if queue.durable:

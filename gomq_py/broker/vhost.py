@@ -4,9 +4,9 @@ Above exchanges, queues and the topology log, below the doors. A verb checks eve
 without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the doors' business, and so is waiting for the
 committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
 """
-from gomq_py.amqp.wire.errors import AccessRefused, NotFound, PreconditionFailed, ResourceError, ResourceLocked
+from gomq_py.amqp.wire.errors import AccessRefused, NotFound, NotImplemented_, PreconditionFailed, ResourceError, ResourceLocked
 from gomq_py.broker import names, records
-from gomq_py.broker.arguments import check_may_be_unnamed, check_queue_arguments, check_same_arguments
+from gomq_py.broker.arguments import STREAM, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.exchanges.default import DefaultExchange
@@ -41,10 +41,15 @@ class VHost:
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
         for predeclared, type_, internal in PREDECLARED:
-            self.add_exchange(exchange_type(type_)(predeclared, name, durable=True, internal=internal))
+            self.predeclare(predeclared, type_, internal)
 
     def __repr__(self):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
+
+    def predeclare(self, name, type_, internal=False):
+        """An exchange that is there in every run, and so is no part of the log."""
+        if name not in self.exchanges:
+            self.add_exchange(exchange_type(type_)(name, self.name, durable=True, internal=internal))
 
     # looking up
 
@@ -205,6 +210,9 @@ class VHost:
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
+        if queue_type_of(arguments) == STREAM:
+            # Better refused than taken for a queue: its messages would be gone after the first reader.
+            raise NotImplemented_(f"{entity}: streams are not available in this version").soft()
         queue = self._factory.create(self.name, name, durable, auto_delete, owner if exclusive else None, arguments)
         if durable:
             try:

@@ -95,7 +95,7 @@ OPTIONS: tuple[Option, ...] = (
            pending="consumer timeouts"),
     Option("main", "free_disk_min", COUNT, 0, "Free octets of disk below which publishers are held.", pending=_NO_ALARMS),
     Option("main", "free_disk_warn", COUNT, 0, "Free octets of disk below which a warning is logged.", pending=_NO_ALARMS),
-    Option("main", "log_exchange", BOOLEAN, False, "Publish the log to an exchange.", pending="a log exchange"),
+    Option("main", "log_exchange", BOOLEAN, False, "Publish the log to the exchange amq.rabbitmq.log of the default virtual host."),
     Option("main", "auth_backends", NAMES, (), "Where users are looked up, in this order; empty for the broker's own users.", pending=_NO_OAUTH),
     Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",

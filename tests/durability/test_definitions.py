@@ -162,7 +162,7 @@ def test_cuts_lose_no_answered_definition_and_neither_do_cuts_of_the_recovery(tm
     (tmp_path / "data").mkdir()
     account = Account()
 
-    first = cut_often(tmp_path / "data", random, 0.03, lambda files: work(files, tmp_path / "data", random, account, 120), account, tmp_path / "cut")
+    first = cut_often(tmp_path / "data", random, 0.08, lambda files: work(files, tmp_path / "data", random, account, 120), account, tmp_path / "cut")
     assert first
 
     for folder, then in first:

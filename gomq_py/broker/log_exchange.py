@@ -1,0 +1,62 @@
+"""Log exchange: what the broker logs, published to ``amq.rabbitmq.log`` in the default vhost. Off unless the operator asks for it.
+
+RabbitMQ's name and routing keys (debug, info, warning, error, critical); the body is "area: message". Lines go out after the next poll, so that
+logging inside a change of state publishes nothing in the middle of it, and what publishing itself logs makes no more lines.
+"""
+import logging
+import threading
+from collections import deque
+
+from gomq_py.observability.log import ROOT, escape
+from gomq_py.storage.message import Message
+
+NAME = "amq.rabbitmq.log"
+
+# Lines that wait at most: a flood of them is in the log itself, and must not fill the memory.
+WAITING_LINES = 1000
+
+_PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
+
+
+class LogExchange(logging.Handler):
+    """Hands log lines to the exchange. ``close`` it with the broker."""
+
+    def __init__(self, vhost, scheduler):
+        super().__init__(logging.INFO)
+        self._vhost = vhost
+        self._scheduler = scheduler
+        self._lines = deque(maxlen=WAITING_LINES)
+        self._publishing = self._waiting = False
+        self._thread = threading.get_native_id()
+        self._logger = logging.getLogger(ROOT)
+        self._logger.addHandler(self)
+
+    def emit(self, record):
+        """Keep the line for after the next poll. Lines of other threads are left out: the scheduler is not theirs to wake."""
+        if self._publishing or threading.get_native_id() != self._thread:
+            return
+        self._lines.append((record.levelname.lower(), f"{record.name.removeprefix(ROOT + '.')}: {escape(record.getMessage())}"))
+        if not self._waiting:
+            self._waiting = True
+            self._scheduler.run_sliced(self._publish)
+
+    def close(self):
+        """Publish no more."""
+        self._logger.removeHandler(self)
+        self._lines.clear()
+        super().close()
+
+    def _publish(self):
+        self._waiting = False
+        exchange = self._vhost.exchanges.get(NAME)
+        self._publishing = True
+        try:
+            while self._lines and exchange is not None:
+                severity, line = self._lines.popleft()
+                message = Message()
+                message.assign(NAME.encode(), severity.encode(), _PROPERTIES, line.encode("utf-8", "surrogateescape"), self._scheduler.now_ms)
+                for destination in self._vhost.route(exchange, severity):
+                    destination.publish(message)
+        finally:
+            self._publishing = False
+        return False

@@ -1,0 +1,83 @@
+"""Delayed messages under power cuts: what was confirmed waits, or has gone on, however the cut falls."""
+from random import Random
+
+import pytest
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.storage.message import Message
+from tests.durability.seeds import seeds
+from tests.support.node import Node
+from tests.support.power_cut import Disk, PowerCutFiles
+
+MESSAGES = 60
+
+
+def declare(node):
+    node.vhost.declare_exchange("x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_queue("q", durable=True)
+    node.vhost.bind_queue("q", "x", "")
+
+
+def publish(node, number, delay_ms):
+    headers = {"x-delay": delay_ms}
+    message = Message()
+    message.assign(b"x", b"", Properties(headers=headers).encode(), b"%d" % number, unix_ms(), persistent=True)
+    for destination in node.vhost.route(node.vhost.exchange("x"), "", headers):
+        destination.publish(message)
+
+
+def work(files, folder, random, confirmed, cut):
+    """Publish with delays of a few milliseconds, wait for the disk now and then as a confirm does, and let some go on meanwhile."""
+    node = Node(folder, files)
+    declare(node)
+    node.committer.wait()
+    park, queue = node.vhost.exchange("x").park, node.vhost.queue("q")
+    for number in range(MESSAGES):
+        publish(node, number, random.randrange(1, 20))
+        if random.random() < 0.2:
+            park.flush()
+            node.committer.wait()
+            confirmed.update(range(number + 1))
+        if random.random() < 0.1:
+            some = queue.ready_count
+            node.wait(lambda some=some: queue.ready_count > some or not park.count)
+        cut()
+    node.stop()
+
+
+def survivors(folder):
+    """The numbers a boot after a cut finds: those that wait, before any of them goes on, and those that have gone on."""
+    node = Node(folder)
+    try:
+        if "x" not in node.vhost.exchanges:
+            return set()
+        node.wait(lambda: node.vhost.exchange("x").park.count == 0)
+        message, found = Message(), set()
+        while "q" in node.vhost.queues and node.vhost.queue("q").get(message, True):
+            found.add(int(message.get_body()))
+        return found
+    finally:
+        node.stop()
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_no_confirmed_message_is_lost_while_it_waits(tmp_path, seed):
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    confirmed = set()
+    cuts = []
+
+    def cut(*_):
+        if random.random() < 0.1:
+            cuts.append((disk.cut(tmp_path / f"cut{len(cuts)}"), set(confirmed)))
+
+    disk = Disk(tmp_path / "data", random)
+    work(PowerCutFiles(disk, on_call=cut), tmp_path / "data", random, confirmed, cut)
+    disk.discard()
+
+    assert cuts
+    for folder, promised in cuts:
+        found = survivors(folder)
+        assert promised <= found, f"lost: {sorted(promised - found)}"
+    assert survivors(tmp_path / "data") == set(range(MESSAGES))
