@@ -7,12 +7,18 @@ import os
 import re
 import shutil
 
-# Program -> Debian package. One line per program that a test may name.
+# Program -> Debian package. One line per program that a test may name; a path stands for a library that a program needs.
 DEBIAN_PACKAGES = {
     "cc": "gcc libc6-dev python3-dev",
     "rabbitmq-server": "rabbitmq-server",
     "rabbitmqctl": "rabbitmq-server",
-    "java": "default-jre-headless",
+    "java": "default-jdk-headless",
+    "go": "golang-go",
+    "ruby": "ruby",
+    "amqp-publish": "amqp-tools",
+    "/usr/share/java/amqp-client.jar": "librabbitmq-client-java",
+    "/usr/share/gocode/src/github.com/rabbitmq/amqp091-go": "golang-github-rabbitmq-amqp091-go-dev",
+    "/usr/share/doc/ruby-bunny": "ruby-bunny",
     "strace": "strace",
 }
 # Debian puts servers where an ordinary user's PATH does not look.
@@ -20,7 +26,9 @@ _MORE_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 
 def find(name):
-    """The program's path, or None."""
+    """The program's path, or None. A path is looked for where it says."""
+    if name.startswith("/"):
+        return name if os.path.exists(name) else None
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_MORE_FOLDERS]))
 
 
@@ -36,7 +44,7 @@ def skip_reason(name):
 
 def missing_from(text):
     """The program that a skip reason names, or None."""
-    found = re.search(r"needs the program ([\w.-]+)", text)
+    found = re.search(r"needs the program ([\w./-]+)", text)
     return found and found[1]
 
 
