@@ -21,7 +21,7 @@ class PriorityStore(message_store.MessageStore):
     def __init__(self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True, listener=None):
         super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener)
         self.max_priority = max_priority
-        self._levels = [None] * (max_priority + 1)
+        self._levels: list = [None] * (max_priority + 1)
         self._used = []
         self._top = 0
         self._shown = None

@@ -6,6 +6,8 @@ import aiormq
 import pytest
 from aio_pika import exceptions, patterns
 
+from tests.support.waiting import wait_until_async
+
 PATIENCE_S = 20
 
 
@@ -22,12 +24,6 @@ async def read(iterator, number):
             bodies.append(int(message.body))
         if len(bodies) == number:
             return bodies
-
-
-async def until(condition):
-    """Wait until an asynchronous condition is true; the test's limit of time is the deadline."""
-    while not await condition():
-        await asyncio.sleep(0.01)
 
 
 def test_message_and_properties_come_back(broker_url):
@@ -185,7 +181,7 @@ def test_master_and_worker_pattern(broker_url, name):
 
             async def complete():
                 return len(done) == 20
-            await until(complete)
+            await wait_until_async(complete)
             await worker.close()
         assert sorted(done) == list(range(20))
     run(scenario())
@@ -247,15 +243,18 @@ def test_robust_connection_survives_a_restart(own_broker, how):
 
             async def complete():
                 return set(received) == set(range(20))
-            await until(complete)
+            await wait_until_async(complete)
         assert [n for index, n in enumerate(received) if n not in received[:index]] == list(range(20))
 
     async def publish_again_and_again(exchange, n):
         """A publish may still meet the old connection."""
-        while True:
+        async def published():
             try:
                 await asyncio.wait_for(exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), "key"), 5)
-                return
             except (exceptions.AMQPError, asyncio.TimeoutError, RuntimeError):
-                await asyncio.sleep(0.05)
+                return False
+            return True
+
+        await wait_until_async(published, 30)
+
     run(scenario())

@@ -3,6 +3,7 @@
 Built from a copy of the sources in which one hot module is left, so that a build takes seconds. Needs no network: no build isolation, no
 dependencies.
 """
+import configparser
 import os
 import shutil
 import subprocess
@@ -109,10 +110,10 @@ def test_commands_of_the_package_exist(copy):
     names, _ = wheel(copy, GOMQ_PURE_PYTHON="1")
     entry_points = next(name for name in names if name.endswith("entry_points.txt"))
     with zipfile.ZipFile(next((copy / "wheels").glob("gomq_py-*.whl"))) as archive:
-        lines = [line for line in archive.read(entry_points).decode().splitlines() if "=" in line]
+        declared = configparser.ConfigParser(delimiters="=")
+        declared.read_string(archive.read(entry_points).decode())
 
-    targets = dict(tuple(part.strip() for part in line.split("=")) for line in lines)
-    assert "gomq-py" in targets
-    for target in targets.values():
+    assert "gomq-py" in declared["console_scripts"]
+    for target in declared["console_scripts"].values():
         module, _, function = target.partition(":")
         assert run(copy, "-c", f"from {module} import {function}").returncode == 0, target

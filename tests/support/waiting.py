@@ -1,4 +1,5 @@
 """Waiting in tests: on a condition with a deadline, never for a while."""
+import asyncio
 import time
 
 # Between two looks at the condition. Short, because most conditions are true at the second look.
@@ -18,3 +19,11 @@ def wait_until(predicate, timeout_s=5.0, what=None, sleep=time.sleep):
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout_s} s: {what or predicate}")
         sleep(INTERVAL_S)
+
+
+async def wait_until_async(predicate, timeout_s=30.0):
+    """The same for a coroutine function, in the loop that runs."""
+    deadline = time.monotonic() + timeout_s
+    while not await predicate():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {predicate}"
+        await asyncio.sleep(INTERVAL_S)
