@@ -57,11 +57,13 @@ class Account:
             assert not fresh & self.received, f"delivered before, but not marked as redelivered: {sorted(fresh & self.received)[:20]}"
 
     def start_anew(self, found):
-        """After a check: what was found is what there is, and those that were not are gone for good."""
+        """After a check of a restart: what was found is what there is, and those that were not are gone for good.
+
+        What was not confirmed before is not now: after a kill it may be in the system's cache only.
+        """
         present = {number for number, _ in found}
         everything = self.given or set(range(self.published))
         self.acked |= everything - present
         self.settled |= everything - present
         self.acked -= present
-        self.confirmed |= present
         self.received |= present

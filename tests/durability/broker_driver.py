@@ -133,6 +133,7 @@ def check_folder(root, world, files=None):
         life.stop()
     else:
         files.switch_off()
+        life.committer.kill()
 
 
 class Driver:
@@ -155,10 +156,11 @@ class Driver:
         self.world.check(self.life, power_cut=False)
         self.world.start_anew(self.life)
         self.in_hand = {}
+        self.first = self.number  # what the last life wrote and did not flush is in the cache only: nothing is promised about it
 
     def kill(self):
         self.files.switch_off()
-        gevent.sleep(0)
+        self.life.committer.kill()
         self.begin()
 
     def stop_and_start(self):
@@ -186,14 +188,16 @@ class Driver:
         """As a door does before it answers anything durable."""
         world, files = self.world, self.files
         sequence = world.definitions.sequence
-        published = {incarnation: set(account.given) for incarnation, account in world.accounts.items()}
+        published = {
+            incarnation: {number for number in account.given if number >= self.first and is_persistent(number)}
+            for incarnation, account in world.accounts.items()}
 
         def answered(error):
             assert error is None or files.off, error
             if error is None:
                 world.definitions.promise(sequence)
                 for incarnation, numbers in published.items():
-                    world.accounts[incarnation].confirmed |= {number for number in numbers if is_persistent(number)}
+                    world.accounts[incarnation].confirmed |= numbers
 
         self.life.committer.after_sync(answered)
 
@@ -279,8 +283,8 @@ class Driver:
         queue = self.some_queue()
         mine = self.in_hand.get(queue) or {}
         for number in self.random.sample(sorted(mine), min(len(mine), self.random.choice((1, 5, 40)))):
-            queue.settle(mine.pop(number))
             self.account(queue).acked.add(number)
+            queue.settle(mine.pop(number))
 
     def requeue(self):
         queue = self.some_queue()
@@ -293,8 +297,8 @@ class Driver:
         if queue is not None and self.random.random() < 0.1:
             account = self.account(queue)
             ready = account.given - account.acked - set(self.in_hand.get(queue, ()))
-            assert queue.purge() == len(ready)
             account.acked |= ready
+            assert queue.purge() == len(ready)
 
 
 TOPOLOGY = (

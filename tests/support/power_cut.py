@@ -308,10 +308,16 @@ class PowerCutFiles(WatchedFiles):
         self.off = False
         self.on_call = on_call
         self.flush_pause = flush_pause
+        self._opened = []
 
     def switch_off(self):
-        """From here on every seam call raises, and no flush succeeds: what is under way in memory dies with the process."""
+        """From here on every seam call raises, and no flush succeeds: what is under way in memory dies with the process, and its descriptors."""
         self.off = True
+        opened, self._opened = self._opened, []
+        for file in opened:
+            if not file.closed:
+                os.close(file.fd)
+                file.fd = -1
 
     def about_to(self, call, subject):
         if self.off:
@@ -329,11 +335,18 @@ class PowerCutFiles(WatchedFiles):
 
     def create(self, path, size):
         file = super().create(path, size)
+        self._opened.append(file)
         self.disk.born(file.path)
+        return file
+
+    def open(self, path):
+        file = super().open(path)
+        self._opened.append(file)
         return file
 
     def open_log(self, path):
         file = super().open_log(path)
+        self._opened.append(file)
         if not self.disk.knows(file.path):
             self.disk.born(file.path)
         return file

@@ -1,0 +1,192 @@
+"""A broker with its AMQP door under power cuts: what a client was answered is on the disk at every moment, whichever cut the disk makes of it.
+
+The broker runs in this process over socket pairs and a modelled disk. Confirms, tx.commit-ok and the -ok of declares, binds and deletes are what is
+believed; a client is always a little behind the broker, so nothing is believed too early.
+"""
+from random import Random
+
+import gevent
+import pytest
+from gevent import select, socket
+
+from gomq_py.amqp.server.server import AMQPServer
+from gomq_py.amqp.wire import methods
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.config.settings import Settings
+from tests.durability import broker_driver, flush_pool
+from tests.durability.account import Account, body_of, number_in
+from tests.durability.broker_driver import Life, World, check_folder
+from tests.durability.seeds import seeds
+from tests.durability.test_broker_cuts import cutter
+from tests.durability.wire_client import WireClient
+from tests.support.power_cut import Disk, PowerCutFiles
+
+SETTINGS = Settings(segment_size=65536)
+PERSISTENT = Properties(delivery_mode=2).encode()
+QUEUES = ("q0", "q1", "q2")
+EXCHANGE = "x1"
+CUT_SHARE = 0.03
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch):
+    flush_pool.use(monkeypatch)
+    monkeypatch.setattr(broker_driver, "SETTINGS", SETTINGS)
+
+
+class Door:
+    """The AMQP server of a Life, reached over socket pairs."""
+
+    def __init__(self, life):
+        self.life = life
+        self.server = AMQPServer(life.broker, SETTINGS)
+        self._greenlets = []
+
+    def connect(self):
+        ours, theirs = socket.socketpair()
+        self._greenlets.append(gevent.spawn(self._serve, theirs))
+        return WireClient(ours, poll=select.poll)
+
+    def close(self):
+        self.server.close()
+        gevent.joinall(self._greenlets)
+
+    def _serve(self, theirs):
+        self.server.handle(theirs, ("127.0.0.1", 1))
+        theirs.close()
+
+
+class Publisher:
+    """Declares, binds, deletes and publishes on one channel, so that the order of things is known; publishes are confirmed later."""
+
+    def __init__(self, door, random, world):
+        self.door, self.random, self.world = door, random, world
+        self.client = door.connect()
+        self.client.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
+        self.incarnations = {}  # queue -> incarnation
+        self.bound = set()
+        self.tag = self.number = 0
+        self.waiting = {}  # delivery tag -> (incarnations, number)
+
+    def step(self):
+        draw = self.random.random()
+        name = self.random.choice(QUEUES)
+        if draw < 0.1:
+            self.declare(name)
+        elif draw < 0.13 and name in self.incarnations:
+            self.delete(name)
+        elif draw < 0.18 and name in self.incarnations:
+            self.bind(name)
+        else:
+            for _ in range(self.random.choice((1, 3, 10))):
+                self.publish(name)
+        self.listen()
+
+    def declare(self, name):
+        self.client.call(methods.QueueDeclare(queue=name, durable=True), methods.QueueDeclareOk)
+        if name not in self.incarnations:
+            vhost = self.door.life.vhost
+            incarnation = self.incarnations[name] = vhost.incarnation_of(vhost.queues[name])
+            self.world.accounts[incarnation] = Account()
+            self.world.definitions.set(("queue", name), incarnation)
+            self.world.definitions.promise(self.world.definitions.sequence)
+
+    def delete(self, name):
+        self.world.definitions.set(("queue", name), None)
+        if name in self.bound:
+            self.world.definitions.set(("binding", EXCHANGE, name, ""), None)
+            self.bound.discard(name)
+        del self.incarnations[name]
+        self.client.call(methods.QueueDelete(queue=name), methods.QueueDeleteOk)
+        self.world.definitions.promise(self.world.definitions.sequence)
+
+    def bind(self, name):
+        self.world.definitions.set(("exchange", EXCHANGE), "fanout")
+        self.client.call(methods.ExchangeDeclare(exchange=EXCHANGE, type="fanout", durable=True), methods.ExchangeDeclareOk)
+        self.world.definitions.promise(self.world.definitions.sequence)
+        self.world.definitions.set(("binding", EXCHANGE, name, ""), True)
+        self.client.call(methods.QueueBind(queue=name, exchange=EXCHANGE), methods.QueueBindOk)
+        self.world.definitions.promise(self.world.definitions.sequence)
+        self.bound.add(name)
+
+    def publish(self, name):
+        number, self.number = self.number, self.number + 1
+        exchange = EXCHANGE if self.bound and self.random.random() < 0.3 else ""
+        reached = self.bound if exchange else {name} & self.incarnations.keys()
+        incarnations = [self.incarnations[queue] for queue in reached]
+        for incarnation in incarnations:
+            self.world.accounts[incarnation].given.add(number)
+            self.world.accounts[incarnation].published = number + 1
+        self.tag += 1
+        self.waiting[self.tag] = incarnations, number
+        body = body_of(number, self.random.choice((1, 50, 900, 9000)))
+        self.client.send(methods.BasicPublish(exchange=exchange, routing_key=name), PERSISTENT, body)
+
+    def listen(self):
+        for method, _, _ in self.client.receive():
+            assert isinstance(method, methods.BasicAck), method
+            tags = [tag for tag in self.waiting if tag <= method.delivery_tag] if method.multiple else [method.delivery_tag]
+            for tag in tags:
+                incarnations, number = self.waiting.pop(tag)
+                for incarnation in incarnations:
+                    self.world.accounts[incarnation].confirmed.add(number)
+
+
+class Transactor:
+    """Gets and acks in transactions, and publishes in them too: a commit-ok is a promise about the acks as well."""
+
+    def __init__(self, door, random, world, publisher):
+        self.random, self.world, self.publisher = random, world, publisher
+        self.client = door.connect()
+        self.client.call(methods.TxSelect(), methods.TxSelectOk)
+
+    def step(self):
+        name = self.random.choice(QUEUES)
+        incarnation = self.publisher.incarnations.get(name)
+        if incarnation is None or self.publisher.waiting:  # a message that is not confirmed has no account of its own yet
+            return
+        account = self.world.accounts[incarnation]
+        taken = set()
+        for _ in range(self.random.choice((1, 5, 20))):
+            self.client.send(methods.BasicGet(queue=name))
+            (method, _, body), = self.client.receive(10.0)
+            if isinstance(method, methods.BasicGetEmpty):
+                break
+            number = number_in(body)
+            taken.add(number)
+            self.client.send(methods.BasicAck(delivery_tag=method.delivery_tag))
+        account.received |= taken
+        if self.random.random() < 0.2:
+            self.client.call(methods.TxRollback(), methods.TxRollbackOk)
+            self.client.call(methods.BasicRecover(requeue=True), methods.BasicRecoverOk)
+            return
+        account.acked |= taken
+        self.client.call(methods.TxCommit(), methods.TxCommitOk)
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_what_a_client_was_answered_survives_a_power_cut(tmp_path, seed):
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    disk, world, taken = Disk(tmp_path / "data", random), World(), []
+    files = PowerCutFiles(disk, None, lambda path: flush_pool.give_way(random))
+    life = Life(disk.root, files)
+    life.committer.wait()
+    files.on_call = cutter(disk, world, tmp_path / "cut", random, CUT_SHARE, taken)
+    door = Door(life)
+    publisher = Publisher(door, random, world)
+    transactor = Transactor(door, random, world, publisher)
+
+    for _ in range(250):
+        publisher.step()
+        transactor.step()
+        for _ in range(random.randrange(5)):
+            gevent.sleep(0)
+    taken.append((disk.cut(tmp_path / "cut-end"), world.copy()))
+    door.close()
+    life.stop()
+    disk.discard()
+
+    assert len(taken) > 10
+    for folder, then in taken:
+        check_folder(folder, then)

@@ -1,0 +1,149 @@
+"""Torn and bit-flipped segments: a file cut at every octet, every octet of a file flipped; a fault costs what it hit, and not more.
+
+Each damaged folder is recovered twice, because the first recovery must not make it worse for the second (LavinMQ lost messages at the second start).
+"""
+import os
+import shutil
+
+import pytest
+
+from gomq_py.storage.files import Files
+from tests.durability.store_driver import Life
+
+SIZES = (1, 30, 5, 0, 17)
+COUNT = len(SIZES)
+PADDING = 8  # records end at a multiple of this; the last octets may be nothing
+ACKED = {1, 3}
+KEPT = [number for number in range(COUNT) if number not in ACKED]
+
+
+class Unflushed(Files):
+    """Flushes nothing: these tests open a store thousands of times and are not about the disk's promises."""
+
+    def sync(self, file):
+        file.synced_size = file.size
+
+    def sync_folder(self, path):
+        pass
+
+
+class Original:
+    """A store's folder that was left by a kill or by an orderly stop, and where its records lie."""
+
+    def __init__(self, root, orderly):
+        self.root = root
+        life = Life(root, Unflushed())
+        for number in range(COUNT):
+            life.publish(number, True, SIZES[number])
+        life.store.flush()
+        taken = life.take_all()
+        self.positions = [location & 0xFFFFFFF for _, location, _, _ in taken]
+        for number, location, _, _ in reversed(taken):
+            if number in ACKED:
+                life.store.delete(location)
+            else:
+                life.store.requeue(location)
+        life.store.flush()
+        self.folder = life.store.folder
+        if orderly:
+            life.stop()
+        self.msgs = os.path.join(self.folder, "msgs.0000000001")
+        self.acks = os.path.join(self.folder, "acks.0000000001")
+        with open(self.msgs, "rb") as file:
+            content = file.read()
+        self.end = len(content.rstrip(b"\0"))
+        self.end += -self.end % PADDING
+
+    def hit(self, at):
+        """The number of the message whose record holds this octet, or None."""
+        before = [number for number, position in enumerate(self.positions) if position <= at]
+        return before[-1] if before else None
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """What is reported is reported thousands of times here."""
+    caplog.set_level("CRITICAL", "gomq_py")
+
+
+@pytest.fixture(params=[False, True], ids=["killed", "stopped"])
+def original(request, tmp_path):
+    return Original(tmp_path / "original", request.param)
+
+
+def recovered(root, thoroughly):
+    """The numbers that are there; ``thoroughly``: the same in a second recovery, and in a third one with a message more."""
+    numbers = one_recovery(root)
+    if thoroughly:
+        assert one_recovery(root) == numbers, "a second recovery finds something else"
+        assert one_recovery(root, 99) == numbers + [99]
+    return numbers
+
+
+def one_recovery(root, more=None):
+    life = Life(root, Unflushed())
+    if more is not None:
+        life.publish(more, True)
+    taken = life.take_all()
+    for _, location, _, _ in taken:
+        life.store.requeue(location)
+    life.stop()
+    return [number for number, _, _, _ in taken]
+
+
+def damaged_copy(original, tmp_path, path, change):
+    """A copy of the original with ``change(octets)`` in place of one file's octets."""
+    root = tmp_path / "damaged"
+    if root.exists():
+        shutil.rmtree(root)
+    shutil.copytree(original.root, root)
+    target = root / os.path.relpath(path, original.root)
+    target.write_bytes(change(target.read_bytes()))
+    return root
+
+
+def flipped(octets, at):
+    return octets[:at] + bytes((octets[at] ^ 0x41,)) + octets[at + 1:]
+
+
+def test_messages_cut_at_every_octet_leave_the_whole_records_before(original, tmp_path):
+    ends = original.positions[1:] + [original.end]
+    for size in [*range(original.end + 1), original.end + 1000]:
+        root = damaged_copy(original, tmp_path, original.msgs, lambda octets: octets[:size])
+
+        numbers = recovered(root, size % 4 == 0)
+
+        whole = {number for number in KEPT if ends[number] <= size}
+        nearly = {number for number in KEPT if ends[number] - PADDING < size}
+        assert whole <= set(numbers) <= nearly and numbers == sorted(numbers), size
+
+
+def test_every_flipped_octet_of_messages_costs_at_most_the_record_it_hit(original, tmp_path):
+    for at in range(original.end):
+        root = damaged_copy(original, tmp_path, original.msgs, lambda octets: flipped(octets, at))
+
+        numbers = recovered(root, at % 4 == 0)
+
+        lost = set(KEPT) - set(numbers)
+        assert lost <= {original.hit(at)}, f"octet {at}"
+        assert set(numbers) <= set(KEPT), f"octet {at}: acked messages are back"
+        assert numbers == sorted(numbers)
+
+
+def test_acks_cut_at_every_octet_lose_no_message(original, tmp_path):
+    for size in [*range(200), 400]:
+        root = damaged_copy(original, tmp_path, original.acks, lambda octets: octets[:size])
+
+        numbers = recovered(root, size % 4 == 0)
+
+        assert set(KEPT) <= set(numbers) <= set(range(COUNT)), size
+
+
+def test_every_flipped_octet_of_acks_costs_at_most_one_ack_and_no_message(original, tmp_path):
+    for at in range(200):
+        root = damaged_copy(original, tmp_path, original.acks, lambda octets: flipped(octets, at))
+
+        numbers = recovered(root, at % 4 == 0)
+
+        assert set(KEPT) <= set(numbers), f"octet {at}"
+        assert len(set(numbers) - set(KEPT)) <= 1, f"octet {at}"

@@ -1,0 +1,99 @@
+"""One message store under power cuts: at any moment of publishing, delivering, acking, requeueing, purging, rolling and recycling, and in recovery.
+
+Nothing confirmed is lost, order is kept, synced acks are not undone, no message is there twice, and an ordinary cut is not reported as damage to what
+was promised. Each seed is one run with many cuts; each cut is recovered with the power cut again at every few calls of the recovery.
+"""
+import errno
+from random import Random
+
+import pytest
+
+from tests.durability import flush_pool
+from tests.durability.account import Account
+from tests.durability.seeds import seeds
+from tests.durability.store_driver import Driver, found_in
+from tests.support.power_cut import Disk, PowerCutFiles
+
+CUT_SHARE = 0.04
+SECOND_CUT_SHARE = 0.15
+
+
+@pytest.fixture(autouse=True)
+def flushes_in_greenlets(monkeypatch):
+    flush_pool.use(monkeypatch)
+
+
+class Cuts:
+    """Takes cuts of a disk before some of its seam calls, each with a copy of the account at that moment."""
+
+    def __init__(self, disk, account, target, random, share):
+        self.disk, self.account, self.target, self.random, self.share = disk, account, target, random, share
+        self.taken = []
+
+    def on_call(self, call, path):
+        if self.random.random() < self.share:
+            self.take()
+
+    def take(self):
+        self.taken.append((self.disk.cut(f"{self.target}-{len(self.taken)}"), self.account.copy()))
+
+
+def check_cut(folder, account):
+    found = found_in(folder)
+    account.check([(number, redelivered) for number, redelivered, _ in found], power_cut=True)
+    return found
+
+
+def check_cut_twice(folder, account, random):
+    """Recover with cuts during the recovery and the first work after it; every one of those must be as good."""
+    disk = Disk(folder, random)
+    cuts = Cuts(disk, account, f"{folder}-again", random, SECOND_CUT_SHARE)
+    files = PowerCutFiles(disk, cuts.on_call)
+    found = found_in(folder, files)
+    account.check([(number, redelivered) for number, redelivered, _ in found], power_cut=True)
+    cuts.take()
+    for again, then in cuts.taken:
+        check_cut(again, then)
+    disk.discard()
+    return len(cuts.taken)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_power_cuts_at_any_moment_and_in_recovery(tmp_path, seed):
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    account = Account()
+    disk = Disk(tmp_path / "data", random)
+    cuts = Cuts(disk, account, tmp_path / "cut", random, CUT_SHARE)
+
+    driver = Driver(disk, random, account, cuts.on_call)
+    for _ in range(3):
+        driver.work(60)
+        cuts.take()
+        driver.kill()
+    disk.discard()
+
+    assert len(cuts.taken) > 10
+    for folder, then in cuts.taken:
+        check_cut_twice(folder, then, random)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_a_failed_flush_confirms_nothing_now_or_later(tmp_path, seed):
+    """One flush in ten fails, and the system forgets what it was to write. Whatever was answered as durable is on the disk in the worst case."""
+    random = Random(seed)
+
+    def fail_sometimes(path):
+        if random.random() < 0.1:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    (tmp_path / "data").mkdir()
+    account = Account()
+    disk = Disk(tmp_path / "data", random, write_back=0)
+    driver = Driver(disk, random, account, fail_flush=fail_sometimes)
+    for number in range(8):
+        driver.work(20)
+        check_cut(disk.lay_out_flushed(tmp_path / f"cut-{number}"), account.copy())
+    disk.discard()
+
+    assert driver.failures
