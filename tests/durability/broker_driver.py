@@ -40,6 +40,10 @@ class Definitions:
         self.sequence += 1
         self._values.setdefault(key, [(0, None)]).append((self.sequence, value))
 
+    def withdraw(self, key):
+        """The last change of this was refused, so it is not made."""
+        self._values[key].pop()
+
     def promise(self, sequence):
         """Everything up to ``sequence`` was answered."""
         for values in self._values.values():
