@@ -26,6 +26,7 @@ MEMORY_LIMITS = (
 def main(arguments=None):
     """Measure, print, write; exit code 1 when a load came back wrong (lost, disordered), whatever its speed."""
     options = _options(arguments)
+    options.load_before = os.getloadavg()[2]
     with tempfile.TemporaryDirectory(prefix="gomq-bench-") as folder:
         kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
         memory = {} if options.no_memory else {kind.name: _memory(kind, folder) for kind in kinds}
@@ -89,7 +90,8 @@ def document(results, memory, versions, options):
     rows = [row for row in ROWS if row.key in results]
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {platform.system()} {platform.release()}, "
-        f"Python {platform.python_version()}; {'; '.join(versions.values())}; best of {options.rounds} rounds of {options.seconds:g} s, in turn.", "",
+        f"Python {platform.python_version()}; {'; '.join(versions.values())}; best of {options.rounds} rounds of {options.seconds:g} s, in turn. "
+        f"Load average of the quarter of an hour before: {options.load_before:.1f}" + (" (a quiet machine has 0)." if options.load_before > 0.5 else "."), "",
         *_throughput_table([row for row in rows if row.p99_ms is None], results, names), "",
         *_latency_table([row for row in rows if row.p99_ms is not None], results, names), "",
         *(_memory_table(memory, names) if memory else []),
