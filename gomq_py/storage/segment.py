@@ -184,7 +184,7 @@ class Segment:
         return entry
 
     def spare_entries(self):
-        """Entries left when each record that is or may yet come here has one, and a run that is not yet written two."""
+        """Entries left when each record that is or may yet come here (were they all of the smallest size) has one, and a run not yet written two."""
         if self.patchy:
             return 0
         to_come = (self.capacity - self.end) // record.SMALLEST_RECORD_BYTES if self.written_here else 0

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gomq_py cimport octets
+from gomq_py.storage.format cimport record
 
 @cython.locals(at=Py_ssize_t)
 cdef int put_entry(unsigned char* p, Py_ssize_t index, uint32_t seed, uint32_t word) noexcept

@@ -19,7 +19,7 @@ from array import array
 
 from gomq_py import octets
 from gomq_py.storage.format.head import HEAD_BYTES
-from gomq_py.storage.format.record import SMALLEST_RECORD_BYTES
+from gomq_py.storage.format import record
 
 ENTRY_BYTES = 8
 ACKED = 1
@@ -37,7 +37,7 @@ GAP_BYTES = 65536
 
 def capacity_for(msgs_bytes):
     """Size of the acks file for a msgs file of this capacity."""
-    return HEAD_BYTES + (msgs_bytes - HEAD_BYTES) // SMALLEST_RECORD_BYTES * ENTRY_BYTES
+    return HEAD_BYTES + (msgs_bytes - HEAD_BYTES) // record.SMALLEST_RECORD_BYTES * ENTRY_BYTES
 
 
 def put_entry(p, index, seed, word):
