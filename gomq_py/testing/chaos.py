@@ -83,15 +83,15 @@ class Chaos:
 class ChaosConfirms(Confirms):
     """Confirms of a channel, some of which turn into refusals."""
 
-    __slots__ = ("_chaos", "_seen")
+    __slots__ = ("_chaos", "_chosen_up_to")
 
     def __init__(self, channel_id, write, after_sync, chaos):
         super().__init__(channel_id, write, after_sync)
         self._chaos = chaos
-        self._seen = 0
+        self._chosen_up_to = 0
 
     def published(self, last, refused, unsynced):
         """As Confirms, with the unlucky ones among the refused."""
-        unlucky = self._chaos.unlucky(self._seen + 1, last)
-        self._seen = last
+        unlucky = self._chaos.unlucky(self._chosen_up_to + 1, last)
+        self._chosen_up_to = last  # under a name of its own: the base has seen nothing of these yet
         super().published(last, sorted({*refused, *unlucky}), unsynced)
