@@ -91,7 +91,7 @@ def document(results, memory, versions, options):
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}; {'; '.join(versions.values())}; best of {options.rounds} rounds of {options.seconds:g} s, in turn. "
-        f"Load average of the quarter of an hour before: {options.load_before:.1f}" + (" (a quiet machine has 0)." if options.load_before > 0.5 else "."), "",
+        f"Load average of the quarter of an hour before: {options.load_before:.1f} (a quiet machine has 0).", "",
         *_throughput_table([row for row in rows if row.p99_ms is None], results, names), "",
         *_latency_table([row for row in rows if row.p99_ms is not None], results, names), "",
         *(_memory_table(memory, names) if memory else []),
