@@ -8,7 +8,8 @@ PYTHON ?= python3
 VENV ?= .venv
 DATA ?= .gomq-data
 RUN ?=
-PYTEST ?=
+# Most tests wait for a broker, not for a core: four at a time.
+PYTEST ?= -n 4
 
 BIN := $(VENV)/bin
 SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
