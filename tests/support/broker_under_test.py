@@ -48,7 +48,7 @@ def own_broker(tmp_path):
         yield broker
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def broker_address(broker_url):
     """Host and port of the shared broker."""
     parts = urlsplit(broker_url)
