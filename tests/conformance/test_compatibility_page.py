@@ -1,0 +1,53 @@
+"""docs/compatibility.md: every method has its row, every difference is told, and every test it names exists."""
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.wire_encoding import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+TABLE = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| `")]
+ROWS = {row[0].strip("`"): row[1:] for row in TABLE if row[0].strip("`") in METHODS}
+
+
+def functions(pattern):
+    """The test functions of the modules that match, as {name: node}."""
+    found = {}
+    for path in sorted(ROOT.glob(pattern)):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found[node.name] = node
+    return found
+
+
+def named(cell):
+    """(chapter, test name) of every reference in a cell of the table of methods."""
+    return [(chapter, f"test_{name}") for chapter, names in re.findall(r"(\d\d) ([^;]*)", cell) for name in re.findall(r"(\w{4,})", names)]
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_method_has_a_row_whose_tests_exist(method):
+    good, refused, malformed = ROWS[method]
+
+    assert good and refused and malformed
+    for cell in (good, refused, malformed):
+        for chapter, name in named(cell):
+            assert name in functions(f"tests/conformance/amqp/test_{chapter}_*.py"), f"{method}: no {name} in chapter {chapter}"
+
+
+def test_other_tests_it_names_exist():
+    every = {**functions("tests/conformance/amqp/*.py"), **functions("tests/clients/*.py")}
+
+    assert [name for name in re.findall(r"`(test_\w+)`", PAGE) if name not in every] == []
+
+
+def test_every_difference_is_told():
+    marked = [
+        name for name, node in functions("tests/conformance/amqp/*.py").items()
+        if any("deviates" in ast.unparse(decorator) for decorator in node.decorator_list)
+    ]
+
+    assert [name for name in marked if f"`{name}`" not in PAGE] == []
