@@ -193,8 +193,10 @@ class SegmentLog:
         return segment
 
     def _make_folder(self):
-        if not self._segments and not os.path.isdir(self.folder):
-            self.files.make_folder(self.folder)
+        if self._write is None:
+            if not os.path.isdir(self.folder):
+                self.files.make_folder(self.folder)
+            # One that is there too: the run that made it may have been killed before its name was flushed.
             self.committer.mark_folder(os.path.dirname(self.folder))
 
     def path_of(self, kind, number):

@@ -97,6 +97,7 @@ class GroupCommit:
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
         self._stores, self._logs, self._folders = {}, {}, {}
+        self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         gevent.kill(self._greenlet) if self._greenlet is not None else None
         self._greenlet = None
 

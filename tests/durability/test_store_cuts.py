@@ -11,7 +11,7 @@ import pytest
 from tests.durability import flush_pool
 from tests.durability.account import Account
 from tests.durability.seeds import seeds
-from tests.durability.store_driver import Driver, found_in
+from tests.durability.store_driver import Driver, Life, found_in
 from tests.support.power_cut import Disk, PowerCutFiles
 
 CUT_SHARE = 0.04
@@ -97,3 +97,21 @@ def test_a_failed_flush_confirms_nothing_now_or_later(tmp_path, seed):
     disk.discard()
 
     assert driver.failures
+
+
+def test_a_folder_made_by_a_run_that_was_killed_is_flushed_by_the_next_one(tmp_path):
+    """The folder is there when the second run looks, but its name is in the system's cache only. Found by a seed of the tests above."""
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", Random(1), write_back=0)
+    life = Life(disk.root, PowerCutFiles(disk))
+    life.publish(0, True)
+    life.store.flush()
+    life.files.switch_off()
+    life.committer.kill()
+
+    life = Life(disk.root, PowerCutFiles(disk))
+    life.publish(1, True)
+    life.committer.wait()
+
+    assert [number for number, _, _ in found_in(disk.lay_out_flushed(tmp_path / "cut"))] == [1]
+    disk.discard()
