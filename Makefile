@@ -2,6 +2,7 @@
 # make test    the whole suite, in an environment of its own
 # make lint    flake8 and mypy
 # make bench   the performance table (docs/performance.md)
+# make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
 # make clean   everything that the above made, but no broker's data
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: run test lint bench clean build
+.PHONY: run test lint bench expectations clean build
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -29,6 +30,9 @@ lint: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp build
 	$(BIN)/python -m load.bench
+
+expectations: $(VENV)/dev.stamp build
+	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance
 
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
 build: $(VENV)/dev.stamp
