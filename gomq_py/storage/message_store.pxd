@@ -32,6 +32,7 @@ cdef class MessageStore(SegmentLog):
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(segment=Segment)
     cpdef int flush(self) except -1
+    cpdef int mark(self) except -1
     @cython.locals(segment=Segment, following=Segment)
     cpdef Py_ssize_t purge(self) except -1
     cpdef adopt(self, Segment segment)

@@ -11,7 +11,7 @@ from gomq_py.storage import damage
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
-from gomq_py.storage.segment import ACKS, MSGS
+from gomq_py.storage.segment import MSGS
 from gomq_py.storage.segment_log import SegmentLog
 
 LOG = logger("storage")
@@ -182,6 +182,13 @@ class MessageStore(SegmentLog):
                 segment.announced = segment.end
         return 0
 
+    def mark(self):
+        """What was deleted and requeued so far is to be on the disk too by the next ``after_sync``: a transaction is committed."""
+        self.flush()
+        if self._unsynced:
+            self.committer.mark(self)
+        return 0
+
     # the slow verbs
 
     def purge(self):
@@ -296,7 +303,7 @@ class MessageStore(SegmentLog):
             segment.load_acks()
             segment.break_acks_seal()
             self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
-            self._mark_unsynced(segment, ACKS)
+            self._mark_acks(segment)
         return True
 
     def _find_recovered(self, segment):
@@ -344,7 +351,7 @@ class MessageStore(SegmentLog):
     def _put_delivered(self, segment):
         segment.put_delivered(self._read_at)
         self.files.overwritten(segment.acks, DELIVERED_AT, DELIVERED_AT + 8)
-        self._mark_unsynced(segment, ACKS)
+        self._mark_acks(segment)
         return 0
 
     # requeued messages
@@ -422,7 +429,7 @@ class MessageStore(SegmentLog):
         if segment.announced_entries < segment.entries:
             self.files.appended(segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries)
             segment.announced_entries = segment.entries
-            self._mark_unsynced(segment, ACKS)
+            self._mark_acks(segment)
         return 0
 
     def _purge_one(self, location):

@@ -96,8 +96,8 @@ class SegmentPool:
         self._pairs, self._unnamed = [], []
 
     def _retire_msgs(self, msgs, path):
-        """Move the file into the pool, or unlink it and return None."""
-        if msgs is not None and msgs.size == self.segment_bytes and not msgs.held and len(self._pairs) < self.kept_pairs:
+        """Move the file into the pool, or unlink it and return None. The sync that is running may still hold it."""
+        if msgs is not None and msgs.size == self.segment_bytes and len(self._pairs) < self.kept_pairs:
             self._numbers += 1
             self.files.rename(path, os.path.join(self.folder, f"msgs.{self._numbers:010d}"), msgs)
             return msgs
@@ -118,7 +118,7 @@ class SegmentPool:
     def _finish_retiring(self, msgs, acks, acks_path):
         if msgs is None:
             self._drop(acks, acks_path)
-        elif acks is None or acks.held or acks.size != capacity_for(self.segment_bytes) or len(self._pairs) >= self.kept_pairs:
+        elif msgs.held or acks.held or acks.size != capacity_for(self.segment_bytes) or len(self._pairs) >= self.kept_pairs:
             self._drop(acks, acks_path)
             self._drop(msgs, msgs.path)
         else:

@@ -25,6 +25,7 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(store=MessageStore)
     cpdef int flush(self) except -1
+    cpdef int mark(self) except -1
     @cython.locals(store=MessageStore, count=Py_ssize_t)
     cpdef Py_ssize_t purge(self) except -1
     @cython.locals(store=MessageStore)

@@ -107,6 +107,12 @@ class PriorityStore(message_store.MessageStore):
             store.flush()
         return 0
 
+    def mark(self):
+        """Acks of every level are to be on the disk by the next sync."""
+        for store in self._used:
+            store.mark()
+        return 0
+
     # the slow verbs
 
     def purge(self):

@@ -318,6 +318,7 @@ class Segment:
 
     def put_synced(self, position):
         """Note in the head that all before ``position`` has been flushed."""
+        self.synced = position
         acks_format.put_mark(self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position)
         return 0
 

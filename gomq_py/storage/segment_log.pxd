@@ -18,10 +18,11 @@ cdef class SegmentLog:
     @cython.locals(segment=Segment)
     cpdef delete_files(self)
     cpdef fence(self, error)
-    @cython.locals(segment=Segment)
-    cpdef list sync_files(self)
+    @cython.locals(segment=Segment, unsynced=list)
+    cpdef list sync_files(self, bint acks_too)
     @cython.locals(segment=Segment)
     cpdef synced(self)
+    @cython.locals(is_whole=bint)
     cdef int _note_synced(self, Segment segment) except -1
     @cython.locals(before=Segment, segment=Segment)
     cdef Segment _roll(self, Py_ssize_t size)
@@ -35,6 +36,7 @@ cdef class SegmentLog:
     cdef _close_files(self)
     cdef _discard(self, Segment segment)
     cdef int _mark_messages(self, Segment segment) except -1
+    cdef int _mark_acks(self, Segment segment) except -1
     cdef int _mark_unsynced(self, Segment segment, unsigned int what) except -1
     cpdef int flush(self) except -1
     cdef int _stop(self, failure) except -1

@@ -17,6 +17,10 @@ LARGEST_SEGMENT_NUMBER = (1 << 28) - 1
 FIRST_SEGMENT_BYTES = 65536
 SEGMENT_GROWTH = 8
 
+# How far a sync must have come, as a part of the data, to be noted in the head: damage before the mark is said loudly to be the disk's fault. Noting
+# each sync would dirty one page more for every one.
+MARK_EVERY = 0.125
+
 
 class SegmentLog:
     """The segments of a store, oldest first from ``_read`` on through ``next``, all by number in ``_segments``.
@@ -96,45 +100,52 @@ class SegmentLog:
 
     # what storage.sync calls
 
-    def sync_files(self):
+    def sync_files(self, acks_too):
         """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced or deleted."""
         if self.failure is not None and not self._closing:
             raise self.failure
         self.flush()
         self._marked = False
+        what = MSGS | ACKS if acks_too else MSGS
         files = []
-        for segment in self._unsynced:
-            if segment.unsynced & MSGS:
-                files.append(segment.msgs)
-                segment.syncing = segment.end
-            if segment.unsynced & ACKS and segment.acks is not None:
-                files.append(segment.acks)
-            segment.unsynced = 0
-            segment.synced_once = True
-        self._syncing, self._unsynced = self._unsynced, []
+        unsynced, self._unsynced, self._syncing = self._unsynced, [], []
+        for segment in unsynced:
+            if segment.unsynced & what:
+                self._syncing.append(segment)
+                segment.synced_once = True
+                if segment.unsynced & what & MSGS:
+                    files.append(segment.msgs)
+                    segment.syncing = segment.end
+                if segment.unsynced & what & ACKS and segment.acks is not None:
+                    files.append(segment.acks)
+                segment.unsynced &= ~what
+            if segment.unsynced:
+                self._unsynced.append(segment)
+                self.committer.mark_acks(self)
         return files
 
     def synced(self):
         """What sync_files gave last has been flushed."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
-            if segment.is_open and segment.syncing:
+            if segment.is_open:
                 self._note_synced(segment)
         if self._closing and not self._unsynced:
             self._close_files()
 
     def _note_synced(self, segment):
         """Everything written to the segment before the sync began is on the disk."""
-        if not segment.sealed:
+        is_whole = segment is not self._write and segment.syncing == segment.end
+        if segment.syncing and not segment.sealed and (is_whole or segment.syncing - segment.synced >= MARK_EVERY * segment.syncing):
             segment.put_synced(segment.syncing)
-            if segment is not self._write and segment.syncing == segment.end:
+            if is_whole:
                 segment.seal()
             self.files.overwritten(segment.msgs, SEAL_AT, HEAD_BYTES)
+        segment.syncing = 0
         if self._closing and segment.acks is not None:
             segment.seal_acks()
             self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
-        segment.syncing = 0
-        if segment is not self._write and self._is_idle(segment) and not segment.unsynced:
+        if segment is not self._write and not segment.unsynced and self._is_idle(segment):
             self._close_segment(segment)
         return 0
 
@@ -215,8 +226,7 @@ class SegmentLog:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
         if self._is_idle(segment):
-            self._mark_unsynced(segment, MSGS)
-            self.committer.mark(self)
+            self._mark_messages(segment)
 
     def _open(self, segment):
         """Map the files of a closed segment again. Raises OSError."""
@@ -268,13 +278,21 @@ class SegmentLog:
         self._mark_unsynced(segment, MSGS)
         if not self._marked:
             self._marked = True
-            self.committer.mark(self)
+            self.committer.mark_messages(self)
         return 0
 
     def _mark_unsynced(self, segment, what):
         if not segment.unsynced:
             self._unsynced.append(segment)
         segment.unsynced |= what
+        return 0
+
+    def _mark_acks(self, segment):
+        """Acks were written. As long as nothing of the segment was flushed, a power cut loses them with their messages."""
+        if not segment.unsynced & ACKS:
+            self._mark_unsynced(segment, ACKS)
+            if segment.synced_once:
+                self.committer.mark_acks(self)
         return 0
 
     # for the subclass

@@ -7,6 +7,7 @@ is repeated: whoever it covered is fenced, and callbacks get the error. One per 
 """
 import logging
 import os
+import time
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -19,8 +20,9 @@ logger = logging.getLogger(__name__)
 # Flushes of different files overlap in the kernel's journal; more threads than this only queue there.
 THREADS = 4
 
-# How long marked data may wait for a sync that nobody waits for (persistent messages without confirms, names of recycled segments). The kernel's own
-# writeback would take up to 30 s; syncing at once would make a publisher that asked for nothing pay for a disk write per batch.
+# How long marked data may wait for a sync that nobody waits for (acks, persistent messages without confirms, names of recycled segments).
+# The kernel's own writeback would take up to 30 s; syncing at once would make a client that asked for nothing pay for a disk write per
+# batch, and flushing acks with every confirm doubled what a sync costs (docs/decisions/0002).
 UNHURRIED_S = 0.2
 
 
@@ -35,7 +37,9 @@ class GroupCommit:
         self._pool = None
         self._greenlet = None
         self._wake = Event()
-        self._stores, self._logs, self._folders = {}, {}, {}
+        self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
+        self._later = {}  # stores whose acks may wait
+        self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
         self._in_flight = []  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
@@ -45,7 +49,19 @@ class GroupCommit:
 
     def mark(self, store):
         """The store has something to flush. When a sync begins its ``sync_files()`` tells what; then ``synced()`` or ``fence(error)`` is called."""
-        self._stores[store] = None
+        self._stores[store] = True
+        self._begin_soon()
+
+    def mark_messages(self, store):
+        """As ``mark``, for the messages only; confirms need no acks."""
+        self._stores.setdefault(store, False)
+        self._begin_soon()
+
+    def mark_acks(self, store):
+        """The store has acks to flush. Nobody waits for them, and ``after_sync`` does not cover them."""
+        if not self._later:
+            self._later_since = time.monotonic()
+        self._later[store] = None
         self._begin_soon()
 
     def mark_file(self, file):
@@ -86,7 +102,8 @@ class GroupCommit:
     def stop(self):
         """Flush what is marked and end. May switch."""
         self._stopping = True
-        self._forget_marks() if not self.enabled else None
+        if not self.enabled:
+            self._forget_marks()
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
@@ -96,10 +113,11 @@ class GroupCommit:
 
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
-        self._stores, self._logs, self._folders = {}, {}, {}
+        self._stores, self._later, self._logs, self._folders = {}, {}, {}, {}
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
-        gevent.kill(self._greenlet) if self._greenlet is not None else None
-        self._greenlet = None
+        if self._greenlet is not None:
+            gevent.kill(self._greenlet)
+            self._greenlet = None
 
     # the cycle
 
@@ -114,16 +132,16 @@ class GroupCommit:
     def _forget_marks(self):
         """Without syncing, what is marked counts as flushed at the end of the loop's turn."""
         self._greenlet = None
-        while self._has_marks():
-            stores, self._stores, self._logs, self._folders = self._stores, {}, {}, {}
+        while self._has_marks() or self._later:
+            stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
             for store in stores:
-                store.sync_files()
+                store.sync_files(True)
                 store.synced()
 
     def _run(self):
         """Cycle while there is something to flush, then end: an idle broker has no greenlet here."""
         try:
-            while self._has_marks():
+            while self._has_marks() or self._later:
                 if not self._hurried and not self._stopping:
                     self._wake.wait(UNHURRIED_S)
                 self._cycle()
@@ -136,6 +154,9 @@ class GroupCommit:
         """One sync, from taking the marks to the callbacks."""
         stores, logs, folders = self._stores, self._logs, self._folders
         self._stores, self._logs, self._folders = {}, {}, {}
+        if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
+            stores.update(dict.fromkeys(self._later, True))
+            self._later = {}
         self._in_flight, self._waiting = self._waiting, []
         self._hurried = False
         self._wake.clear()
@@ -162,9 +183,9 @@ class GroupCommit:
     def _collect(self, stores, logs, folders, failures):
         """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too."""
         jobs = []
-        for store in stores:
+        for store, acks_too in stores.items():
             try:
-                jobs += [(self._files.sync, file, store) for file in store.sync_files()]
+                jobs += [(self._files.sync, file, store) for file in store.sync_files(acks_too)]
             except StoreError as error:
                 failures[store] = error
         jobs += [(self._files.sync, file, file.path) for file in logs]
