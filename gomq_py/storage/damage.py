@@ -27,7 +27,7 @@ def set_aside(store, segment, start, end, lost_count):
     and the listener; if not, this is the ordinary end of a crash, and nobody was promised anything.
     """
     path = segment.path()
-    _ack(segment, start, end)
+    _ack(store, segment, start, end)
     if start >= segment.synced:
         return
     LOG.error("damaged: %s octets %d to %d, %d message(s) lost; the disk returned something else than was written", path, start, end, lost_count)
@@ -36,10 +36,11 @@ def set_aside(store, segment, start, end, lost_count):
         store.listener.record_damaged(store, path, start, end, lost_count)
 
 
-def _ack(segment, start, end):
+def _ack(store, segment, start, end):
     if segment.acks is not None:
         try:
             segment.put_run(start, end)
+            store.announce_acks(segment)
         except StoreError as error:
             LOG.warning("damage stays unmarked: %s", error)
 

@@ -53,13 +53,13 @@ cdef class MessageStore(SegmentLog):
     @cython.locals(location=uint64_t, segment=Segment)
     cdef bint _peek_requeued(self, Message message) except -1
     cdef int _take_requeued(self) except -1
-    @cython.locals(location=uint64_t, entry=uint64_t, segment=Segment)
+    @cython.locals(location=uint64_t, entry=uint64_t, written=uint64_t, segment=Segment)
     cdef int _remember_count(self) except -1
     cdef int _grow_acks(self, Segment segment) except -1
     @cython.locals(segment=Segment)
     cdef Segment _turn_to(self, uint64_t location)
     cdef int _write_run(self) except -1
-    cdef int _announce_acks(self, Segment segment) except -1
+    cpdef int announce_acks(self, Segment segment) except -1
     @cython.locals(segment=Segment)
     cdef _purge_one(self, uint64_t location)
     @cython.locals(count=Py_ssize_t)

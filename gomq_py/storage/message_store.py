@@ -172,14 +172,13 @@ class MessageStore(SegmentLog):
         if self.durable and self.failure is None:
             if self._acking is not None:
                 self._write_run()
-                self._announce_acks(self._acking)
+                self.announce_acks(self._acking)
             segment = self._read
             if segment is not None and segment.delivered < self._read_at and segment.acks is not None:
                 self._put_delivered(segment)
             segment = self._write
             if segment is not None and segment.announced < segment.end:
-                self.files.appended(segment.msgs, segment.announced, segment.end)
-                segment.announced = segment.end
+                self._announce(segment)
         return 0
 
     def mark(self):
@@ -387,8 +386,12 @@ class MessageStore(SegmentLog):
         if segment.acks is not None:
             if entry == 0 and segment.spare_entries() < 2:
                 self._grow_acks(segment)
-            entry = segment.put_count(location & 0xFFFFFFF, self._peeked_count + 1, entry)
-            self._announce_acks(segment)
+            written = segment.put_count(location & 0xFFFFFFF, self._peeked_count + 1, entry)
+            if entry:
+                self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * entry)
+                self._mark_acks(segment)
+            entry = written
+            self.announce_acks(segment)
         self._counts.put(location, self._peeked_count, entry)
         return 0
 
@@ -407,7 +410,7 @@ class MessageStore(SegmentLog):
         """Acks go to another segment from here on."""
         if self._acking is not None:
             self._write_run()
-            self._announce_acks(self._acking)
+            self.announce_acks(self._acking)
         segment = self._find(location)
         self._acking = segment
         self._run_end = self._run_count = 0
@@ -425,10 +428,10 @@ class MessageStore(SegmentLog):
         self._run_end = self._run_count = 0
         return 0
 
-    def _announce_acks(self, segment):
+    def announce_acks(self, segment):
+        """Tell who follows the files about the entries written since the last time."""
         if segment.announced_entries < segment.entries:
-            self.files.appended(segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries)
-            segment.announced_entries = segment.entries
+            self._announce(segment)
             self._mark_acks(segment)
         return 0
 
@@ -446,4 +449,4 @@ class MessageStore(SegmentLog):
             self._finish(segment)
         elif count and segment.acks is not None:
             segment.put_run(start, segment.end)
-            self._announce_acks(segment)
+            self.announce_acks(segment)

@@ -10,7 +10,7 @@ cdef class SegmentLog:
     cdef readonly dict _segments
     cdef Segment _read, _write, _last
     cdef Py_ssize_t _read_at, _next_number, _next_bytes
-    cdef bint _marked, _closing
+    cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
 
     @cython.locals(segment=Segment)
@@ -35,6 +35,7 @@ cdef class SegmentLog:
     @cython.locals(segment=Segment)
     cdef _close_files(self)
     cdef _discard(self, Segment segment)
+    cdef int _announce(self, Segment segment) except -1
     cdef int _mark_messages(self, Segment segment) except -1
     cdef int _mark_acks(self, Segment segment) except -1
     cdef int _mark_unsynced(self, Segment segment, unsigned int what) except -1

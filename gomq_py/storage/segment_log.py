@@ -31,7 +31,7 @@ class SegmentLog:
 
     __slots__ = (
         "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
-        "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_marked", "_closing", "_unsynced", "_syncing",
+        "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_marked", "_closing", "_fenced", "_unsynced", "_syncing",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -51,7 +51,7 @@ class SegmentLog:
         self._read_at = HEAD_BYTES
         self._next_number = 1
         self._next_bytes = min(FIRST_SEGMENT_BYTES, segment_bytes)
-        self._marked = self._closing = False
+        self._marked = self._closing = self._fenced = False
         self._unsynced = []
         self._syncing = []
 
@@ -78,6 +78,7 @@ class SegmentLog:
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
+        self._fenced = False
         self._unsynced = []
         segments, self._segments = self._segments, {}
         for segment in segments.values():
@@ -93,6 +94,7 @@ class SegmentLog:
         if self.failure is not None and not self._closing:
             return
         self._stop(StoreClosed(self.folder, 0, f"closed after an error: {error}"))
+        self._fenced = True
         self._unsynced = []
         self._close_files()
         if self.listener is not None:
@@ -101,8 +103,8 @@ class SegmentLog:
     # what storage.sync calls
 
     def sync_files(self, acks_too):
-        """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced or deleted."""
-        if self.failure is not None and not self._closing:
+        """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced."""
+        if self._fenced:
             raise self.failure
         self.flush()
         self._marked = False
@@ -222,9 +224,7 @@ class SegmentLog:
             if self._is_idle(segment):
                 self._close_segment(segment)
             return
-        if segment.announced < segment.end:
-            self.files.appended(segment.msgs, segment.announced, segment.end)
-            segment.announced = segment.end
+        self._announce(segment)
         if self._is_idle(segment):
             self._mark_messages(segment)
 
@@ -263,13 +263,31 @@ class SegmentLog:
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Give the segment's files away, or unlink them."""
+        """Give the segment's files away, or unlink them. The pool takes back only what it gave in this run."""
         msgs, acks = segment.msgs, segment.acks
-        segment.detach()
         if not self.durable:
+            segment.detach()
             self.pool.retire_unnamed(msgs)
             return
+        if segment.is_open:
+            self._announce(segment)
+            if not segment.written_here:
+                self._close_segment(segment)
+                msgs = acks = None
+        segment.detach()
         self.pool.retire(msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number), segment.synced_once)
+
+    # who follows the files
+
+    def _announce(self, segment):
+        """Tell about all that was written to an open segment since the last time, as ranges."""
+        if segment.announced < segment.end:
+            self.files.appended(segment.msgs, segment.announced, segment.end)
+            segment.announced = segment.end
+        if segment.announced_entries < segment.entries:
+            self.files.appended(segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries)
+            segment.announced_entries = segment.entries
+        return 0
 
     # what must be flushed
 

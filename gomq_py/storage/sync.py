@@ -119,6 +119,11 @@ class GroupCommit:
             gevent.kill(self._greenlet)
             self._greenlet = None
 
+    @property
+    def is_idle(self):
+        """Whether there is nothing to flush and no greenlet to do it."""
+        return self._greenlet is None
+
     # the cycle
 
     def _has_marks(self):
@@ -145,7 +150,7 @@ class GroupCommit:
                 if not self._hurried and not self._stopping:
                     self._wake.wait(UNHURRIED_S)
                 self._cycle()
-        except BaseException:
+        except Exception:
             logger.exception("group commit ended; nothing that is to be durable will be confirmed any more")
             raise
         self._greenlet = None

@@ -5,6 +5,8 @@ from pathlib import Path
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from gomq_py.storage.files import Files
+from tests.support.mirror import Mirror
 from tests.support.stores import Shown, StoreBench
 
 READY, OUT = "ready", "out"
@@ -28,7 +30,10 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(enabled=st.booleans())
     def begin(self, enabled):
         self.folder = tempfile.TemporaryDirectory(prefix="gomq-model-")
-        self.bench = StoreBench(Path(self.folder.name), segment_bytes=65536, enabled=enabled)
+        data = Path(self.folder.name, "data")
+        data.mkdir()
+        self.mirror = Mirror(data, Path(self.folder.name, "mirror"))
+        self.bench = StoreBench(data, Files((self.mirror,)), segment_bytes=65536, enabled=enabled)
         self.entries = []
         self.numbers = 0
 
@@ -107,12 +112,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def restart(self, clean):
-        """What was out comes back as redelivered; everything else is as it was."""
+        """What was out comes back as redelivered; everything else is as it was. A mirror that followed the files has the same octets."""
         self.bench.store.flush()
+        assert self.mirror.differences() == []
         if clean:
             self.bench.reopen()
         else:
             self.bench.crash()
+        assert self.mirror.differences() == []
         for entry in self.entries:
             if entry.state == OUT:
                 entry.state = READY

@@ -1,0 +1,311 @@
+"""Group commit: what is covered by a sync, who is called back when, and what a failure does."""
+import errno
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from gomq_py.storage.errors import StoreClosed
+from gomq_py.storage.files import Files
+from gomq_py.storage.sync import UNHURRIED_S, GroupCommit
+from tests.support import waiting
+
+
+def wait_until(predicate, timeout_s=5.0):
+    """Greenlets run meanwhile."""
+    waiting.wait_until(predicate, timeout_s, sleep=gevent.sleep)
+
+
+class SlowFiles(Files):
+    """Flushes when the test lets them: ``open`` is true. ``flushed`` has the paths in order; paths in ``failing`` fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = True
+        self.flushed = []
+        self.failing = set()
+
+    def sync(self, file):
+        self._flush(file.path)
+
+    def sync_folder(self, path):
+        self._flush(path)
+
+    def _flush(self, path):
+        waiting.wait_until(lambda: self.open)  # in a pool thread
+        self.flushed.append(path)
+        if path in self.failing:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+
+class FakeFile:
+    """As much of a File as a sync needs."""
+
+    def __init__(self, path):
+        self.path = path
+        self.holders = 0
+
+    def retain(self):
+        self.holders += 1
+
+    def release(self):
+        self.holders -= 1
+
+
+class FakeStore:
+    """A store with one file."""
+
+    def __init__(self, name):
+        self.folder = f"/data/queues/{name}"
+        self.file = FakeFile(f"{self.folder}/msgs")
+        self.acks = FakeFile(f"{self.folder}/acks")
+        self.syncs = 0
+        self.error = None
+
+    def sync_files(self, acks_too):
+        if self.error is not None:
+            raise StoreClosed(self.folder, 0, "fenced")
+        return [self.file, self.acks] if acks_too else [self.file]
+
+    def synced(self):
+        self.syncs += 1
+
+    def fence(self, error):
+        self.error = error
+
+
+class Answers(list):
+    """A callback that keeps what it was given."""
+
+    def __call__(self, error):
+        self.append(error)
+
+
+@pytest.fixture
+def files():
+    return SlowFiles()
+
+
+@pytest.fixture
+def committer(files):
+    committer = GroupCommit(files)
+    yield committer
+    files.open = True
+    committer.stop()
+
+
+def test_nothing_to_flush_is_answered_at_once(committer):
+    answers = Answers()
+
+    committer.after_sync(answers)
+
+    assert answers == [None]
+
+
+def test_what_was_marked_before_is_flushed_before_the_answer(committer, files):
+    store, answers = FakeStore("a"), Answers()
+    committer.mark(store)
+    committer.mark_file(FakeFile("/data/log"))
+    committer.mark_folder("/data/queues")
+    committer.after_sync(answers)
+    assert answers == []
+
+    wait_until(lambda: answers)
+
+    assert answers == [None]
+    assert sorted(files.flushed) == ["/data/log", "/data/queues", "/data/queues/a/acks", "/data/queues/a/msgs"]
+    assert store.syncs == 1
+
+
+def test_confirms_do_not_wait_for_acks(committer, files):
+    store, answers = FakeStore("a"), Answers()
+    committer.mark_acks(store)
+    committer.after_sync(answers)
+    assert answers == [None]
+
+    committer.mark_messages(store)
+    committer.after_sync(answers)
+    wait_until(lambda: len(answers) == 2)
+    assert files.flushed == ["/data/queues/a/msgs"]
+
+    wait_until(lambda: "/data/queues/a/acks" in files.flushed, timeout_s=20 * UNHURRIED_S)
+
+
+def test_a_mark_during_a_sync_waits_for_the_next_one(committer, files):
+    files.open = False
+    store, first, second = FakeStore("a"), Answers(), Answers()
+    committer.mark(store)
+    committer.after_sync(first)
+    wait_until(lambda: store.file.holders)
+
+    committer.mark(store)
+    committer.after_sync(second)
+    files.open = True
+    wait_until(lambda: second)
+
+    assert (first, second) == ([None], [None])
+    assert files.flushed.count("/data/queues/a/msgs") == 2
+
+
+def test_an_answer_asked_for_during_a_sync_that_covers_all_comes_with_it(committer, files):
+    files.open = False
+    store, first, second = FakeStore("a"), Answers(), Answers()
+    committer.mark(store)
+    committer.after_sync(first)
+    wait_until(lambda: store.file.holders)
+
+    committer.after_sync(second)
+    assert second == []
+    files.open = True
+    wait_until(lambda: second)
+
+    assert committer.syncs == 1
+
+
+def test_answers_come_in_the_order_they_were_asked_for(committer):
+    order = []
+    committer.mark(FakeStore("a"))
+    for number in range(5):
+        committer.after_sync(lambda error, number=number: order.append(number))
+
+    wait_until(lambda: len(order) == 5)
+
+    assert order == [0, 1, 2, 3, 4]
+
+
+def test_marks_without_anybody_waiting_are_flushed_all_the_same(committer):
+    store = FakeStore("a")
+    committer.mark(store)
+
+    wait_until(lambda: store.syncs == 1, timeout_s=20 * UNHURRIED_S)
+
+
+def test_files_are_held_while_they_are_flushed(committer, files):
+    files.open = False
+    store = FakeStore("a")
+    committer.mark(store)
+    committer.after_sync(Answers())
+
+    wait_until(lambda: store.file.holders == 1)
+    files.open = True
+
+    wait_until(lambda: store.syncs == 1)
+    assert store.file.holders == 0
+
+
+def test_a_failed_flush_fences_its_store_and_confirms_nothing(committer, files):
+    good, bad, answers = FakeStore("good"), FakeStore("bad"), Answers()
+    files.failing.add(bad.file.path)
+    committer.mark(good)
+    committer.mark(bad)
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert answers[0].errno == errno.EIO
+    assert bad.error is answers[0] and good.error is None
+    assert (good.syncs, bad.syncs) == (1, 0)
+
+
+def test_a_fenced_store_fails_the_next_sync_it_is_part_of(committer, files):
+    store, answers = FakeStore("a"), Answers()
+    store.error = OSError(errno.EIO, "earlier")
+    committer.mark(store)
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert isinstance(answers[0], StoreClosed)
+
+
+@pytest.mark.parametrize("mark, path", [
+    (lambda committer: committer.mark_file(FakeFile("/data/log")), "/data/log"),
+    (lambda committer: committer.mark_folder("/data/queues"), "/data/queues"),
+])
+def test_a_log_or_folder_that_failed_once_stays_failed(committer, files, mark, path):
+    """The kernel forgets what it could not write: the second flush would succeed without it."""
+    first, second = Answers(), Answers()
+    files.failing.add(path)
+    mark(committer)
+    committer.after_sync(first)
+    wait_until(lambda: first)
+    files.failing.clear()
+
+    committer.mark_file(FakeFile("/data/log"))
+    committer.mark(FakeStore("a"))
+    committer.after_sync(second)
+    wait_until(lambda: second)
+
+    assert first[0].errno == second[0].errno == errno.EIO
+
+
+def test_a_store_in_a_folder_that_failed_is_fenced(committer, files):
+    first, second, store = Answers(), Answers(), FakeStore("a")
+    files.failing.add(store.folder)
+    committer.mark_folder(store.folder)
+    committer.after_sync(first)
+    wait_until(lambda: first)
+    files.failing.clear()
+
+    committer.mark(store)
+    committer.after_sync(second)
+    wait_until(lambda: second)
+
+    assert store.error is not None and second[0] is store.error
+
+
+def test_a_folder_that_is_gone_has_nothing_to_flush(tmp_path):
+    committer, answers = GroupCommit(Files()), Answers()
+    committer.mark_folder(tmp_path / "gone")
+    committer.after_sync(answers)
+    wait_until(lambda: answers)
+    committer.stop()
+
+    assert answers == [None]
+
+
+def test_without_sync_everybody_is_answered_at_once_and_nothing_is_flushed(files):
+    committer, store, answers = GroupCommit(files, enabled=False), FakeStore("a"), Answers()
+    committer.mark(store)
+    committer.after_sync(answers)
+    assert answers == [None]
+
+    wait_until(lambda: store.syncs == 1)  # it is told, so that it can let go of segments
+
+    assert files.flushed == []
+
+
+def test_stop_flushes_what_is_marked(files):
+    committer, store = GroupCommit(files), FakeStore("a")
+    committer.mark_acks(store)
+
+    committer.stop()
+
+    assert store.syncs == 1
+
+
+def test_wait_raises_what_the_sync_failed_with(committer, files):
+    store = FakeStore("a")
+    files.failing.add(store.file.path)
+    committer.mark(store)
+
+    with pytest.raises(OSError):
+        committer.wait()
+
+
+def test_a_callback_that_fails_does_not_keep_the_others_from_being_called(committer):
+    answers, done = Answers(), Event()
+    committer.mark(FakeStore("a"))
+    committer.after_sync(lambda error: 1 / 0)
+    committer.after_sync(answers)
+    committer.after_sync(lambda error: done.set())
+
+    assert done.wait(5)
+    assert answers == [None]
+
+
+def test_an_idle_committer_has_no_greenlet(committer):
+    committer.mark(FakeStore("a"))
+    committer.wait()
+
+    wait_until(lambda: committer.is_idle)
