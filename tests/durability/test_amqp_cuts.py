@@ -162,6 +162,7 @@ class Transactor:
             return
         account.acked |= taken
         self.client.call(methods.TxCommit(), methods.TxCommitOk)
+        account.synced |= taken
 
 
 @pytest.mark.parametrize("seed", seeds(4))

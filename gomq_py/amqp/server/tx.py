@@ -63,8 +63,12 @@ class Transaction:
         channel = self._channel
         settlements, publications = self._settlements, self._publications
         self.clear()
+        queues = channel.unacked.queues() if settlements else ()
         for delivery_tag, multiple, how in settlements:
             settle.apply(channel, delivery_tag, multiple, how)
+        for queue in queues:
+            if queue.durable and not queue.closed:  # the commit-ok promises the acks too, which nobody else waits for
+                queue.store.mark()
         taken = True
         for publication in publications:
             taken = publish.store(channel, publication) and taken
