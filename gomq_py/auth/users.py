@@ -24,9 +24,12 @@ _COMPACT_OVER = 1000
 
 
 class User:
-    """A user. ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes notice."""
+    """A user. ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes notice.
 
-    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "state")
+    ``limits``: {name: whole number}, what the operator set; broker.user_limits says what they mean.
+    """
+
+    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "limits", "state")
 
     def __init__(self, name, password_hash, hashing_algorithm, tags, state):
         self.name = name
@@ -34,6 +37,7 @@ class User:
         self.hashing_algorithm = hashing_algorithm
         self.tags = tuple(tags)
         self.permissions = {}
+        self.limits = {}
         self.state = state
 
     def __repr__(self):
@@ -132,6 +136,12 @@ class Users:
         self._append({"op": "user", "name": name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(tags)})
         user.tags = tuple(tags)
 
+    def set_limits(self, name, limits):
+        """Replace a user's limits, {name: whole number}. Raises KeyError for an unknown user, OSError."""
+        user = self._users[name]
+        self._append({"op": "limits", "user": name, "limits": limits})
+        user.limits = dict(limits)
+
     def delete_user(self, name):
         """Returns the user that went, or None. Raises OSError."""
         user = self._users.get(name)
@@ -215,6 +225,10 @@ class Users:
                     user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
                 except ValueError as error:  # an expression of an earlier Python's grammar: no access rather than no boot
                     LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
+        elif op == "limits":
+            user = self._users.get(_text(record["user"]))
+            if user is not None:
+                user.limits = record["limits"]
         else:
             LOG.warning("users: a record of unknown kind %r is left out", op)
 
@@ -225,6 +239,8 @@ class Users:
                 yield {
                     "op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure, "write": right.write, "read": right.read,
                 }
+            if user.limits:
+                yield {"op": "limits", "user": user.name, "limits": user.limits}
 
 
 def is_loopback(address):

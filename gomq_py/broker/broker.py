@@ -15,6 +15,7 @@ from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
+from gomq_py.broker.user_limits import UserLimits
 from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_policies import PolicyComponent
 from gomq_py.observability.log import logger
@@ -25,7 +26,7 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """``vhosts`` by name; ``users``; ``scheduler``; ``committer``, which doors wait for before they answer about something durable."""
+    """``vhosts`` by name; ``users`` and ``user_limits``; ``scheduler``; ``committer``, which doors wait for before they answer about something durable."""
 
     def __init__(self, data_dir, files, committer, settings):
         """Recover everything in the data folder, or make the first vhost and user. For boot: blocks. Raises LogError, OSError, StoreError."""
@@ -40,6 +41,7 @@ class Broker:
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
+        self.user_limits = UserLimits(self.users)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log)

@@ -69,7 +69,8 @@ def _without_vhost(entry):
 
 def _user(user):
     return {
-        "name": user.name, "password_hash": user.password_hash, "hashing_algorithm": user.hashing_algorithm, "tags": list(user.tags), "limits": {},
+        "name": user.name, "password_hash": user.password_hash, "hashing_algorithm": user.hashing_algorithm, "tags": list(user.tags),
+        "limits": dict(user.limits),
     }
 
 
@@ -241,6 +242,8 @@ class Importer:
         tags = [tag for tag in tags if tag]
         self._broker.users.set_user(
             entry["name"], password=entry.get("password"), password_hash=password_hash, hashing_algorithm=algorithm, tags=tags)
+        if entry.get("limits"):
+            self._broker.user_limits.replace(entry["name"], entry["limits"])
         unknown = [tag for tag in tags if tag not in TAGS]
         if unknown:
             self._problem("users", entry, f"tags without a meaning here: {', '.join(unknown)}")

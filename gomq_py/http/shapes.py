@@ -34,7 +34,7 @@ def user(one):
     """A user; the hash is what definitions carry from broker to broker, the password itself is nowhere."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
-        "tags": list(one.tags), "limits": {},
+        "tags": list(one.tags), "limits": dict(one.limits),
     }
 
 

@@ -25,6 +25,7 @@ from gomq_py.amqp.wire.methods import (
     decode_method,
 )
 from gomq_py.broker.route import Route
+from gomq_py.broker.user_limits import CHANNELS
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from gomq_py.observability.log import logger
@@ -234,12 +235,19 @@ class Connection:
         limit = self.limits.channel_max
         if limit and len(self.channels) >= limit:
             raise NotAllowed(f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max ({limit})")
+        self._check_user_channels()
         if not isinstance(method, ChannelOpen):
             raise _blamed(ChannelError("expected 'channel.open'"), method.ID)
         if limit and channel_id > limit:
             raise _blamed(NotAllowed(f"channel number {channel_id} is above the negotiated channel_max ({limit})"), method.ID)
         self.channels[channel_id] = Channel(self, channel_id)
         return True
+
+    def _check_user_channels(self):
+        """The user may have room for no more channels, over all its connections. Raises NotAllowed."""
+        limit = self.server.broker.user_limits.limit(self.user, CHANNELS)
+        if limit is not None and sum(len(one.channels) for one in self.server.connections_of(self.user)) >= limit:
+            raise NotAllowed(f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user limit of ({limit})")
 
     def _frame_for_closing_channel(self, channel, kind, payload):
         """Between our channel.close and the client's agreement everything it had sent before it knew is dropped."""

@@ -10,6 +10,7 @@ from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Lim
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
+from gomq_py.broker.user_limits import CONNECTIONS
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -117,6 +118,9 @@ class LoginAttempt:
         elif not self._has_room(vhost):
             limit = vhost.limits["max-connections"]
             text = f"access to vhost '{name}' refused for user '{self.user.name}': connection limit ({limit}) is reached"
+        elif not self._user_has_room():
+            limit = self.user.limits[CONNECTIONS]
+            text = f"connection refused for user '{self.user.name}': user connection limit ({limit}) is reached"
         else:
             return vhost
         error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
@@ -128,6 +132,11 @@ class LoginAttempt:
         if limit is None:
             return True
         return sum(connection.vhost is vhost for connection in self._server.connections) < limit
+
+    def _user_has_room(self):
+        """Whether the user's own limit lets one more connection in."""
+        limit = self._broker.user_limits.limit(self.user, CONNECTIONS)
+        return limit is None or len(self._server.connections_of(self.user)) < limit
 
     def _try_to_send(self, octets):
         """A last word to somebody who may be gone already. May switch."""

@@ -74,6 +74,10 @@ class AMQPServer:
         if self._blocked_reason is not None:
             connection.block(self._blocked_reason)
 
+    def connections_of(self, user):
+        """The open connections of a user, by its name: a user that was deleted and made anew is the same to an operator."""
+        return [connection for connection in self.connections if connection.user.name == user.name]
+
     def forget(self, connection):
         """A connection has ended."""
         self.connections.pop(connection, None)

@@ -114,6 +114,17 @@ def test_channel_numbers_are_limited_to_the_negotiated_maximum(door):
     client.expect_error(ConnectionClose, 530, "NOT_ALLOWED - channel number 3 is above the negotiated channel_max (2)", 0)
 
 
+def test_user_has_as_many_channels_over_all_connections_as_its_limit(door):
+    door.broker.user_limits.set("guest", "max-channels", 3)
+    first, second = door.client(channels=(1, 2)), door.client()
+
+    second.send_method(ChannelOpen(), 2)
+
+    second.expect_error(
+        ConnectionClose, 530, "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (3)", 0)
+    first.call(ChannelOpen(), ChannelOpenOk, 3)
+
+
 def test_secret_cannot_be_updated(client):
     client.send_method(ConnectionUpdateSecret(new_secret=b"x", reason="y"), 0)
 

@@ -1,4 +1,5 @@
 """Coming in: credentials, virtual hosts, and no time or memory for strangers who dawdle."""
+import gevent
 import pytest
 
 from gomq_py.amqp.server import login
@@ -11,6 +12,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
 from tests.support.door import Door
+from tests.support.waiting import wait_until
 
 REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
 
@@ -103,6 +105,21 @@ def test_virtual_host_takes_as_many_connections_as_its_limit(door):
     second.expect_error(
         ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached", 0)
     first.call(QueueDeclare(), QueueDeclareOk)
+
+
+def test_user_has_as_many_connections_as_its_limit(door):
+    door.broker.users.set_user("bob", "secret", grants=("/",))
+    door.broker.user_limits.set("bob", "max-connections", 1)
+    first = door.client(username="bob", password="secret")
+
+    second = opening(door, "/", username="bob", password="secret")
+
+    second.expect_error(
+        ConnectionClose, 530, "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached", 0, blamed=ConnectionOpen)
+    door.client()
+    first.close()
+    wait_until(lambda: len(door.server.connections) == 1, sleep=gevent.sleep)
+    door.client(username="bob", password="secret")
 
 
 def test_stranger_who_dawdles_is_dropped(tmp_path):

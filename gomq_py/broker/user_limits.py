@@ -1,0 +1,67 @@
+"""Limits of a user: how many connections and channels it may have open, over all vhosts. Kept with the user, gone with it.
+
+Between doors (HTTP sets them, AMQP asks before it opens something) and the users' log. Names, meanings and texts are RabbitMQ's.
+"""
+CONNECTIONS, CHANNELS = "max-connections", "max-channels"
+NAMES = (CONNECTIONS, CHANNELS)
+
+
+class UserLimitError(ValueError):
+    """The limit cannot be accepted; the text is for whoever asked."""
+
+
+class UserLimits:
+    """The limits of every user of ``users``. A negative value is kept and shown, and means no limit, as in RabbitMQ."""
+
+    def __init__(self, users):
+        self._users = users
+
+    def get(self, user):
+        """{name: value} of one user. Raises KeyError for an unknown user."""
+        return dict(self._known(user).limits)
+
+    def all(self):
+        """{user: {name: value}} of the users that have any."""
+        return {user.name: dict(user.limits) for user in self._users if user.limits}
+
+    def set(self, user, name, value):
+        """Set one limit; connections and channels that are open stay. Raises KeyError for an unknown user, UserLimitError, OSError."""
+        limits = self.get(user)
+        check(name, value)
+        self._users.set_limits(user, {**limits, name: value})
+
+    def replace(self, user, limits):
+        """Set exactly these. Raises KeyError for an unknown user, UserLimitError, OSError."""
+        self._known(user)
+        if not isinstance(limits, dict):
+            raise UserLimitError("limits of a user should be an object")
+        for name, value in limits.items():
+            check(name, value)
+        self._users.set_limits(user, limits)
+
+    def clear(self, user, name):
+        """Take one limit away; returns whether there was one. Raises KeyError for an unknown user, OSError."""
+        limits = self.get(user)
+        if limits.pop(name, None) is None:
+            return False
+        self._users.set_limits(user, limits)
+        return True
+
+    def limit(self, user, name):
+        """The limit in force for a User, or None where there is none."""
+        value = user.limits.get(name, -1)
+        return value if value >= 0 else None
+
+    def _known(self, name):
+        user = self._users.get(name)
+        if user is None:
+            raise KeyError(name)
+        return user
+
+
+def check(name, value):
+    """Refuse what is no limit. Raises UserLimitError."""
+    if name not in NAMES:
+        raise UserLimitError(f"{name} is not a recognised limit of a user")
+    if isinstance(value, bool) or not isinstance(value, int) or value.bit_length() > 63:
+        raise UserLimitError(f"{value!r} is not a valid value for {name}: a number is needed")
