@@ -141,7 +141,7 @@ class TopologyLog:
         LOG.info("definitions: %d records rewritten as %d", self._log.record_count, following.record_count)
         old, self._log, self._next = self._log, following, None
         self._committer.mark_folder(os.path.dirname(self._path))
-        self._committer.after_sync(lambda _error: old.close())
+        old.close()
 
     def _give_up(self, reason):
         """Go on with the first log alone; the next try is when it has grown by as much again."""
@@ -149,7 +149,7 @@ class TopologyLog:
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
         if abandoned is not None:
-            self._committer.after_sync(lambda _error: abandoned.close())  # it may be marked for the next sync
+            abandoned.close()
             try:
                 self._files.unlink(self._path + NEXT)
             except OSError as error:

@@ -160,7 +160,7 @@ class FramedLog:
         committer.after_sync(successor.take_over)
 
     def replace_file(self, file, log_id, ordinal, record_count):
-        """Go on in another file, which has taken this log's name; for ``rewrite_soon``. Returns the old one, open."""
+        """Go on in another file, which has taken this log's name; for ``rewrite_soon``. Returns the old one, still open."""
         old, self.file = self.file, file
         self._log_id, self._ordinal, self.record_count = log_id, ordinal, record_count
         self._successor = None
@@ -191,7 +191,7 @@ class _Successor:
         self.file = atomic_file.write_temporary(log._files, log.path, content)
         self.ordinal, self.record_count = count + 1, count
         self.log, self.committer, self.done = log, committer, done
-        self.failure = self.old = None
+        self.failure = None
         committer.mark_file(self.file)
 
     def append_all(self, payloads):
@@ -218,19 +218,16 @@ class _Successor:
             except OSError as failure:
                 error = failure
         if error is not None:
-            self.file.retain()  # what was appended meanwhile is marked, and a sync of a closed file fails
             atomic_file.discard(log._files, self.file)
-            self.committer.after_sync(lambda _: self.file.release())
             log.keep_file()
             self.done(error)
             return
-        self.old = log.replace_file(self.file, self.log_id, self.ordinal, self.record_count)
+        log._files.close(log.replace_file(self.file, self.log_id, self.ordinal, self.record_count))
         self.committer.mark_folder(os.path.dirname(log.path))
         self.committer.after_sync(self.finish)
 
     def finish(self, error):
         """The new name is on the disk, or nobody knows: then what is appended from here on could be lost with it."""
-        self.log._files.close(self.old)  # not before: appends to it were marked, and a sync of a closed file fails
         if error is not None and self.log.file is self.file:
             self.file.broken = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.done(error)

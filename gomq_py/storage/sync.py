@@ -43,6 +43,7 @@ class GroupCommit:
         self._waiting = []  # callbacks for the sync that begins next
         self._in_flight = []  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
+        self._gone = None  # the error that ended group commit
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
@@ -65,8 +66,10 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """A log was appended to."""
-        self._logs[file] = None
+        """A log was appended to. It is held until it has been flushed: its owner may close it, and even remove its name, before."""
+        if file not in self._logs:
+            file.retain()
+            self._logs[file] = None
         self._begin_soon()
 
     def mark_folder(self, path):
@@ -83,6 +86,8 @@ class GroupCommit:
         """
         if not self.enabled:
             callback(None)
+        elif self._gone is not None:
+            callback(self._gone)
         elif self._has_marks():
             self._waiting.append(callback)
             if hurry:
@@ -113,6 +118,7 @@ class GroupCommit:
 
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
+        self._release(self._logs)
         self._stores, self._later, self._logs, self._folders = {}, {}, {}, {}
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
@@ -138,7 +144,9 @@ class GroupCommit:
         """Without syncing, what is marked counts as flushed at the end of the loop's turn."""
         self._greenlet = None
         while self._has_marks() or self._later:
-            stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
+            logs, self._logs, self._folders = self._logs, {}, {}
+            self._release(logs)
+            stores, self._stores, self._later = {**self._stores, **self._later}, {}, {}
             for store in stores:
                 store.sync_files(True)
                 store.synced()
@@ -150,10 +158,21 @@ class GroupCommit:
                 if not self._hurried and not self._stopping:
                     self._wake.wait(UNHURRIED_S)
                 self._cycle()
-        except Exception:
-            logger.exception("group commit ended; nothing that is to be durable will be confirmed any more")
-            raise
+        except Exception as error:
+            logger.exception("group commit failed; nothing that is to be durable will be confirmed any more")
+            self._give_up(error)
         self._greenlet = None
+
+    def _give_up(self, error):
+        """A fault of ours in the middle of a cycle: whoever waits, or asks from now on, gets the error."""
+        self._gone = error
+        self._is_syncing = False
+        callbacks, self._in_flight, self._waiting = self._in_flight + self._waiting, [], []
+        self._release(self._logs)
+        stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
+        self._tell_stores(stores, dict.fromkeys(stores, error))
+        for callback in callbacks:
+            callback(error)
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
@@ -166,37 +185,79 @@ class GroupCommit:
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
-        failures = {}  # store or None -> error
+        failures = {}  # store, or path of a log or folder -> error
         jobs = self._collect(stores, logs, folders, failures)
         self._flush(jobs, failures)
         self._blame(stores, logs, failures)
-        self._is_syncing = False
         self.syncs += 1
-        for store in stores:
-            if store in failures:
-                store.fence(failures[store])
-            else:
-                store.synced()
-        callbacks, self._in_flight = self._in_flight, []
-        error = next(iter(failures.values()), None)
-        for callback in callbacks:
-            try:
-                callback(error)
-            except Exception:
-                logger.exception("a callback after a sync failed")
+        self._tell_stores(stores, failures)
+        self._answer(next(iter(failures.values()), None))
+        self._is_syncing = False
 
     def _collect(self, stores, logs, folders, failures):
         """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too."""
         jobs = []
         for store, acks_too in stores.items():
             try:
-                jobs += [(self._files.sync, file, store) for file in store.sync_files(acks_too)]
-            except StoreError as error:
+                files = store.sync_files(acks_too)
+            except Exception as error:
+                if not isinstance(error, StoreError):
+                    logger.exception("%s cannot be flushed", store.folder)
                 failures[store] = error
-        jobs += [(self._files.sync, file, file.path) for file in logs]
-        for _, file, _ in jobs:
-            file.retain()
+                continue
+            for file in files:
+                file.retain()
+                jobs.append((self._files.sync, file, store))
+        jobs += [(self._files.sync, file, file.path) for file in logs]  # retained since they were marked
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
+
+    def _flush(self, jobs, failures):
+        """Run the jobs in the pool, divided among its threads. May switch."""
+        try:
+            if self._pool is None:
+                self._pool = ThreadPool(self._threads)
+            lanes = min(self._threads, len(jobs))
+            results = [self._pool.spawn(_flush_each, jobs[lane::lanes]) for lane in range(lanes)]
+            for result in results:
+                for owner, error in result.get():
+                    logger.error("sync failed: %s", error)
+                    failures[owner] = error
+        except Exception as error:  # no thread to be had: what was flushed is not known
+            logger.exception("sync failed")
+            failures.update((owner, error) for _, _, owner in jobs)
+        self._release(file for function, file, _ in jobs if function == self._files.sync)
+
+    def _release(self, files):
+        for file in files:
+            try:
+                file.release()
+            except Exception:  # closed meanwhile by its owner, and the system did not like it
+                logger.exception("closing %s failed", file.path)
+
+    def _tell_stores(self, stores, failures):
+        """Each store hears what became of its files. One that cannot take it is fenced, and fails the sync."""
+        for store in stores:
+            if store not in failures:
+                try:
+                    store.synced()
+                    continue
+                except Exception as error:
+                    logger.exception("%s failed after a sync", store.folder)
+                    failures[store] = error
+            try:
+                store.fence(failures[store])
+            except Exception:
+                logger.exception("%s cannot be fenced", store.folder)
+
+    def _answer(self, error):
+        """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before."""
+        while self._in_flight:
+            callbacks, self._in_flight = self._in_flight, []
+            for callback in callbacks:
+                try:
+                    callback(error)
+                except Exception:
+                    logger.exception("a callback after a sync failed")
 
     def _blame(self, stores, logs, failures):
         """A log or folder whose flush failed fails everything in it, now and later: a second flush would succeed without writing anything."""
@@ -209,20 +270,6 @@ class GroupCommit:
                     if path in self._failed:
                         failures[owner] = self._failed[path]
                     path = os.path.dirname(path)
-
-    def _flush(self, jobs, failures):
-        """Run the jobs in the pool, divided among its threads. May switch."""
-        if self._pool is None:
-            self._pool = ThreadPool(self._threads)
-        lanes = min(self._threads, len(jobs))
-        results = [self._pool.spawn(_flush_each, jobs[lane::lanes]) for lane in range(lanes)]
-        for result in results:
-            for owner, error in result.get():
-                logger.error("sync failed: %s", error)
-                failures[owner] = error
-        for function, file, _ in jobs:
-            if function == self._files.sync:
-                file.release()
 
 
 def _flush_each(jobs):

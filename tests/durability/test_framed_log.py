@@ -57,7 +57,9 @@ class Committer:
         self.failure = None
 
     def mark_file(self, file):
-        self.marked[file] = None
+        if file not in self.marked:
+            file.retain()
+            self.marked[file] = None
 
     def mark_folder(self, path):
         self.folders[path] = None
@@ -76,6 +78,8 @@ class Committer:
                 self.files.sync_folder(path)
         except OSError as failure:
             self.failure = failure
+        for file in marked:
+            file.release()
         if meanwhile is not None:
             meanwhile()
         for callback in waiting:

@@ -5,6 +5,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import UNHURRIED_S, GroupCommit
@@ -302,6 +303,115 @@ def test_a_callback_that_fails_does_not_keep_the_others_from_being_called(commit
 
     assert done.wait(5)
     assert answers == [None]
+
+
+def test_a_log_that_is_closed_before_its_flush_is_flushed_all_the_same(tmp_path):
+    files, answers = Files(), Answers()
+    committer, file = GroupCommit(files), files.open_log(tmp_path / "log")
+    files.append(file, b"x")
+    committer.mark_file(file)
+    committer.mark_file(file)
+    files.close(file)
+    files.unlink(file.path)
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+    committer.stop()
+
+    assert answers == [None]
+    assert file.closed
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_marked_log_is_let_go_of_when_nothing_will_be_flushed(tmp_path, enabled):
+    files = Files()
+    committer, file = GroupCommit(files, enabled=enabled), files.open_log(tmp_path / "log")
+    committer.mark_file(file)
+    files.close(file)
+    assert not file.closed
+
+    if enabled:
+        committer.kill()
+    else:
+        committer.stop()
+
+    wait_until(lambda: file.closed)
+
+
+def test_everybody_in_a_failed_sync_hears_of_it_and_every_store_in_it_is_fenced(committer, files):
+    stores, answers = [FakeStore(name) for name in "abc"], [Answers() for _ in range(6)]
+    for number, store in enumerate(stores):
+        committer.mark(store)
+        committer.after_sync(answers[number])
+    for path in (stores[0].file.path, stores[2].acks.path):
+        files.failing.add(path)
+    files.open = False
+    wait_until(lambda: stores[0].file.holders)
+    committer.after_sync(answers[3])  # nothing new is marked: it is answered with the sync that runs
+    committer.mark(stores[1])
+    committer.after_sync(answers[4])  # has a sync of its own
+    files.open = True
+
+    wait_until(lambda: answers[4])
+
+    assert [bool(answer[0]) for answer in answers[:5]] == [True, True, True, True, False]
+    assert [store.error is not None for store in stores] == [True, False, True]
+
+
+def test_who_asks_while_a_failed_sync_is_answered_hears_of_the_failure_behind_the_others(committer, files):
+    order, store = [], FakeStore("a")
+    files.failing.add(store.file.path)
+    store.fence = lambda error: committer.after_sync(lambda error: order.append(("fenced", error)))
+    committer.mark(store)
+    committer.after_sync(lambda error: order.append(("first", error)))
+
+    wait_until(lambda: len(order) == 2)
+
+    assert [name for name, _ in order] == ["first", "fenced"]
+    assert all(error.errno == errno.EIO for _, error in order)
+
+
+@pytest.mark.parametrize("verb", ["sync_files", "synced"])
+def test_a_store_that_cannot_take_part_is_fenced_and_keeps_nobody_waiting(committer, verb):
+    bad, good, first, second = FakeStore("bad"), FakeStore("good"), Answers(), Answers()
+    setattr(bad, verb, lambda *_: 1 / 0)
+    committer.mark(bad)
+    committer.mark(good)
+    committer.after_sync(first)
+    wait_until(lambda: first)
+
+    committer.mark(good)
+    committer.after_sync(second)
+    wait_until(lambda: second)
+
+    assert isinstance(first[0], ZeroDivisionError) and bad.error is first[0]
+    assert second == [None] and good.syncs == 2
+
+
+def test_without_a_thread_to_flush_in_everybody_hears_that_nothing_is_on_the_disk(committer, monkeypatch):
+    store, answers = FakeStore("a"), Answers()
+    monkeypatch.setattr(sync, "ThreadPool", lambda threads: 1 / 0)
+    committer.mark(store)
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert isinstance(answers[0], ZeroDivisionError) and store.error is answers[0]
+    assert store.file.holders == 0
+
+
+def test_a_fault_in_a_cycle_is_told_to_everybody_from_then_on(committer, monkeypatch):
+    stores, first, later = [FakeStore("a"), FakeStore("b")], Answers(), Answers()
+    monkeypatch.setattr(committer, "_blame", lambda *_: 1 / 0)
+    committer.mark(stores[0])
+    committer.after_sync(first)
+    wait_until(lambda: first)
+
+    committer.mark(stores[1])
+    committer.after_sync(later)
+
+    assert isinstance(first[0], ZeroDivisionError) and later == first
+    committer.stop()
 
 
 def test_an_idle_committer_has_no_greenlet(committer):
