@@ -38,6 +38,7 @@ class Broker:
         letters = DeadLetters(self.vhosts, committer, self.scheduler)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, letters, HubTimers, self._queue_expired)
+        self._factory.consumer_timeout_ms = settings.consumer_timeout
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
@@ -65,6 +66,10 @@ class Broker:
         self._log.close()
         self.users.close()
         self._pool.close()
+
+    def on_consumer_timeout(self, callback):
+        """Call ``callback()`` whenever the time that deliveries of some queue may stay unacked has changed."""
+        self._factory.on_consumer_timeout = callback
 
     # vhosts
 

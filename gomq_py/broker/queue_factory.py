@@ -27,6 +27,8 @@ class QueueFactory:
         self.scheduler = scheduler
         self.run_sliced = scheduler.run_sliced
         self.exchange_defaults = {}
+        self.consumer_timeout_ms = 0  # of queues that say nothing about it
+        self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
         self._pool = pool
@@ -107,11 +109,21 @@ class QueueFactory:
 
     def configure(self, queue, settings):
         """Make a queue observe these QueueSettings; None, or plain ones: nothing."""
+        timeout_ms = None if settings is None else settings.consumer_timeout_ms
+        timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
+        if timeout_ms != queue.consumer_timeout_ms:
+            queue.consumer_timeout_ms = timeout_ms
+            self.on_consumer_timeout()
+        if settings is None or not settings.needs_limits:
+            if queue.limits is not None:
+                queue.limits.configure(PLAIN)
+        else:
+            self._limits_of(queue).configure(settings)
+
+    def _limits_of(self, queue):
         if queue.limits is None:
-            if settings is None:
-                return
             queue.limits = QueueLimits(queue, self._dead_letters, self._timers, self._on_idle)
-        queue.limits.configure(settings or PLAIN)
+        return queue.limits
 
     def remove(self, queue, reason):
         """Let go of a deleted queue: its consumers are told now, its files go once the log is on disk."""
@@ -142,7 +154,7 @@ class QueueFactory:
 
     def _limit_expiring(self, queue):
         """A message that expires is in a queue without limits: until it has gone there is a head to look after."""
-        self.configure(queue, PLAIN)
+        self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
@@ -158,3 +170,7 @@ class QueueFactory:
                 self._files.remove_tree(folder)
         except OSError as failure:
             LOG.error("the files of deleted queue %r in vhost %r stay until the next boot: %s", queue.name, queue.vhost, failure)
+
+
+def _nothing():
+    """Nobody wants to know."""

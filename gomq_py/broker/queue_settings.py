@@ -27,10 +27,14 @@ _ARGUMENT_FIRST = {
 }
 
 _DEFAULTS = {"overflow": DROP_HEAD}
+_FOR_CHANNELS = ("consumer_timeout_ms",)
 
 
 class QueueSettings:
-    """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back."""
+    """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back.
+
+    A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is.
+    """
 
     __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST)
     delivery_limit: float | None
@@ -40,6 +44,8 @@ class QueueSettings:
         arguments, policy = arguments or {}, policy or {}
         for name, (argument, key) in _SMALLEST.items():
             values = [value for value in (arguments.get(argument), policy.get(key)) if _is_count(value)]
+            if name == "consumer_timeout_ms":
+                values = [value for value in values if value] or values  # 0 is no limit, so it is not the smallest of two
             setattr(self, name, min(values, default=None))
         for name, (argument, key) in _ARGUMENT_FIRST.items():
             texts = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
@@ -61,6 +67,11 @@ class QueueSettings:
     def is_plain(self):
         """Whether nothing here asks anything of a queue."""
         return self == PLAIN
+
+    @property
+    def needs_limits(self):
+        """Whether the queue itself has something to observe; a consumer timeout is seen to by channels."""
+        return any(getattr(self, name) != getattr(PLAIN, name) for name in self.__slots__ if name not in _FOR_CHANNELS)
 
 
 def _is_count(value):

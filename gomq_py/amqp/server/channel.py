@@ -15,7 +15,9 @@ from gomq_py.amqp.wire.methods import (
     ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit,
     TxRollback, TxSelect, decode_method,
 )
+from gomq_py.observability.log import logger
 
+LOG = logger("amqp")
 OPEN, CLOSING, CLOSED = "open", "closing", "closed"
 
 
@@ -122,6 +124,23 @@ class Channel(HotChannel):
             self.refused, self.unsynced = [], False
             self.confirms.published(self.published, refused, unsynced)
 
+    # consumer timeouts
+
+    def watch_unacked(self):
+        """Have it seen to that nothing stays unacked for too long."""
+        if self.state == OPEN:
+            timeouts = self.connection.server.timeouts
+            timeouts.watch(self)
+            self.watched = timeouts.is_watching(self)
+
+    def consumer_timed_out(self, holder, error):
+        """A message of ``holder`` was not acked in time: the channel closes, and so the message goes back."""
+        if self.state == OPEN:
+            consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
+            LOG.warning("connection %s, channel %d: %s on queue '%s' in vhost '%s' has not acknowledged a delivery in time",
+                        self.connection.name, self.id, consumer, holder.queue.name, self.vhost.name)
+            self.connection.fail_channel(self, error)
+
     # the end
 
     def fail(self, error):
@@ -159,6 +178,7 @@ class Channel(HotChannel):
             return
         self._ended = True
         self.state = CLOSING
+        self.connection.server.timeouts.forget(self)
         self.choose_lane()
         publish.drop_content(self)
         self.transaction = None

@@ -73,7 +73,9 @@ def basic_get(channel, method):
         tag = channel.unacked.skip()
     else:
         holder = channel.unacked.hold(queue, None)
-        tag = channel.unacked.add(holder, described["location"], len(body), described["timestamp_ms"] // 1000)
+        tag = channel.unacked.add(holder, described["location"], len(body), channel.connection.scheduler.now_ms // 1000)
+        if queue.consumer_timeout_ms and not channel.watched:
+            channel.watch_unacked()
     answer = BasicGetOk(
         delivery_tag=tag, redelivered=described["redelivered"], exchange=_text(message.get_exchange()),
         routing_key=_text(message.get_routing_key()), message_count=queue.ready_count,

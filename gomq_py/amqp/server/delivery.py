@@ -108,6 +108,8 @@ class AMQPConsumer(consumers.Consumer):
             # What has been delivered is marked as such before the client can answer.
             queue.flush()
             self.output.send_filled(at)
+            if queue.consumer_timeout_ms and not self.channel.watched and not no_ack:
+                self.channel.watch_unacked()
         return at
 
     def _deliver_large(self, size):
@@ -127,6 +129,8 @@ class AMQPConsumer(consumers.Consumer):
             self.channel.unacked.skip()
         else:
             self.channel.unacked.add(self.holder, message.location, message.body_length, self.source.scheduler.now_ms // 1000)
+            if self.source.consumer_timeout_ms and not self.channel.watched:
+                self.channel.watch_unacked()
         self.source.flush()
         self.output.write(data)
         return size

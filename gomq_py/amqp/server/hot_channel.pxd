@@ -5,7 +5,7 @@ cimport cython
 
 cdef class HotChannel:
     cdef readonly unsigned int id
-    cdef public bint slow, confirming, unsynced, flow_stopped
+    cdef public bint slow, confirming, unsynced, flow_stopped, watched
     cdef public uint64_t published
     cdef public list refused
     cdef readonly Unacked unacked
@@ -14,5 +14,6 @@ cdef class HotChannel:
     cdef bint in_confirming, in_settled
     @cython.locals(consumer=Consumer)
     cpdef resume_consumers(self)
+    cpdef watch_unacked(self)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1

@@ -11,6 +11,7 @@ from gevent.event import Event
 from gomq_py.amqp.server.bodies import BodyBudget
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
+from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.net.buffers import HubBuffers
 
@@ -29,12 +30,14 @@ class AMQPServer:
         self.cluster_name = f"gomq@{socket_module.gethostname()}"
         self.bodies = BodyBudget(BODIES_OCTETS)
         self.heartbeats = Heartbeats()
+        self.timeouts = ConsumerTimeouts()
+        broker.on_consumer_timeout(self._timeouts_changed)
         self.connections = {}
         self.make_confirms = Confirms  # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.refusing_logins = False
         self._buffers = None
         self._blocked_reason = None
-        self._closing = False
+        self._closing = self._looking_again = False
         self._empty = Event()
 
     def handle(self, socket, address):
@@ -55,6 +58,7 @@ class AMQPServer:
         # One round of the loop lets the connections' greenlets end.
         gevent.sleep(0)
         self.heartbeats.close()
+        self.timeouts.close()
         self.bodies.close()
 
     def buffers(self):
@@ -83,6 +87,17 @@ class AMQPServer:
         self.connections.pop(connection, None)
         if not self.connections:
             self._empty.set()
+
+    def _timeouts_changed(self):
+        """The consumer timeout of some queues was changed: once for all of them, look at what is unacked."""
+        if not self._looking_again:
+            self._looking_again = True
+            self.broker.scheduler.run_sliced(self._look_again)
+
+    def _look_again(self):
+        self._looking_again = False
+        self.broker.scheduler.run_sliced(look_again(list(self.connections)))
+        return False
 
     def block(self, reason):
         """An alarm of the broker: hold publishers."""

@@ -23,6 +23,8 @@ cdef class Unacked:
     cdef bytearray ring, aside
     cdef unsigned char* at
     cdef list holders, free_slots
+    cdef uint64_t found_ms
+    cdef uint32_t found_slot
     @cython.locals(holder=Holder, slot=Py_ssize_t)
     cpdef Holder hold(self, Queue queue, consumer)
     cpdef let_go(self, Holder holder)
@@ -39,6 +41,12 @@ cdef class Unacked:
     cpdef list entries(self, Py_ssize_t limit)
     @cython.locals(holder=Holder)
     cpdef set queues(self)
+    cpdef uint64_t due_ms(self) except? 0
+    cpdef Holder overdue(self, uint64_t now_ms)
+    @cython.locals(holder=Holder, shortest_ms=uint64_t, timeout_ms=uint64_t, row=Py_ssize_t, tag=uint64_t, offset=Py_ssize_t)
+    cdef _find_due(self)
+    @cython.locals(holder=Holder, since_ms=uint64_t, timeout_ms=uint64_t, slot=uint32_t)
+    cdef bint _note_due(self, unsigned char* at, Py_ssize_t offset, uint64_t shortest_ms) except -1
     cpdef Py_ssize_t memory_octets(self) except -1
     cdef tuple _describe(self, unsigned char* at, Py_ssize_t offset)
     @cython.locals(index=Py_ssize_t)

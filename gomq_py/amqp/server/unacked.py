@@ -41,13 +41,14 @@ class Unacked:
 
     __slots__ = (
         "next_tag", "count", "consumer_count", "body_octets", "first_tag", "first", "capacity", "ring", "aside", "at",
-        "aside_first", "aside_end", "aside_count", "holders", "free_slots",
+        "aside_first", "aside_end", "aside_count", "holders", "free_slots", "found_ms", "found_slot",
     )
 
     def __init__(self):
         self.next_tag = self.first_tag = 1
         self.count = self.consumer_count = self.body_octets = self.first = self.capacity = self.aside_first = self.aside_end = self.aside_count = 0
         self.ring = self.aside = None
+        self.found_ms = self.found_slot = 0
         self.holders = []
         self.free_slots = []
 
@@ -165,6 +166,58 @@ class Unacked:
             if self.is_outstanding(tag):
                 found.append((tag, *self._describe(self.at, self._offset(tag))))
         return found
+
+    def due_ms(self):
+        """When the first outstanding message is too long with its consumer, in Unix milliseconds; 0: none ever is.
+
+        Queues say how long is too long. Entries lie in the order of their deliveries, so those behind the first that is young enough are not looked
+        at: one entry, where all queues agree.
+        """
+        self._find_due()
+        return self.found_ms
+
+    def overdue(self, now_ms):
+        """The Holder of the message that due_ms() is about, or None when it is not due."""
+        self._find_due()
+        if self.found_ms == 0 or self.found_ms > now_ms:
+            return None
+        return self.holders[self.found_slot]
+
+    def _find_due(self):
+        """Set ``found_ms`` and ``found_slot``."""
+        self.found_ms = self.found_slot = 0
+        shortest_ms = 0
+        for holder in self.holders:
+            if holder is not None and holder.unacked_count and holder.queue.consumer_timeout_ms:
+                timeout_ms = holder.queue.consumer_timeout_ms
+                if shortest_ms == 0 or timeout_ms < shortest_ms:
+                    shortest_ms = timeout_ms
+        if shortest_ms == 0:
+            return
+        for row in range(self.aside_first, self.aside_end):
+            if self._aside_tag(row) and not self._note_due(octets.pointer(self.aside), row * ASIDE + 8, shortest_ms):
+                return
+        tag = self.first_tag
+        while tag < self.next_tag:
+            offset = self._offset(tag)
+            if octets.le64(self.at, offset) and not self._note_due(self.at, offset, shortest_ms):
+                return
+            tag += 1
+
+    def _note_due(self, at, offset, shortest_ms):
+        """Look at one entry. False: none behind it can be due before the one that was found."""
+        # The second it was delivered in is all that is known: count from the end of it.
+        since_ms = octets.le32(at, offset + 12)
+        since_ms = (since_ms + 1) * 1000
+        if self.found_ms and since_ms + shortest_ms >= self.found_ms:
+            return False
+        slot = octets.le32(at, offset + 8)
+        holder = self.holders[slot]
+        timeout_ms = holder.queue.consumer_timeout_ms
+        if timeout_ms and (self.found_ms == 0 or since_ms + timeout_ms < self.found_ms):
+            self.found_ms = since_ms + timeout_ms
+            self.found_slot = slot
+        return True
 
     def queues(self):
         """The queues whose messages are outstanding."""

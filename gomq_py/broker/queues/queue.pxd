@@ -20,6 +20,7 @@ cdef class Queue(destination.Destination):
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, acked, requeued, got, complained_ms
     cdef int holds
+    cdef public uint64_t consumer_timeout_ms
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
     cpdef shift_head(self)

@@ -22,13 +22,14 @@ class Queue(destination.Destination):
     """A FIFO queue of ``vhost`` (its name). Kinds that order, limit or expire differently are subclasses and collaborators.
 
     ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
-    ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some.
+    ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
+    a delivery may stay unacked, 0 for any time; channels see to it.
     """
 
     __slots__ = (
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
-        "published", "delivered", "acked", "requeued", "got", "holds", "complained_ms",
+        "published", "delivered", "acked", "requeued", "got", "holds", "complained_ms", "consumer_timeout_ms",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -42,6 +43,7 @@ class Queue(destination.Destination):
         self.closed = self.paused = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
+        self.consumer_timeout_ms = 0
         if store is not None:
             store.listener = self
 

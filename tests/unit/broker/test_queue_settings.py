@@ -39,3 +39,16 @@ def test_equal_settings_are_equal():
     assert QueueSettings({"x-max-length": 5}) == QueueSettings({}, {"max-length": 5}) != PLAIN
     assert hash(QueueSettings({"x-max-length": 5})) == hash(QueueSettings({}, {"max-length": 5}))
     assert "max_length=5" in repr(QueueSettings({"x-max-length": 5}))
+
+
+@pytest.mark.parametrize(("argument", "policy", "expected"), [
+    (None, None, None), (0, None, 0), (None, 0, 0), (500, None, 500), (None, 500, 500), (500, 900, 500), (900, 500, 500), (0, 500, 500), (500, 0, 500),
+])
+def test_consumer_timeout_of_zero_is_none_and_so_not_the_smallest(argument, policy, expected):
+    arguments = {} if argument is None else {"x-consumer-timeout": argument}
+    definition = {} if policy is None else {"consumer-timeout": policy}
+
+    settings = QueueSettings(arguments, definition)
+
+    assert settings.consumer_timeout_ms == expected
+    assert not settings.needs_limits

@@ -1,0 +1,115 @@
+"""Consumer timeouts: channels that hold a delivery unacked for longer than its queue allows are closed, and the message goes back.
+
+Beside connection; the queues say how long (``consumer_timeout_ms``), the unacked rings remember since when. A channel is watched from its first such
+delivery until it is looked at and holds none, so that neither an idle channel nor a message of its own costs anything. Channels wait in buckets of a
+second, one timer waits for the first of them. A delivery is late by up to two seconds when it is noticed, never early.
+"""
+import heapq
+import time
+
+import gevent
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+
+# Channels looked at, after a timeout was changed, before others get their turn: some 5 ms.
+SLICE = 1000
+
+
+class ConsumerTimeouts:
+    """The watched channels of one server. A channel has ``unacked`` and ``consumer_timed_out(error)``; ``clock`` gives Unix seconds."""
+
+    def __init__(self, clock=time.time):
+        self._clock = clock
+        self._buckets = {}  # due second: {channel: None}
+        self._order = []
+        self._due = {}  # channel: its due second
+        self._timer = None
+
+    def watch(self, channel):
+        """Something in the channel's ring is subject to a timeout: look when the first of it is due."""
+        due_ms = channel.unacked.due_ms()
+        if due_ms == 0:
+            self.forget(channel)
+            return
+        second = due_ms // 1000 + 1
+        if self._due.get(channel) == second:
+            return
+        self.forget(channel)
+        self._due[channel] = second
+        if second not in self._buckets:
+            self._buckets[second] = {}
+            heapq.heappush(self._order, second)
+        self._buckets[second][channel] = None
+        self._arm()
+
+    def forget(self, channel):
+        """Watch it no more."""
+        second = self._due.pop(channel, None)
+        if second is not None:
+            del self._buckets[second][channel]
+
+    def close(self):
+        """Stop the timer."""
+        self._buckets.clear()
+        self._order.clear()
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def is_watching(self, channel):
+        """Whether it will look at this channel."""
+        return channel in self._due
+
+    def run_due(self):
+        """Look at every channel whose time has come."""
+        now_s = self._clock()
+        while self._order and self._order[0] <= now_s:
+            for channel in self._buckets.pop(heapq.heappop(self._order)):
+                del self._due[channel]
+                self._look(channel, now_s * 1000)
+
+    def _look(self, channel, now_ms):
+        due_ms = channel.unacked.due_ms()
+        if due_ms == 0 or due_ms > now_ms:
+            channel.watched = False
+            channel.watch_unacked()
+            return
+        overdue = channel.unacked.overdue(int(now_ms))
+        channel.consumer_timed_out(overdue, timed_out(channel.id, overdue.queue.consumer_timeout_ms))
+
+    def _arm(self):
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+        if self._order:
+            self._timer = gevent.get_hub().loop.timer(max(0.0, self._order[0] - self._clock()))
+            self._timer.start(self._on_timer)
+
+    def _on_timer(self):
+        self.run_due()
+        self._arm()
+
+
+def timed_out(channel_id, timeout_ms):
+    """The error for the client, in RabbitMQ's words."""
+    return PreconditionFailed(
+        f"delivery acknowledgement on channel {channel_id} timed out. Timeout value used: {timeout_ms} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more")
+
+
+def look_again(connections):
+    """A slice for the scheduler: channels that hold unacked messages are watched by the timeouts as they are now."""
+    channels = [channel for connection in connections for channel in connection.channels.values() if channel.unacked.count]
+    channels.reverse()
+
+    def slice_():
+        for _ in range(min(SLICE, len(channels))):
+            channel = channels.pop()
+            channel.watched = False
+            channel.watch_unacked()
+        return bool(channels)
+
+    return slice_
