@@ -1,17 +1,22 @@
-"""Permissions: what a user may do with the exchanges and queues of one vhost, as three regular expressions over their names.
+"""Permissions: what a user may do with the exchanges and queues of one vhost, as three regular expressions over their names; and with which routing
+keys at a topic exchange, as two more.
 
 Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name only, and no entity has that: the default
-exchange is asked for as ``amq.default``.
+exchange is asked for as ``amq.default``. One that takes too long for a name does not match it, which is said in the log.
 """
-import re
-
 from gomq_py.amqp.wire.errors import AccessRefused
+from gomq_py.observability.log import logger
+from gomq_py.patterns import Pattern, escaped
+
+LOG = logger("auth")
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 DEFAULT_EXCHANGE = "amq.default"
 
 # Answers kept per permission and verb; at the bound all are forgotten, which costs one regex search per name again.
 CACHED_NAMES = 4096
+# Expressions kept of a topic permission that names the client id; at the bound all are forgotten and made again.
+CACHED_CLIENTS = 1024
 
 
 class Permission:
@@ -36,7 +41,7 @@ class Permission:
         if answer is None:
             if len(answers) >= CACHED_NAMES:
                 answers.clear()
-            answer = answers[name] = self._patterns[verb].search(name or DEFAULT_EXCHANGE) is not None
+            answer = answers[name] = _found(self._patterns[verb], name or DEFAULT_EXCHANGE, self.user)
         return answer
 
     def check(self, verb, kind, name):
@@ -45,14 +50,68 @@ class Permission:
             raise refusal(verb, kind, name, self.vhost, self.user)
 
 
+class TopicPermission:
+    """With which routing keys a user may publish to (write) and bind from (read) one topic exchange. Immutable.
+
+    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own, literally: a user cannot be called ``.*`` to see
+    everything. Without any TopicPermission for an exchange every key is allowed.
+    """
+
+    __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
+
+    def __init__(self, user, vhost, exchange, write, read):
+        """Raises ValueError for a regular expression that is none."""
+        self.user = user
+        self.vhost = vhost
+        self.exchange = exchange
+        self.write = write
+        self.read = read
+        self._patterns = {verb: self._compiled(verb, "{client_id}") for verb in (WRITE, READ)}
+        self._by_client = {}
+
+    def allows(self, verb, routing_key, client_id=None):
+        """Whether ``verb`` is granted for the routing key; ``client_id`` is an MQTT client's."""
+        return _found(self._pattern(verb, client_id), routing_key, self.user)
+
+    def _pattern(self, verb, client_id):
+        if client_id is None or "{client_id}" not in self._text(verb):
+            return self._patterns[verb]
+        pattern = self._by_client.get((verb, client_id))
+        if pattern is None:
+            if len(self._by_client) >= CACHED_CLIENTS:
+                self._by_client.clear()
+            pattern = self._by_client[verb, client_id] = self._compiled(verb, client_id)
+        return pattern
+
+    def _compiled(self, verb, client_id):
+        text = self._text(verb)
+        for name, value in (("{username}", self.user), ("{vhost}", self.vhost), ("{client_id}", client_id)):
+            text = text.replace(name, escaped(value))
+        return compiled(text)
+
+    def _text(self, verb):
+        return self.write if verb == WRITE else self.read
+
+
+def _found(pattern, name, user):
+    try:
+        return pattern.found_in(name)
+    except TimeoutError:
+        LOG.error("permission expression %r of user %r takes too long for %r, which is refused: write it without nested repeats",
+                  pattern.text, user, name)
+        return False
+
+
 def refusal(verb, kind, name, vhost, user):
     """The error of somebody without the right."""
     return AccessRefused(f"{verb} access to {kind} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user}'")
 
 
+def refused_topic(routing_key, exchange, vhost, user):
+    """The error of somebody who may not use this routing key."""
+    return AccessRefused(f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'")
+
+
 def compiled(pattern):
     """A permission's regular expression. Raises ValueError."""
-    try:
-        return re.compile(pattern or "^$")
-    except re.error as error:
-        raise ValueError(f"invalid regular expression {pattern!r}: {error}") from None
+    return Pattern(pattern or "^$")

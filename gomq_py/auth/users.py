@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 
 from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.auth import passwords
-from gomq_py.auth.permissions import Permission
+from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.observability.log import logger
 from gomq_py.storage.framed_log import FramedLog
 
@@ -19,6 +19,7 @@ TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonato
 
 # Passwords lately verified, as keyed digests: what a fleet that reconnects all at once needs.
 REMEMBERED_LOGINS = 4096
+_RIGHTS = ("permission", "permission-delete", "topic-permission", "topic-permission-delete")
 # A log this much longer than what it says is rewritten at boot.
 _COMPACT_OVER = 1000
 
@@ -29,7 +30,7 @@ class User:
     ``limits``: {name: whole number}, what the operator set; broker.user_limits says what they mean.
     """
 
-    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "limits", "state")
+    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits", "state")
 
     def __init__(self, name, password_hash, hashing_algorithm, tags, state):
         self.name = name
@@ -38,6 +39,7 @@ class User:
         self.tags = tuple(tags)
         self.permissions = {}
         self.limits = {}
+        self.topic_permissions = {}
         self.state = state
 
     def __repr__(self):
@@ -46,6 +48,10 @@ class User:
     def permission(self, vhost):
         """The Permission in this vhost, or None: no access at all."""
         return self.permissions.get(vhost)
+
+    def topic_permission(self, vhost, exchange):
+        """The TopicPermission at this exchange, or None: every routing key is allowed."""
+        return self.topic_permissions.get((vhost, exchange))
 
     def has_tag(self, tag):
         return tag in self.tags
@@ -150,6 +156,7 @@ class Users:
         self._append({"op": "user-delete", "name": name})
         del self._users[name]
         user.permissions.clear()
+        user.topic_permissions.clear()
         user.state.revision += 1
         return user
 
@@ -172,10 +179,30 @@ class Users:
         user.state.revision += 1
         return True
 
+    def set_topic_permission(self, name, vhost, exchange, write, read):
+        """Limit a user's routing keys at a topic exchange. Raises KeyError for an unknown user, ValueError for a bad expression, OSError."""
+        user = self._users[name]
+        permission = TopicPermission(name, vhost, exchange, write, read)
+        self._append(_topic_record(permission))
+        user.topic_permissions[vhost, exchange] = permission
+        user.state.revision += 1
+        return permission
+
+    def delete_topic_permissions(self, name, vhost, exchange=None):
+        """Lift the limits at one exchange of a vhost, or at all of them. Returns whether there was any. Raises OSError."""
+        user = self._users.get(name)
+        limited = [] if user is None else [key for key in user.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
+        for key in limited:
+            self._append({"op": "topic-permission-delete", "user": name, "vhost": vhost, "exchange": key[1]})
+            del user.topic_permissions[key]
+            user.state.revision += 1
+        return bool(limited)
+
     def forget_vhost(self, vhost):
         """A vhost is gone, and with it every permission in it. Raises OSError."""
         for user in list(self._users.values()):
             self.delete_permission(user.name, vhost)
+            self.delete_topic_permissions(user.name, vhost)
 
     # helpers
 
@@ -204,7 +231,7 @@ class Users:
             self._apply(decode_table(payload)[0])
         for damage in self._log.damage:
             LOG.error("users: %r", damage)
-        current = len(self._users) + sum(len(user.permissions) for user in self._users.values())
+        current = len(self._users) + sum(len(user.permissions) + len(user.topic_permissions) for user in self._users.values())
         if self._log.record_count > 2 * current + _COMPACT_OVER:
             self._log.rewrite([encode_table(record) for record in self._snapshot()])
 
@@ -214,23 +241,31 @@ class Users:
             self._put(_text(record["name"]), record["hash"], record["algorithm"], record["tags"], map(_text, record.get("grants", ())))
         elif op == "user-delete":
             self._users.pop(_text(record["name"]), None)
-        elif op in ("permission", "permission-delete"):
+        elif op in _RIGHTS:
             user = self._users.get(_text(record["user"]))
-            vhost = _text(record["vhost"])
-            if user is None:
-                return
-            user.permissions.pop(vhost, None)
-            if op == "permission":
-                try:
-                    user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
-                except ValueError as error:  # an expression of an earlier Python's grammar: no access rather than no boot
-                    LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
+            if user is not None:
+                self._apply_right(op, user, _text(record["vhost"]), record)
         elif op == "limits":
             user = self._users.get(_text(record["user"]))
             if user is not None:
                 user.limits = record["limits"]
         else:
             LOG.warning("users: a record of unknown kind %r is left out", op)
+
+    @staticmethod
+    def _apply_right(op, user, vhost, record):
+        if op.startswith("topic-"):
+            exchange = _text(record["exchange"])
+            user.topic_permissions.pop((vhost, exchange), None)
+            if op == "topic-permission":
+                user.topic_permissions[vhost, exchange] = _topic_permission(user.name, vhost, exchange, record)
+            return
+        user.permissions.pop(vhost, None)
+        if op == "permission":
+            try:
+                user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
+            except ValueError as error:  # an expression of an earlier release's grammar: no access rather than no boot
+                LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
         for user in self._users.values():
@@ -241,6 +276,22 @@ class Users:
                 }
             if user.limits:
                 yield {"op": "limits", "user": user.name, "limits": user.limits}
+            for limit in user.topic_permissions.values():
+                yield _topic_record(limit)
+
+
+def _topic_permission(user, vhost, exchange, record):
+    try:
+        return TopicPermission(user, vhost, exchange, record["write"], record["read"])
+    except ValueError as error:  # as above; leaving it out would allow every routing key
+        LOG.error("users: topic permissions of %r at exchange %r in vhost %r allow nothing now: %s", user, exchange, vhost, error)
+        return TopicPermission(user, vhost, exchange, "^$", "^$")
+
+
+def _topic_record(limit):
+    return {
+        "op": "topic-permission", "user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write, "read": limit.read,
+    }
 
 
 def is_loopback(address):

@@ -1,7 +1,7 @@
 """Definitions: everything an operator has set up, as RabbitMQ's JSON; out to a file, and in from one of ours, RabbitMQ's or LavinMQ's.
 
 Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is, and is reported where the file says
-otherwise. What this broker does not have (topic permissions) is reported too, never silently dropped.
+otherwise. What this broker does not have is reported too, never silently dropped.
 """
 import json
 from base64 import b64decode
@@ -43,7 +43,7 @@ def exported(broker):
         "vhosts": [{"name": vhost.name, "description": vhost.description, "tags": vhost.tags,
                     "metadata": {"description": vhost.description, "tags": vhost.tags}} for vhost in vhosts],
         "permissions": [_permission(right) for user in broker.users for right in user.permissions.values()],
-        "topic_permissions": [],
+        "topic_permissions": [_topic_permission(limit) for user in broker.users for limit in user.topic_permissions.values()],
         "parameters": [entry for vhost in vhosts for entry in _parameters(vhost)],
         "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.global_.items()],
         "policies": [entry for vhost in vhosts for entry in _policies(vhost)],
@@ -76,6 +76,10 @@ def _user(user):
 
 def _permission(right):
     return {"user": right.user, "vhost": right.vhost, "configure": right.configure, "write": right.write, "read": right.read}
+
+
+def _topic_permission(limit):
+    return {"user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write, "read": limit.read}
 
 
 def _parameters(vhost):
@@ -186,8 +190,6 @@ class Importer:
                 self._problem(key, entry, str(error))
             if number % SLICE == 0:
                 gevent.sleep(0)
-        if definitions.get("topic_permissions"):
-            self._report.problems.append(f"{len(definitions['topic_permissions'])} topic permissions: this broker has none")
         return self._report
 
     def _checked(self, definitions):
@@ -260,6 +262,12 @@ class Importer:
         self._vhost_of(entry)
         self._broker.users.set_permission(entry["user"], entry["vhost"], entry["configure"], entry["write"], entry["read"])
 
+    def topic_permission(self, entry):
+        if entry["user"] not in self._broker.users:
+            raise ValueError(f"no user '{entry['user']}'")
+        self._vhost_of(entry)
+        self._broker.users.set_topic_permission(entry["user"], entry["vhost"], entry["exchange"], entry["write"], entry["read"])
+
     def parameter(self, entry):
         self._broker.parameters.set(self._vhost_of(entry), entry["component"], entry["name"], entry["value"])
 
@@ -305,6 +313,7 @@ _LISTS = {
     "vhosts": ("name",),
     "users": ("name",),
     "permissions": ("user", "vhost", "configure", "write", "read"),
+    "topic_permissions": ("user", "vhost", "exchange", "write", "read"),
     "parameters": ("vhost", "component", "name", "value"),
     "global_parameters": ("name", "value"),
     "policies": ("vhost", "name", "pattern", "definition"),
@@ -312,9 +321,10 @@ _LISTS = {
     "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
 }
-_NOT_IN_A_VHOST = frozenset(("vhosts", "users", "permissions", "global_parameters"))
+_NOT_IN_A_VHOST = frozenset(("vhosts", "users", "permissions", "topic_permissions", "global_parameters"))
 _IMPORTS = {
     "vhosts": Importer.vhost, "users": Importer.user, "permissions": Importer.permission, "parameters": Importer.parameter,
+    "topic_permissions": Importer.topic_permission,
     "global_parameters": Importer.global_parameter, "policies": Importer.policy, "exchanges": Importer.exchange, "queues": Importer.queue,
     "bindings": Importer.binding,
 }

@@ -5,6 +5,11 @@ vhosts keep the sets and apply them, parameters persist them.
 """
 import re
 
+from gomq_py.observability.log import logger
+from gomq_py.patterns import Pattern
+
+LOG = logger("broker")
+
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 EXCHANGE = "exchange"
 POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # components of parameters
@@ -27,7 +32,7 @@ class PolicyError(ValueError):
 class Policy:
     """One policy. Immutable: a change makes a new one."""
 
-    __slots__ = ("name", "pattern", "apply_to", "priority", "definition", "_search", "_kinds")
+    __slots__ = ("name", "pattern", "apply_to", "priority", "definition", "_pattern", "_kinds")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
         """Raises PolicyError."""
@@ -40,8 +45,8 @@ class Policy:
         if not isinstance(pattern, str):
             raise PolicyError("pattern should be a string")
         try:
-            self._search = re.compile(pattern).search
-        except re.error as error:
+            self._pattern = Pattern(pattern)
+        except ValueError as error:
             raise PolicyError(f"pattern {pattern!r} is no regular expression: {error}") from None
 
     def __repr__(self):
@@ -49,7 +54,14 @@ class Policy:
 
     def applies(self, kind, name):
         """Whether it means the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
-        return kind in self._kinds and self._search(name) is not None
+        if kind not in self._kinds:
+            return False
+        try:
+            return self._pattern.found_in(name)
+        except TimeoutError:
+            LOG.error("policy %r is not in force for %s %r: its pattern %r takes too long for that name; write it without nested repeats",
+                      self.name, kind, name, self.pattern)
+            return False
 
     def as_value(self):
         """The policy as parameters keep it."""

@@ -12,6 +12,14 @@ def boolean_of(wanted, key, default=False):
     return value
 
 
+def text_of(wanted, key, default=None):
+    """A string field. Raises BadRequest for any other type."""
+    value = wanted.get(key, default)
+    if not isinstance(value, str):
+        raise BadRequest(f"{key} must be a string")
+    return value
+
+
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
     """An integer field, also as text. Raises BadRequest."""
     value = wanted.get(key, default)

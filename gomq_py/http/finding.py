@@ -1,7 +1,7 @@
 """Finding what a path names, for somebody who may see it. Raises what the answer will be."""
 from flask import g
 
-from gomq_py.auth.permissions import refusal
+from gomq_py.auth.permissions import refusal, refused_topic
 from gomq_py.http.answers import node
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.login import sees_vhost
@@ -29,6 +29,14 @@ def visible_vhosts():
     return [vhost for name, vhost in sorted(node().broker.vhosts.items()) if sees_vhost(name)]
 
 
+def find_user(name):
+    """The user of this name. Raises NoSuchObject."""
+    user = node().broker.users.get(name)
+    if user is None:
+        raise NoSuchObject()
+    return user
+
+
 def find_queue(vhost_name, name):
     """The queue of this name. Raises NoSuchObject."""
     queue = find_vhost(vhost_name).queues.get(name)
@@ -43,6 +51,15 @@ def find_exchange(vhost_name, name):
     if exchange is None:
         raise NoSuchObject()
     return exchange
+
+
+def require_topic(verb, exchange, routing_key):
+    """The request's user may use this routing key at a topic exchange. Raises NotAuthorised."""
+    if exchange.type != "topic":
+        return
+    limit = g.user.topic_permission(exchange.vhost, exchange.name)
+    if limit is not None and not limit.allows(verb, routing_key):
+        raise NotAuthorised(refused_topic(routing_key, exchange.name, exchange.vhost, g.user.name).text)
 
 
 def require(verb, kind, name, vhost_name):

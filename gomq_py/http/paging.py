@@ -2,20 +2,16 @@
 
 A pattern from a query is matched with a limit on its length and on the time it may take; a page is at most 500 objects.
 """
-import re
-
 import gevent
 from flask import request
 
 from gomq_py.http.answers import json_answer
 from gomq_py.http.errors import BadRequest
+from gomq_py.patterns import Pattern
 
 DEFAULT_PAGE_SIZE = 100
 # RabbitMQ's limit.
 MAX_PAGE_SIZE = 500
-# Python's matcher can take exponential time in the pattern's length: names are short, and so is any honest pattern.
-MAX_PATTERN_LENGTH = 256
-_NESTED_REPEAT = re.compile(r"[*+}]\s*\)\s*[*+{]|\)\s*[*+{].*\)\s*[*+{]")
 
 
 def listing(items, name_of=lambda item: item.get("name", "")):
@@ -60,26 +56,25 @@ def _filtered(items, query, name_of):
     if query.get("use_regex", "false").lower() != "true":
         lowered = wanted.lower()
         return [item for item in items if lowered in name_of(item).lower()]
-    matches = safe_pattern(wanted).search
+    pattern = _pattern(wanted)
     kept = []
     for number, item in enumerate(items):
         if number % 256 == 255:
             gevent.sleep(0)
-        if matches(name_of(item)):
-            kept.append(item)
+        try:
+            if pattern.found_in(name_of(item)):
+                kept.append(item)
+        except TimeoutError:
+            raise BadRequest("the pattern takes too long: write it without nested repeats") from None
     return kept
 
 
-def safe_pattern(text):
-    """A compiled pattern from a stranger. Raises BadRequest when it is no pattern, too long, or repeats a repeat (which may never end)."""
-    if len(text) > MAX_PATTERN_LENGTH:
-        raise BadRequest(f"a pattern is at most {MAX_PATTERN_LENGTH} characters")
-    if _NESTED_REPEAT.search(text):
-        raise BadRequest("a pattern that repeats a repeated group may take for ever")
+def _pattern(text):
+    """A pattern from a stranger. Raises BadRequest."""
     try:
-        return re.compile(text, re.IGNORECASE)
-    except re.error as error:
-        raise BadRequest(f"invalid pattern: {error}") from None
+        return Pattern(text, ignore_case=True)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 def _sorted(items, query):

@@ -43,6 +43,11 @@ def permission(one):
     return {"user": one.user, "vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}
 
 
+def topic_permission(one):
+    """The routing keys a user may use at a topic exchange."""
+    return {"user": one.user, "vhost": one.vhost, "exchange": one.exchange, "write": one.write, "read": one.read}
+
+
 def binding(one):
     """A binding; its end is a queue or an exchange."""
     is_exchange = hasattr(one.destination, "state") and hasattr(one.destination, "bindings")

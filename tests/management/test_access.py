@@ -114,3 +114,64 @@ def test_guessing_passwords_is_slowed_down(tmp_path, broker_process):
 
     assert answers[:10] == [401] * 10
     assert answers[10:] == [429, 429]
+
+
+def test_a_pattern_that_would_never_end_is_given_up(api):
+    """One queue's name of many letters is enough to keep the standard library busy for ages."""
+    api.put("queues/%2F/" + "a" * 200 + "!")
+
+    given_up = api.get("queues", params={"name": "(a|aa)+$", "use_regex": "true"})
+
+    assert (given_up.status_code, given_up.json()["error"]) == (400, "bad_request")
+    assert api.put("policies/%2F/slow", {"pattern": "^(a|aa)+$", "definition": {"max-length": 1}}).status_code == 201
+    assert api.put("queues/%2F/" + "a" * 200 + "?").status_code == 201
+    assert api.delete("policies/%2F/slow").status_code == 204
+
+
+def test_topic_permissions_are_set_shown_and_lifted(api, people):
+    limit = {"exchange": "amq.topic", "write": "^w", "read": "^r"}
+
+    created = api.put("topic-permissions/%2F/management", limit)
+    again = api.put("topic-permissions/%2F/management", {**limit, "write": "^v"})
+    other = api.put("topic-permissions/%2F/management", {**limit, "exchange": "other"})
+    shown = {"user": "management", "vhost": "/", **limit, "write": "^v"}
+
+    assert [answer.status_code for answer in (created, again, other)] == [201, 204, 201]
+    for path in ("topic-permissions", "topic-permissions/%2F/management", "users/management/topic-permissions", "vhosts/%2F/topic-permissions"):
+        assert shown in api.get(path).json()
+    assert shown in api.get("definitions").json()["topic_permissions"]
+    assert api.delete("topic-permissions/%2F/management/other").status_code == 204
+    assert api.get("topic-permissions/%2F/management").json() == [shown]
+    assert api.delete("topic-permissions/%2F/management").status_code == 204
+    assert api.get("topic-permissions/%2F/management").status_code == 404
+    assert api.delete("topic-permissions/%2F/management").status_code == 404
+
+
+def test_topic_permissions_hold_for_the_api_too(api, people):
+    api.put("queues/%2F/topics")
+    api.put("topic-permissions/%2F/management", {"exchange": "amq.topic", "write": "^mine", "read": "^mine"})
+    message = {"properties": {}, "payload": "x", "payload_encoding": "string"}
+    mine = people["management"]
+
+    publishes = [mine.post("exchanges/%2F/amq.topic/publish", {**message, "routing_key": key}).status_code for key in ("mine", "yours")]
+    bindings = [mine.post("bindings/%2F/e/amq.topic/q/topics", {"routing_key": key}).status_code for key in ("mine", "yours")]
+    api.delete("topic-permissions/%2F/management")
+
+    assert (publishes, bindings) == ([200, 401], [201, 401])
+
+
+def test_topic_permissions_come_in_with_definitions(api, people):
+    entry = {"user": "management", "vhost": "/", "exchange": "amq.topic", "write": "^in", "read": ".*"}
+
+    imported = api.post("definitions", {"topic_permissions": [entry]})
+
+    assert imported.status_code == 204
+    assert api.get("topic-permissions").json() == [entry]
+    api.delete("topic-permissions/%2F/management")
+
+
+@pytest.mark.parametrize("body", [
+    {"exchange": "x", "write": "("}, {"exchange": "x", "write": "(", "read": ""}, {"exchange": 1, "write": "", "read": ""},
+])
+def test_a_topic_permission_that_makes_no_sense_is_refused(api, people, body):
+    assert api.put("topic-permissions/%2F/management", body).status_code == 400

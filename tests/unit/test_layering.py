@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.source_tree import declarations, imports, module_name, sources
 
-LEAVES = {"octets", "amqp.wire", "config", "observability", "storage.format", "storage.message", "build_info"}
+LEAVES = {"octets", "amqp.wire", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
 GROUND = LEAVES | {"storage", "net"}
 CORE = GROUND | {"auth", "broker"}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
@@ -42,6 +42,7 @@ MAP = {
     "amqp.wire": {"octets"},
     "config": set(),
     "observability": set(),
+    "patterns": set(),
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart
@@ -64,6 +65,7 @@ LIBRARIES = {
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet"},
     "octets": {"crc32c"},
+    "patterns": {"regex"},
 }
 # What a .pxd may cimport besides our own: C and the compiler itself.
 C_LIBRARIES = {"cython", "libc", "cpython", "posix"}

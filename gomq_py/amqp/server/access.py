@@ -4,7 +4,9 @@ Never decides: the user's permission does. Publishing on a cached route asks not
 instead.
 """
 from gomq_py.amqp.wire.errors import AccessRefused
-from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE
+from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE, refused_topic
+
+TOPIC = "topic"
 
 
 class Access:
@@ -28,9 +30,18 @@ class Access:
         """May take messages out of it."""
         self._require(READ, kind, name)
 
-    def may_publish(self, exchange_name):
-        """Whether write() on that exchange would pass."""
-        return self._allows(WRITE, exchange_name)
+    def write_topic(self, exchange, routing_keys):
+        """May publish to that exchange with these routing keys, where it is a topic exchange."""
+        self._require_topic(WRITE, exchange, routing_keys)
+
+    def read_topic(self, exchange, routing_key):
+        """May bind to that exchange (None where there is none) with this routing key, where it is a topic exchange."""
+        if exchange is not None:
+            self._require_topic(READ, exchange, (routing_key,))
+
+    def may_publish(self, exchange, routing_key):
+        """Whether write() and write_topic() would pass."""
+        return self._allows(WRITE, exchange.name) and self._allows_topic(WRITE, exchange, routing_key)
 
     @property
     def state(self):
@@ -41,6 +52,17 @@ class Access:
         # Looked up each time: a permission is replaced, and may be withdrawn, while the connection is open.
         permission = self.user.permission(self._vhost_name)
         return permission is not None and permission.allows(verb, name)
+
+    def _allows_topic(self, verb, exchange, routing_key):
+        if exchange.type != TOPIC:
+            return True
+        limit = self.user.topic_permission(self._vhost_name, exchange.name)
+        return limit is None or limit.allows(verb, routing_key)
+
+    def _require_topic(self, verb, exchange, routing_keys):
+        for routing_key in routing_keys:
+            if not self._allows_topic(verb, exchange, routing_key):
+                raise refused_topic(routing_key, exchange.name, self._vhost_name, self.user.name)
 
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):

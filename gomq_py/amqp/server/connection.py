@@ -184,7 +184,7 @@ class Connection:
         except UnicodeDecodeError:
             return None
         found = self.vhost.exchanges.get(name)
-        if found is None or found.internal or not self.access.may_publish(name):
+        if found is None or found.internal or not self.access.may_publish(found, key):
             return None
         if not name and key.startswith(REPLY_TO):
             return None

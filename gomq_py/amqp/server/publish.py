@@ -152,6 +152,7 @@ def prepare(channel, method, properties, body):
         raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{decoded.delivery_mode}}}")
     if decoded.headers and SECRET_KEYS in decoded.headers:
         properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
+    channel.access.write_topic(exchange, (method.routing_key, *more_keys))
     destinations = vhost.route(exchange, method.routing_key, decoded.headers, more_keys)
     message = Message()
     now_ms = channel.connection.scheduler.now_ms

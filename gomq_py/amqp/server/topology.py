@@ -77,7 +77,7 @@ def queue_bind(channel, method):
     """queue.bind: write on the queue, read on the exchange. Without a queue name the last declared one; then an empty routing key is its name."""
     queue, routing_key = _queue_and_key(channel, method)
     channel.access.write("queue", queue)
-    channel.access.read("exchange", cleaned(method.exchange))
+    _may_read(channel, method.exchange, routing_key)
     channel.vhost.bind_queue(queue, method.exchange, routing_key, method.arguments, channel.connection)
     _answer(channel, method, QueueBindOk(), _binding_durable(channel, method.exchange, queue))
 
@@ -86,7 +86,7 @@ def queue_unbind(channel, method):
     """queue.unbind: of what is not there too."""
     queue, routing_key = _queue_and_key(channel, method)
     channel.access.write("queue", queue)
-    channel.access.read("exchange", cleaned(method.exchange))
+    _may_read(channel, method.exchange, routing_key)
     channel.vhost.unbind_queue(queue, method.exchange, routing_key, method.arguments, channel.connection)
     channel.reply_durably(QueueUnbindOk(), _binding_durable(channel, method.exchange, queue))
 
@@ -164,7 +164,14 @@ def _may_bind_exchanges(channel, method):
     channel.vhost.check_not_default(destination)
     channel.vhost.check_not_default(source)
     channel.access.write("exchange", destination)
+    _may_read(channel, source, method.routing_key)
+
+
+def _may_read(channel, source, routing_key):
+    """Read on the exchange that messages will come from, and on the routing key where that is limited."""
+    source = cleaned(source)
     channel.access.read("exchange", source)
+    channel.access.read_topic(channel.vhost.exchanges.get(source), routing_key)
 
 
 def _exchange_durable(channel, name):

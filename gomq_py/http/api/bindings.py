@@ -8,7 +8,7 @@ from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_exchange, find_queue, find_vhost, require, visible_vhosts
+from gomq_py.http.finding import find_exchange, find_queue, find_vhost, require, require_topic, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -73,6 +73,7 @@ def post_binding(vhost, source, kind, destination):
     routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
     if not isinstance(routing_key, str) or len(routing_key.encode()) > 255:
         raise BadRequest("routing_key must be a string of at most 255 octets")
+    require_topic(READ, exchange, routing_key)
     arguments = decoded_arguments(wanted)
     there = find_vhost(vhost)
     if kind == "q":
@@ -99,6 +100,7 @@ def delete_binding(vhost, source, kind, destination, key):
     one = _find(vhost, source, kind, destination, key)
     require(READ, "exchange", one.source.name, vhost)
     require(WRITE, KINDS[kind], one.destination.name, vhost)
+    require_topic(READ, one.source, one.routing_key)
     there = find_vhost(vhost)
     if kind == "q":
         there.unbind_queue(one.destination.name, one.source.name, one.routing_key, one.arguments, owner=one.destination.exclusive_owner)

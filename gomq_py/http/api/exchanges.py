@@ -8,9 +8,9 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
 from gomq_py.http import publishing, shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
-from gomq_py.http.arguments import boolean_of, decoded_arguments
+from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_exchange, find_vhost, require, visible_vhosts, writable_vhost
+from gomq_py.http.finding import find_exchange, find_vhost, require, require_topic, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -94,19 +94,15 @@ def publish(vhost, name):
     wanted = body(MAX_PUBLISH_OCTETS, required=("properties", "routing_key", "payload", "payload_encoding"))
     if exchange.internal:
         raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
+    routing_key = text_of(wanted, "routing_key")
+    require_topic(WRITE, exchange, routing_key)
     routed = publishing.publish(
-        find_vhost(vhost), exchange, _text(wanted, "routing_key"), _properties(wanted["properties"]), _payload(wanted))
+        find_vhost(vhost), exchange, routing_key, _properties(wanted["properties"]), _payload(wanted))
     return json_answer({"routed": routed})
 
 
-def _text(wanted, key):
-    if not isinstance(wanted[key], str):
-        raise BadRequest(f"{key} must be a string")
-    return wanted[key]
-
-
 def _payload(wanted):
-    text = _text(wanted, "payload")
+    text = text_of(wanted, "payload")
     if wanted["payload_encoding"] == "string":
         return text.encode()
     if wanted["payload_encoding"] == "base64":

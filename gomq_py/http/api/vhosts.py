@@ -1,4 +1,4 @@
-"""/api/vhosts: list, create, delete; the connections, channels and permissions of one."""
+"""/api/vhosts: list, create, delete; the connections and channels of one."""
 from flask import Blueprint, g
 
 from gomq_py.http import shapes
@@ -50,15 +50,6 @@ def delete_vhost(name):
             connection.force_close(f"vhost '{name}' is down")
     node().broker.delete_vhost(name)
     return no_content()
-
-
-@blueprint.get("/api/vhosts/<name>/permissions")
-@access(ADMINISTRATOR)
-def list_vhost_permissions(name):
-    """Who has which rights in it."""
-    find_vhost(name)
-    rights = [user.permission(name) for user in node().broker.users]
-    return listing([shapes.permission(one) for one in rights if one is not None], name_of=lambda item: item["user"])
 
 
 @blueprint.get("/api/vhosts/<name>/connections")

@@ -1,7 +1,8 @@
 """Access: what a user without the permission gets, for every method that needs one.
 
 The users are made over the management API; on a foreign broker they must be there: `limited` (configure ^mine, write ^(mine|amq\\.default), read
-^(mine|amq\\.topic), password as the name) and `outsider`, without permissions.
+^(mine|amq\\.topic), password as the name), `outsider`, without permissions, and `topical`, with all of them but topic permissions at amq.topic (write
+^{username}\\., read ^(public|{username})\\.).
 """
 import base64
 import http.client
@@ -14,6 +15,7 @@ from tests.support.broker_under_test import KIND
 from tests.support.cases import cases
 from tests.support.wire_script import Wire
 
+TOPIC_PERMISSIONS = {"write": r"^{username}\.", "read": r"^(public|{username})\."}
 PERMISSIONS = {"configure": "^mine", "write": r"^(mine|amq\.default)", "read": r"^(mine|amq\.topic)"}
 
 
@@ -36,7 +38,22 @@ def users(request, tmp_path_factory):
         for user in ("limited", "outsider"):
             put(broker.ports["http"], f"/api/users/{user}", {"password": user, "tags": ""})
         put(broker.ports["http"], "/api/permissions/%2F/limited", PERMISSIONS)
+        put(broker.ports["http"], "/api/users/topical", {"password": "topical", "tags": ""})
+        put(broker.ports["http"], "/api/permissions/%2F/topical", {"configure": ".*", "write": ".*", "read": ".*"})
+        put(broker.ports["http"], "/api/topic-permissions/%2F/topical", {"exchange": "amq.topic", **TOPIC_PERMISSIONS})
+        managed_ports["http"] = broker.ports["http"]
         yield "127.0.0.1", broker.port
+
+
+managed_ports = {}
+
+
+@pytest.fixture
+def managed_port(users):
+    """The management port of our own broker."""
+    if "http" not in managed_ports:
+        pytest.skip("the management API of a foreign broker is not known")
+    return managed_ports["http"]
 
 
 @pytest.fixture
@@ -146,3 +163,72 @@ def test_permission_taken_away_counts_for_the_next_publish(tmp_path):
 
         channel.expect_close(403, refused("exchange", "amq.default"), "basic.publish")
         wire.close()
+
+
+@pytest.fixture
+def topical(users):
+    """A channel of the user whose routing keys are limited."""
+    wire = Wire.open(users, user="topical", password="topical")
+    yield wire.channel(1)
+    wire.close()
+
+
+def refused_topic(routing_key):
+    return f"ACCESS_REFUSED - access to topic '{routing_key}' in exchange 'amq.topic' in vhost '/' refused for user 'topical'"
+
+
+@cases("properties", {
+    "plain": b"\0\0",
+    "looked-at": b"\x01\x00\x0560000",  # an expiration: not for the fast lane
+})
+def test_publish_with_a_topic_that_is_not_granted_is_403(topical, properties):
+    topical.publish("amq.topic", "topical.fine", b"x", properties)
+    topical.publish("amq.topic", "somebody.else", b"x", properties)
+
+    topical.expect_close(403, refused_topic("somebody.else"), "basic.publish")
+
+
+def test_carbon_copies_need_their_topics_too(topical):
+    headers = b"\x02CCA\x00\x00\x00\x12S\x00\x00\x00\x0dsomebody.else"
+
+    topical.publish("amq.topic", "topical.fine", b"x", b"\x20\x00" + len(headers).to_bytes(4, "big") + headers)
+
+    topical.expect_close(403, refused_topic("somebody.else"), "basic.publish")
+
+
+@cases("method, values", {
+    "queue.bind": ("queue.bind", {"queue": "topics", "exchange": "amq.topic", "routing_key": "private.#"}),
+    "queue.unbind": ("queue.unbind", {"queue": "topics", "exchange": "amq.topic", "routing_key": "private.#"}),
+    "exchange.bind": ("exchange.bind", {"source": "amq.topic", "destination": "amq.fanout", "routing_key": "private.#"}),
+    "exchange.unbind": ("exchange.unbind", {"source": "amq.topic", "destination": "amq.fanout", "routing_key": "private.#"}),
+})
+def test_binding_with_a_topic_that_is_not_granted_is_403(topical, method, values):
+    topical.call("queue.declare", queue="topics", exclusive=True)
+
+    topical.send(method, **values)
+
+    topical.expect_close(403, refused_topic("private.#"), method)
+
+
+def test_topics_are_limited_at_their_exchange_only(topical):
+    topical.call("queue.declare", queue="topics", exclusive=True)
+
+    topical.call("queue.bind", queue="topics", exchange="amq.topic", routing_key="public.#")
+    topical.call("queue.bind", queue="topics", exchange="amq.direct", routing_key="private.#")
+    topical.publish("amq.direct", "private.#", b"through")
+
+    assert topical.get("topics").body == b"through"
+
+
+def test_limiting_topics_holds_for_routes_in_use(users, topical, managed_port):
+    """A publisher's route is remembered; the change must be noticed at the very next message."""
+    topical.call("queue.declare", queue="topics", exclusive=True)
+    topical.call("queue.bind", queue="topics", exchange="amq.topic", routing_key="topical.#")
+    topical.publish("amq.topic", "topical.a", b"before")
+    assert topical.get("topics").body == b"before"
+
+    put(managed_port, "/api/topic-permissions/%2F/topical", {**TOPIC_PERMISSIONS, "exchange": "amq.topic", "write": "^nothing$"})
+    topical.publish("amq.topic", "topical.a", b"after")
+
+    topical.expect_close(403, refused_topic("topical.a"), "basic.publish")
+    put(managed_port, "/api/topic-permissions/%2F/topical", {**TOPIC_PERMISSIONS, "exchange": "amq.topic"})

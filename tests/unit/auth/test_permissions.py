@@ -3,7 +3,7 @@ import pytest
 
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.auth import permissions
-from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission
+from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission, TopicPermission
 
 
 @pytest.mark.parametrize("pattern, name, allowed", [
@@ -40,3 +40,37 @@ def test_remembered_answers_are_bounded(monkeypatch):
     answers = [permission.allows(CONFIGURE, f"q{number}") for number in range(30)]
 
     assert [number for number, allowed in enumerate(answers) if allowed] == [5, 15, 25]
+
+
+def test_expression_that_would_never_end_refuses(caplog):
+    permission = Permission("ann", "/", "^(a|aa)+$", "", "")
+
+    assert not permission.allows(CONFIGURE, "a" * 250 + "!")
+    assert "takes too long" in caplog.text
+
+
+@pytest.mark.parametrize("write, routing_key, allowed", [
+    ("^a\\.", "a.b", True), ("^a\\.", "b.a.", False), ("", "a", False), ("", "", True), ("^{username}\\.", "ann.x", True),
+    ("^{username}\\.", "bob.x", False), ("^{vhost}-", "shop-1", True),
+])
+def test_topic_expression_is_searched_in_the_routing_key(write, routing_key, allowed):
+    limit = TopicPermission("ann", "shop", "x", write, "^$")
+
+    assert limit.allows(WRITE, routing_key) is allowed
+    assert not limit.allows(READ, routing_key or "-")
+
+
+def test_names_in_a_topic_expression_stand_for_themselves():
+    limit = TopicPermission(".*", "a|b", "x", "^{username}$", "^{vhost}$")
+
+    assert limit.allows(WRITE, ".*") and not limit.allows(WRITE, "anything")
+    assert limit.allows(READ, "a|b") and not limit.allows(READ, "a")
+
+
+def test_client_id_in_a_topic_expression_is_the_connections(monkeypatch):
+    monkeypatch.setattr(permissions, "CACHED_CLIENTS", 2)
+    limit = TopicPermission("ann", "/", "x", "^{client_id}\\.", ".*")
+
+    answers = [limit.allows(WRITE, "c1.temperature", client) for client in ("c1", "c2", "c.", "c1", None)]
+
+    assert answers == [True, False, False, True, False]

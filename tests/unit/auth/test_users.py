@@ -160,3 +160,59 @@ def test_loopback_is_told_from_elsewhere(reopen, address, local):
     assert is_loopback(address) is local
     assert reopen().may_come_from("guest", address) is local
     assert reopen().may_come_from("ann", address)
+
+
+def test_topic_permissions_are_kept_and_go_with_user_and_vhost(reopen):
+    store = reopen()
+    for user in ("ann", "bob"):
+        store.set_user(user, password="x")
+        store.set_topic_permission(user, "/", "amq.topic", "^w", "^r")
+    store.set_topic_permission("ann", "/", "events", "^a", "^b")
+    store.set_topic_permission("ann", "shop", "events", "^a", "^b")
+    store.delete_topic_permissions("ann", "/", "events")
+    store.forget_vhost("shop")
+    store.delete_user("bob")
+    store.set_user("bob", password="x")
+
+    store = reopen()
+
+    limit = store.get("ann").topic_permission("/", "amq.topic")
+    assert (limit.write, limit.read) == ("^w", "^r")
+    assert list(store.get("ann").topic_permissions) == [("/", "amq.topic")]
+    assert store.get("bob").topic_permissions == {}
+
+
+def test_topic_permissions_survive_a_rewritten_log(reopen, monkeypatch):
+    monkeypatch.setattr(users, "_COMPACT_OVER", 0)
+    store = reopen()
+    store.set_user("ann", password="x")
+    for number in range(10):
+        store.set_topic_permission("ann", "/", "amq.topic", f"^{number}", ".*")
+    reopen()
+
+    store = reopen()
+
+    assert store.get("ann").topic_permission("/", "amq.topic").write == "^9"
+
+
+def test_lost_topic_expression_allows_nothing(reopen, monkeypatch):
+    """An expression that this release's matcher refuses must not open what it closed."""
+    store = reopen()
+    store.set_user("ann", password="x")
+    store._append({"op": "topic-permission", "user": "ann", "vhost": "/", "exchange": "x", "write": "(", "read": ".*"})
+
+    limit = reopen().get("ann").topic_permission("/", "x")
+
+    assert not limit.allows("write", "anything")
+
+
+def test_changed_topic_permissions_change_the_revision(reopen):
+    store = reopen()
+    ann = store.set_user("ann", password="x")
+    before = ann.state.revision
+
+    store.set_topic_permission("ann", "/", "x", ".*", ".*")
+    after_set = ann.state.revision
+    store.delete_topic_permissions("ann", "/")
+
+    assert before < after_set < ann.state.revision

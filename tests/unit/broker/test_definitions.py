@@ -62,7 +62,8 @@ def test_file_of_rabbitmq_is_imported(make):
 
     report = Importer(broker).run(RABBITMQ)
 
-    assert report.problems == ["1 topic permissions: this broker has none"]
+    assert report.problems == []
+    assert broker.users.get("ann").topic_permission("shop", "amq.topic").write == "^a"
     assert broker.users.verify("ann", "guest") and not broker.users.verify("cert", "")
     assert broker.users.get("ann").permission("shop").write == "^w"
     shop = broker.vhosts["shop"]

@@ -1,0 +1,153 @@
+"""/api/permissions and /api/topic-permissions: what users may do in which vhost, and with which routing keys. For administrators."""
+from flask import Blueprint
+
+from gomq_py.http import shapes
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.arguments import text_of
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.finding import find_user, find_vhost, writable_vhost
+from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("permissions", __name__)
+
+
+def rights(user):
+    """The permissions of a user as JSON."""
+    return [shapes.permission(one) for one in user.permissions.values()]
+
+
+def topic_rights(user, vhost=None):
+    """The topic permissions of a user as JSON, in one vhost or everywhere."""
+    return [shapes.topic_permission(one) for one in user.topic_permissions.values() if vhost in (None, one.vhost)]
+
+
+def _of_everybody(of_user):
+    return [one for entries in sliced(node().broker.users, of_user) for one in entries]
+
+
+def _by_user(item):
+    return item["user"]
+
+
+def _by_vhost(item):
+    return item["vhost"]
+
+
+@blueprint.get("/api/permissions")
+@access(ADMINISTRATOR)
+def list_permissions():
+    """Every right of everybody."""
+    return listing(_of_everybody(rights), name_of=_by_user)
+
+
+@blueprint.get("/api/users/<name>/permissions")
+@access(ADMINISTRATOR)
+def list_user_permissions(name):
+    """The user's rights in every vhost."""
+    return listing(rights(find_user(name)), name_of=_by_vhost)
+
+
+@blueprint.get("/api/vhosts/<name>/permissions")
+@access(ADMINISTRATOR)
+def list_vhost_permissions(name):
+    """Who has which rights in it."""
+    find_vhost(name)
+    return listing([one for one in _of_everybody(rights) if one["vhost"] == name], name_of=_by_user)
+
+
+@blueprint.get("/api/permissions/<vhost>/<user>")
+@access(ADMINISTRATOR)
+def get_permission(vhost, user):
+    """One user's rights in one vhost."""
+    find_vhost(vhost)
+    permission = find_user(user).permission(vhost)
+    if permission is None:
+        raise NoSuchObject()
+    return json_answer(shapes.permission(permission))
+
+
+@blueprint.put("/api/permissions/<vhost>/<user>")
+@access(ADMINISTRATOR)
+def put_permission(vhost, user):
+    """Grant rights: three regular expressions."""
+    writable_vhost(vhost)
+    existed = find_user(user).permission(vhost) is not None
+    wanted = body(required=("configure", "write", "read"))
+    patterns = [text_of(wanted, verb) for verb in ("configure", "write", "read")]
+    _granted(node().broker.users.set_permission, user, vhost, *patterns)
+    return no_content(204 if existed else 201)
+
+
+@blueprint.delete("/api/permissions/<vhost>/<user>")
+@access(ADMINISTRATOR)
+def delete_permission(vhost, user):
+    """Take all rights in the vhost away."""
+    find_vhost(vhost)
+    if not node().broker.users.delete_permission(user, vhost):
+        raise NoSuchObject()
+    return no_content()
+
+
+@blueprint.get("/api/topic-permissions")
+@access(ADMINISTRATOR)
+def list_topic_permissions():
+    """Every limit on anybody's routing keys."""
+    return listing(_of_everybody(topic_rights), name_of=_by_user)
+
+
+@blueprint.get("/api/users/<name>/topic-permissions")
+@access(ADMINISTRATOR)
+def list_user_topic_permissions(name):
+    """The limits of one user."""
+    return listing(topic_rights(find_user(name)), name_of=_by_vhost)
+
+
+@blueprint.get("/api/vhosts/<name>/topic-permissions")
+@access(ADMINISTRATOR)
+def list_vhost_topic_permissions(name):
+    """The limits in one vhost."""
+    find_vhost(name)
+    return listing([one for one in _of_everybody(topic_rights) if one["vhost"] == name], name_of=_by_user)
+
+
+@blueprint.get("/api/topic-permissions/<vhost>/<user>")
+@access(ADMINISTRATOR)
+def get_topic_permissions(vhost, user):
+    """One user's limits in one vhost, an entry per exchange."""
+    find_vhost(vhost)
+    limits = topic_rights(find_user(user), vhost)
+    if not limits:
+        raise NoSuchObject()
+    return json_answer(limits)
+
+
+@blueprint.put("/api/topic-permissions/<vhost>/<user>")
+@access(ADMINISTRATOR)
+def put_topic_permission(vhost, user):
+    """Limit the routing keys at one topic exchange: two regular expressions."""
+    writable_vhost(vhost)
+    wanted = body(required=("exchange", "write", "read"))
+    exchange, write, read = (text_of(wanted, key) for key in ("exchange", "write", "read"))
+    existed = find_user(user).topic_permission(vhost, exchange) is not None
+    _granted(node().broker.users.set_topic_permission, user, vhost, exchange, write, read)
+    return no_content(204 if existed else 201)
+
+
+@blueprint.delete("/api/topic-permissions/<vhost>/<user>", defaults={"exchange": None})
+@blueprint.delete("/api/topic-permissions/<vhost>/<user>/<exchange>")
+@access(ADMINISTRATOR)
+def delete_topic_permissions(vhost, user, exchange):
+    """Lift the limits of one user in one vhost: all, or those at one exchange."""
+    find_vhost(vhost)
+    if not node().broker.users.delete_topic_permissions(user, vhost, exchange):
+        raise NoSuchObject()
+    return no_content()
+
+
+def _granted(grant, *values):
+    """Raises BadRequest for an expression that is none."""
+    try:
+        grant(*values)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
