@@ -20,6 +20,7 @@ from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
+from gomq_py.net.proxy_protocol import Proxies
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.errors import StoreError
@@ -50,6 +51,7 @@ class Launcher:
         self._committer: Any = None
         self._amqp: Any = None
         self._asked_to_stop: Any = None
+        self._proxies = Proxies()
         self._pidfile = ""
         self._wakeup: Any = None
 
@@ -127,11 +129,13 @@ class Launcher:
         """Bind every address before accepting on any, so that a port in use leaves no client half served."""
         settings = self.settings
         options = SocketOptions(settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size, settings.tcp_send_buffer_size)
+        self._proxies.update(bool(settings.tcp_proxy_protocol), settings.proxy_protocol_trusted_sources, settings.login_timeout)
         self._bind_amqp("amqp", settings.amqp_port, options)
         if settings.tls_cert:
             self._bind_amqp("amqps", settings.amqps_port, options, self._tls_handshake())
         if settings.amqp_unix_path:
-            self.listeners.append(Listener(bind_unix(settings.amqp_unix_path, settings.listen_backlog), "amqp", self._amqp.handle, options))
+            bound = bind_unix(settings.amqp_unix_path, settings.listen_backlog, settings.amqp_unix_mode)
+            self.listeners.append(Listener(bound, "amqp", self._amqp.handle, options, proxies=self._proxies))
         self._open_management()
         for listener in self.listeners:
             listener.start()
@@ -142,7 +146,7 @@ class Launcher:
             listening, self._listening = self._listening, None
             if listening is None or handshake is not None:
                 listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
-            self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake))
+            self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake, self._proxies))
 
     def _open_management(self) -> None:
         settings = self.settings
@@ -183,6 +187,8 @@ class Launcher:
             LOG.warning("the hot modules run %s: about 30 times slower than compiled; a C compiler at installation mends that", speed)
         if not self.settings.sync:
             LOG.warning("running without sync: what was confirmed may be lost when the machine loses power")
+        if self.settings.tcp_proxy_protocol and not self.settings.proxy_protocol_trusted_sources:
+            LOG.warning("tcp_proxy_protocol is on without proxy_protocol_trusted_sources: only proxies on this machine are believed")
 
     def _on_stop_signal(self, number: int) -> None:
         """First signal: an orderly stop. From then on the next one ends the process at once."""

@@ -5,6 +5,7 @@ option by name.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 TRUE_WORDS = ("1", "true", "yes", "on", "y")
@@ -87,6 +88,27 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _networks(text: str) -> tuple[Any, ...]:
+    try:
+        return tuple(ip_network(name, strict=False) for name in _names(text))
+    except ValueError:
+        raise ValueError("a list of addresses and networks (such as 10.0.0.5, 192.168.0.0/16, fd00::/8)") from None
+
+
+def _show_networks(value: tuple[Any, ...]) -> str:
+    return ", ".join(str(network) for network in value)
+
+
+def _mode(text: str) -> int:
+    try:
+        mode = int(text.strip(), 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise ValueError("permissions in octal (such as 660)")
+    return mode
+
+
 def _keepalive(text: str) -> Keepalive | None:
     if text.strip().lower() in FALSE_WORDS:
         return None
@@ -117,6 +139,8 @@ TEXT = Kind("text", str.strip)
 PATH = Kind("path", str.strip)
 BOOLEAN = Kind("yes or no", _boolean, _show_boolean)
 LOG_LEVEL = Kind("one of " + ", ".join(LOG_LEVELS), _log_level)
+NETWORKS = Kind("addresses and networks, comma separated", _networks, _show_networks)
+MODE = Kind("permissions in octal", _mode, "{:03o}".format)
 NAMES = Kind("names, comma separated", _names, ", ".join)
 KEEPALIVE = Kind("idle:interval:probes, or false", _keepalive, _show_keepalive)
 PROXY_PROTOCOL = Kind("false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gomq_py.config.kinds import (
-    BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, NAMES, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
+    BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, MODE, NAMES, NETWORKS, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
 )
 
 # Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its container and unit files move over
@@ -20,7 +20,6 @@ _NO_MQTT = "MQTT"
 _NO_MANAGEMENT = "the management API"
 _NO_CLUSTERING = "clustering"
 _NO_OAUTH = "OAuth"
-_NO_PROXY = "the PROXY protocol"
 _NO_ALARMS = "disk alarms"
 
 
@@ -123,6 +122,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("amqp", "tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
            flags=("--amqps-port",), environment=("AMQPS_PORT",)),
     Option("amqp", "unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path", flags=("--amqp-unix-path",)),
+    Option("amqp", "unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect.", name="amqp_unix_mode"),
     Option("amqp", "heartbeat", integer(0, 65535), 60, "Seconds between heartbeats that are proposed to clients; 0 proposes none."),
     Option("amqp", "frame_max", integer(4096, 134217728), 131072, "Largest frame in octets. Larger ones make other channels wait."),
     Option("amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open."),
@@ -131,8 +131,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("amqp", "login_timeout", integer(1, 3600), 10, "Seconds a new connection has until its login is done."),
     Option("amqp", "listen_backlog", integer(1, 65535), 1024, "Connections that wait in the kernel until they are accepted."),
     Option("amqp", "reuse_port", BOOLEAN, False, "Let other processes listen on the same port (SO_REUSEPORT)."),
-    Option("amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0, "Expect a PROXY protocol header on TCP connections.", pending=_NO_PROXY),
-    Option("amqp", "proxy_protocol_trusted_sources", NAMES, (), "Addresses whose PROXY headers are believed.", pending=_NO_PROXY),
+    Option("amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0,
+           "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources.", reloadable=True),
+    Option("amqp", "proxy_protocol_trusted_sources", NETWORKS, (),
+           "Addresses and networks of proxies; empty for proxies on this machine only.", reloadable=True),
     Option("amqp", "amqp_systemd_socket_name", TEXT, "", "Name of the socket that systemd hands over.", pending="socket activation"),
     # -- mqtt ----------------------------------------------------------------------------------------------------------------------------------
     Option("mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="mqtt_bind", flags=("--mqtt-bind",), pending=_NO_MQTT),

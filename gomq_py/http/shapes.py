@@ -234,8 +234,8 @@ def connection(one):
 
 
 def peer_of(one):
-    """(host, port) of the client's end."""
-    return address_of(one.socket.getpeername)
+    """(host, port) of the client's end, as a proxy announced it where there is one."""
+    return one.peer_host, one.peer_port
 
 
 def address_of(ask):

@@ -5,6 +5,7 @@ One greenlet accepts, one more per connection runs the door's ``handle(socket, a
 import errno
 import os
 import stat
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import gevent
 from gevent import socket
 from greenlet import GreenletExit
 
+from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.observability.log import logger
 
 LOG = logger("listener")
@@ -63,12 +65,14 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host} port {port}: {error.strerror}"
 
 
-def bind_unix(path: str, backlog: int) -> Any:
-    """A listening unix socket; a stale one that nobody answers on is replaced. Raises BindError."""
+def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
+    """A listening unix socket that only whom ``mode`` lets write may connect to; a stale one that nobody answers on is replaced. Raises BindError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
         listening.bind(path)
+        # Nobody can connect before listen(), whatever the mode was until now; the umask would be for all threads of the process.
+        os.chmod(path, mode)
         listening.listen(backlog)
     except OSError as error:
         listening.close()
@@ -124,15 +128,22 @@ class SocketOptions:
 class Listener:
     """Accepts on one socket until it is closed; every connection gets a greenlet of its own."""
 
-    def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions, handshake: Handshake | None = None):
-        """``listening`` is bound and listens already, and is owned from here on. ``handshake`` makes of an accepted socket the one to serve (TLS)."""
+    def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions, handshake: Handshake | None = None,
+                 proxies: Proxies | None = None, inherited: bool = False):
+        """``listening`` is bound and listens already, and is owned from here on. ``handshake`` makes of an accepted socket the one to serve (TLS).
+
+        ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also removes its path.
+        """
         self.protocol = protocol
+        self._proxies = proxies
         self._handshake = handshake
         self._socket = listening
         self._handle = handle
         self._options = options
         self._greenlet: Any = None
+        self._accepted = 0
         self._name = listening.getsockname()
+        self._path_id = _path_id(self._name) if isinstance(self._name, str) and not inherited else None
         self.address = format_address(self._name)
         """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
         self.port = self._name[1] if isinstance(self._name, tuple) else 0
@@ -148,11 +159,9 @@ class Listener:
         if self._greenlet is not None:
             self._greenlet.kill()
         self._socket.close()
-        if isinstance(self._name, str):
-            try:
-                os.unlink(self._name)
-            except FileNotFoundError:
-                pass
+        if self._path_id is not None and _path_id(self._name) == self._path_id:
+            os.unlink(self._name)
+            self._path_id = None
 
     def _accept_forever(self) -> None:
         in_a_row, exhausted = 0, False
@@ -175,23 +184,48 @@ class Listener:
                 gevent.sleep(EXHAUSTED_PAUSE_S)
                 continue
             exhausted = False
+            if connection.family == socket.AF_UNIX:
+                address = self._unix_peer(connection)
             greenlet = gevent.spawn(self._serve, connection, address)
             greenlet.name = f"{self.protocol} {format_address(address)}"
+
+    def _unix_peer(self, connection: Any) -> str:
+        """A name for a peer that has no address: "unix:PROCESS:NUMBER", the process by its id and the connection by its number here."""
+        self._accepted += 1
+        return f"unix:{_peer_process(connection)}:{self._accepted}"
 
     def _serve(self, connection: Any, address: Any) -> None:
         try:
             self._options.apply(connection)
+            if self._proxies is not None:
+                address = self._proxies.client_of(connection, address)
             if self._handshake is not None:
                 connection = self._handshake(connection)
             self._handle(connection, address)
         except GreenletExit:
             raise
+        except ProxyProtocolError as error:
+            LOG.warning("%s connection from %s refused: %s", self.protocol, format_address(address), error)
         except OSError as error:
             LOG.info("%s connection from %s lost: %s", self.protocol, format_address(address), error.strerror or error)
         except Exception:
             LOG.exception("%s connection from %s ended by a fault of the broker", self.protocol, format_address(address))
         finally:
             connection.close()
+
+
+def _path_id(path: str) -> tuple[int, int] | None:
+    """What tells the file of this name from another one of the same name; None without a file (the abstract namespace has none)."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _peer_process(connection: Any) -> int:
+    """The process id of a unix socket's peer; 0 for one in another container."""
+    return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 def format_address(address: Any) -> str:

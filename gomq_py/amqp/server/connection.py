@@ -55,6 +55,7 @@ class Connection:
         self.server = server
         self.socket = socket
         self.peer = peer_text(address)
+        self.peer_host, self.peer_port = (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
         self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
         self.committer = server.broker.committer
         self.scheduler = server.broker.scheduler
@@ -78,7 +79,7 @@ class Connection:
 
     def run(self):
         """Serve the client until it is gone. May switch."""
-        attempt = LoginAttempt(self.server, self.socket, self.name, host_of(self.socket))
+        attempt = LoginAttempt(self.server, self.socket, self.name, self.peer_host)
         session = attempt.run()
         if session is None:
             return
@@ -440,9 +441,3 @@ def peer_text(address):
         return str(address or "unix")
     host = address[0].removeprefix("::ffff:")
     return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
-
-
-def host_of(socket):
-    """The peer's address as text, empty for a unix socket."""
-    peer = socket.getpeername()
-    return peer[0] if isinstance(peer, tuple) else ""

@@ -255,3 +255,54 @@ def test_flood_of_connects_leaves_others_their_turn(listen):
     watcher.join()
 
     assert max(later - earlier for earlier, later in zip(turns, turns[1:])) <= listener.ACCEPTS_PER_TURN
+
+
+# unix sockets
+
+def test_unix_peer_is_shown_by_its_process_and_its_number(listen, tmp_path):
+    path = tmp_path / "amqp.sock"
+    peers = []
+    listen(lambda connection, address: (peers.append(format_address(address)), echo(connection, address)), bound=bind_unix(str(path), BACKLOG))
+
+    for _ in range(2):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"1")
+            assert client.recv(10) == b"1"
+
+    assert peers == [f"unix:{os.getpid()}:1", f"unix:{os.getpid()}:2"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o777])
+def test_unix_socket_has_the_permissions_it_was_given_whatever_the_umask(tmp_path, mode):
+    path = tmp_path / "amqp.sock"
+    before = os.umask(0o077)
+    try:
+        bound = bind_unix(str(path), BACKLOG, mode)
+    finally:
+        os.umask(before)
+
+    assert path.stat().st_mode & 0o777 == mode
+    bound.close()
+
+
+def test_unix_socket_of_another_broker_is_left_alone_at_close(listen, tmp_path):
+    """Somebody removed ours and a second broker took the name."""
+    path = tmp_path / "amqp.sock"
+    first = listen(echo, bound=bind_unix(str(path), BACKLOG))
+    path.unlink()
+    second = bind_unix(str(path), BACKLOG)
+
+    first.close()
+
+    assert path.exists()
+    second.close()
+
+
+def test_socket_that_was_handed_over_keeps_its_path(tmp_path):
+    path = tmp_path / "amqp.sock"
+    handed_over = Listener(bind_unix(str(path), BACKLOG), "amqp", echo, SocketOptions(), inherited=True)
+
+    handed_over.close()
+
+    assert path.exists()

@@ -1,0 +1,213 @@
+"""PROXY protocol, versions 1 and 2: the first octets of a connection, in which a proxy says whom it speaks for. Formats of the HAProxy specification.
+
+    v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF         at most 107 octets
+         "PROXY" SP "UNKNOWN" anything CR LF
+    v2   signature (12) | version 2 and command (1) | family and transport (1) | length (2) | addresses | TLVs
+         command 0 LOCAL: the proxy speaks for itself; 1 PROXY.  TLV: type (1) | length (2) | value; type 3 is a CRC-32C of the whole header
+
+Between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the socket and not an octet of what follows,
+which may be TLS. A header from somebody who is not believed (``Proxies``) is left for the protocol behind to refuse.
+"""
+import struct
+from collections.abc import Callable, Sequence
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, NamedTuple
+
+import gevent
+from gevent import socket
+
+from gomq_py import octets
+
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+V1_BEGIN = b"PROXY "
+V1_MAX_OCTETS = 107
+V2_FIXED = struct.Struct(">12sBBH")
+assert V2_FIXED.size == 16
+# The specification lets a v2 header have 64 KiB, and wants what is sent to fit a first segment. Certificates' names and a load balancer's ids
+# need a few hundred octets; a stranger shall not make us hold more than this.
+V2_MAX_OCTETS = 4096
+TLV_CRC32C = 3
+# The first octet tells a header from AMQP ("A") and TLS (0x16).
+FIRST_OCTETS = (V1_BEGIN[:1], SIGNATURE[:1])
+
+# v2's octet of family and transport -> (addresses, class of an address). Datagrams do not come over a stream.
+V2_ADDRESSES = {0x11: (struct.Struct(">4s4sHH"), IPv4Address), 0x21: (struct.Struct(">16s16sHH"), IPv6Address)}
+V2_UNIX_STREAM, V2_UNSPECIFIED, V2_UNIX_OCTETS = 0x31, 0x00, 216
+
+
+class ProxyProtocolError(OSError):
+    """What a proxy sent is no header, or none that can be believed."""
+
+    def __init__(self, text: str):
+        super().__init__(f"PROXY protocol: {text}")
+
+
+class Header(NamedTuple):
+    """A parsed header: the client's (host, port), or None where the proxy does not say; and how many octets it had."""
+
+    source: tuple[str, int] | None
+    size: int
+
+
+class Proxies:
+    """Who may announce addresses to a listener. Over TCP: the sources, and they must; without any, proxies on this machine alone. Over a unix
+    socket: whoever can open it, and they may.
+
+    A proxy that must announce cannot be made to pass on a header that a client wrote. ``update`` changes it for connections to come.
+    """
+
+    def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
+        """``enabled`` is for TCP; ``sources`` are networks, as text or of the ipaddress module; a header has to be there after ``timeout_s``."""
+        self.update(enabled, sources, timeout_s)
+
+    def update(self, enabled: bool, sources: Sequence[Any], timeout_s: float) -> None:
+        """As the constructor."""
+        self._enabled = enabled
+        self._sources = tuple(ip_network(str(source), strict=False) for source in sources)
+        self._timeout_s = timeout_s
+
+    def client_of(self, connection: Any, address: Any) -> Any:
+        """The client's address: ``address``, as accept() gave it, or what the peer announced. Takes the announcement from the socket.
+
+        Raises OSError. May switch.
+        """
+        if isinstance(address, tuple):
+            if not self._enabled or not self._trusts(address[0]):
+                return address
+        elif not _begins_header(connection, self._timeout_s):
+            return address
+        announced = read_header(connection, self._timeout_s).source
+        if announced is None or _is_loopback_of_another_machine(announced, address):
+            return address
+        return announced
+
+    def _trusts(self, host: str) -> bool:
+        parsed = _plain(host)
+        if not self._sources:
+            return parsed.is_loopback
+        return any(parsed in network for network in self._sources)
+
+
+def _plain(host: str) -> IPv4Address | IPv6Address:
+    """An address without its scope; IPv4 in IPv6 as IPv4."""
+    parsed = ip_address(host.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return mapped or parsed
+
+
+def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
+    """A proxy elsewhere announces 127.0.0.1 for somebody on its own machine, who must not pass for somebody on ours."""
+    return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
+
+
+def _begins_header(connection: Any, timeout_s: float) -> bool:
+    """Whether the next octet on the socket is a header's first; it stays there. False at the socket's end. Raises OSError. May switch."""
+    with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
+        return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
+
+
+def read_header(connection: Any, timeout_s: float) -> Header:
+    """Take the header from the socket. Raises ProxyProtocolError, also when it is not there after ``timeout_s``, or OSError. May switch."""
+    taken = b""
+    with gevent.Timeout(timeout_s, ProxyProtocolError(f"no header within {timeout_s:g} s")):
+        while True:
+            seen = connection.recv(V2_MAX_OCTETS - len(taken), socket.MSG_PEEK)
+            if not seen and not taken:
+                raise OSError("the peer closed the socket without a word")  # which is how many proxies ask whether we are there
+            if not seen:
+                raise ProxyProtocolError("the peer closed the socket before its header was complete")
+            header = parse(taken + seen)
+            # Without an end in sight all of it belongs to the header, so that the next look waits for more.
+            part = len(seen) if header is None else header.size - len(taken)
+            taken += connection.recv(part)
+            if header is not None:
+                return header
+
+
+def parse(data: bytes) -> Header | None:
+    """The header that ``data`` begins with; None when it is not complete. Raises ProxyProtocolError as soon as it cannot become one."""
+    if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:
+        return _parse_v2(data) if len(data) >= V2_FIXED.size else None
+    if data[:len(V1_BEGIN)] == V1_BEGIN[:len(data)]:
+        return _parse_v1(data)
+    raise ProxyProtocolError(f"a header was due, but {data[:16]!r} came")
+
+
+def _parse_v1(data: bytes) -> Header | None:
+    end = data.find(b"\r\n", 0, V1_MAX_OCTETS)
+    if end < 0:
+        if len(data) >= V1_MAX_OCTETS:
+            raise ProxyProtocolError(f"version 1 header without an end within {V1_MAX_OCTETS} octets")
+        return None
+    size = end + 2
+    _, family, *rest = data[:end].split(b" ")
+    if family == b"UNKNOWN":
+        return Header(None, size)
+    parsers: dict[bytes, Callable[[str], Any]] = {b"TCP4": IPv4Address, b"TCP6": IPv6Address}
+    try:
+        address_of = parsers[family]
+        source, destination, source_port, destination_port = (part.decode("ascii") for part in rest)
+        host = address_of(source)
+        address_of(destination)
+        _port(destination_port)
+        return Header((str(_plain(str(host))), _port(source_port)), size)
+    except (KeyError, AddressValueError, ValueError):
+        raise ProxyProtocolError(f"malformed version 1 header {data[:end]!r}") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or str(int(text)) != text or int(text) > 65535:
+        raise ValueError(text)
+    return int(text)
+
+
+def _parse_v2(data: bytes) -> Header | None:
+    _, version_command, family, length = V2_FIXED.unpack_from(data)
+    version, command = version_command >> 4, version_command & 0x0F
+    if version != 2 or command > 1:
+        raise ProxyProtocolError(f"unknown version {version} or command {command}")
+    size = V2_FIXED.size + length
+    if size > V2_MAX_OCTETS:
+        raise ProxyProtocolError(f"version 2 header of {size} octets, more than {V2_MAX_OCTETS}")
+    if len(data) < size:
+        return None
+    header = data[:size]
+    if command == 0:
+        return Header(None, size)
+    source, tlvs_at = _v2_source(header, family)
+    _check_tlvs(header, tlvs_at)
+    return Header(source, size)
+
+
+def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]:
+    """The source, and where the TLVs begin."""
+    if family in V2_ADDRESSES:
+        layout, address_of = V2_ADDRESSES[family]
+        if len(header) < V2_FIXED.size + layout.size:
+            raise ProxyProtocolError(f"version 2 header of {len(header)} octets has no room for its addresses")
+        source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
+        return (str(_plain(str(address_of(source)))), port), V2_FIXED.size + layout.size
+    if family == V2_UNIX_STREAM:
+        # A unix socket of the proxy's machine: nothing that could be an address here.
+        if len(header) < V2_FIXED.size + V2_UNIX_OCTETS:
+            raise ProxyProtocolError(f"version 2 header of {len(header)} octets has no room for its addresses")
+        return None, V2_FIXED.size + V2_UNIX_OCTETS
+    if family == V2_UNSPECIFIED:
+        return None, len(header)
+    raise ProxyProtocolError(f"unknown address family and transport 0x{family:02x}")
+
+
+def _check_tlvs(header: bytes, position: int) -> None:
+    """Walk the TLVs to their end, and compare the checksum where one is among them. Raises ProxyProtocolError."""
+    while position < len(header):
+        if len(header) - position < 3:
+            raise ProxyProtocolError("version 2 header ends inside a TLV")
+        kind, length = struct.unpack_from(">BH", header, position)
+        start, end = position + 3, position + 3 + length
+        if end > len(header):
+            raise ProxyProtocolError(f"TLV of type 0x{kind:02x} is longer than the header")
+        if kind == TLV_CRC32C:
+            zeroed = header[:start] + bytes(length) + header[end:]
+            if int.from_bytes(header[start:end], "big") != octets.crc32c(0, zeroed, 0, len(zeroed)):
+                raise ProxyProtocolError("the checksum does not fit the header")
+        position = end
