@@ -16,6 +16,7 @@ from gevent.event import Event
 import gomq_py
 from gomq_py import build_info
 from gomq_py.amqp.server.server import AMQPServer
+from gomq_py.auth.errors import BackendError
 from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
@@ -77,7 +78,7 @@ class Launcher:
             self._build()
             self._write_pidfile()
             self._listen()
-        except (BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError) as error:
+        except (BackendError, BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError) as error:
             self.stop()
             raise BootError(str(error)) from error
         except OSError as error:

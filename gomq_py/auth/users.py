@@ -32,6 +32,8 @@ class User:
 
     __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits", "state")
 
+    expires_at_s = None  # Unix time at which the login ends; auth.tokens has users for whom it does
+
     def __init__(self, name, password_hash, hashing_algorithm, tags, state):
         self.name = name
         self.password_hash = password_hash

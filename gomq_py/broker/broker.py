@@ -5,6 +5,7 @@ Built by the launcher over an open data folder; doors are handed it. Knows no so
 from functools import partial
 
 from gomq_py.auth import passwords
+from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
 from gomq_py.broker import limits, log_exchange, records, recovery
 from gomq_py.broker.dead_letter import DeadLetters
@@ -26,10 +27,16 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """``vhosts`` by name; ``users`` and ``user_limits``; ``scheduler``; ``committer``, which doors wait for before they answer about something durable."""
+    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``.
+
+    Doors wait for the committer before they answer about something durable.
+    """
 
     def __init__(self, data_dir, files, committer, settings):
-        """Recover everything in the data folder, or make the first vhost and user. For boot: blocks. Raises LogError, OSError, StoreError."""
+        """Recover everything in the data folder, or make the first vhost and user. For boot: blocks.
+
+        Raises BackendError, LogError, OSError, StoreError.
+        """
         self.committer = committer
         self.settings = settings
         self.scheduler = Scheduler()
@@ -42,6 +49,7 @@ class Broker:
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
+        self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)

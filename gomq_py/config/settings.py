@@ -19,7 +19,7 @@ SNI_PREFIX = "sni:"
 _NO_MQTT = "MQTT"
 _NO_MANAGEMENT = "the management API"
 _NO_CLUSTERING = "clustering"
-_NO_OAUTH = "OAuth"
+_NO_SSO = "single sign-on for management pages"
 _NO_ALARMS = "disk alarms"
 
 
@@ -95,7 +95,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("main", "free_disk_min", COUNT, 0, "Free octets of disk below which publishers are held.", pending=_NO_ALARMS),
     Option("main", "free_disk_warn", COUNT, 0, "Free octets of disk below which a warning is logged.", pending=_NO_ALARMS),
     Option("main", "log_exchange", BOOLEAN, False, "Publish the log to the exchange amq.rabbitmq.log of the default virtual host."),
-    Option("main", "auth_backends", NAMES, (), "Where users are looked up, in this order; empty for the broker's own users.", pending=_NO_OAUTH),
+    Option("main", "auth_backends", NAMES, (), "Where users are looked up, in this order; empty for the broker's own users."),
     Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
            "How x-consistent-hash exchanges spread keys when they do not say."),
@@ -173,18 +173,18 @@ OPTIONS: tuple[Option, ...] = (
            pending=_NO_CLUSTERING),
     Option("clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.", pending=_NO_CLUSTERING),
     # -- oauth ---------------------------------------------------------------------------------------------------------------------------------
-    Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer", pending=_NO_OAUTH),
-    Option("oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id", pending=_NO_OAUTH),
-    Option("oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url", pending=_NO_OAUTH),
-    Option("oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.", name="oauth_mgmt_scopes", pending=_NO_OAUTH),
-    Option("oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.", name="oauth_resource_server_id", pending=_NO_OAUTH),
+    Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer"),
+    Option("oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id", pending=_NO_SSO),
+    Option("oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url", pending=_NO_SSO),
+    Option("oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.", name="oauth_mgmt_scopes", pending=_NO_SSO),
+    Option("oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.", name="oauth_resource_server_id"),
     Option("oauth", "preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name.",
-           name="oauth_preferred_username_claims", pending=_NO_OAUTH),
-    Option("oauth", "additional_scopes_keys", NAMES, (), "Claims that hold more scopes.", name="oauth_additional_scopes_keys", pending=_NO_OAUTH),
-    Option("oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.", name="oauth_scope_prefix", pending=_NO_OAUTH),
-    Option("oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud", pending=_NO_OAUTH),
-    Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience", pending=_NO_OAUTH),
-    Option("oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.", name="oauth_jwks_cache_ttl", pending=_NO_OAUTH),
+           name="oauth_preferred_username_claims"),
+    Option("oauth", "additional_scopes_keys", NAMES, (), "Claims that hold more scopes.", name="oauth_additional_scopes_keys"),
+    Option("oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.", name="oauth_scope_prefix"),
+    Option("oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud"),
+    Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience"),
+    Option("oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.", name="oauth_jwks_cache_ttl"),
     # -- experimental --------------------------------------------------------------------------------------------------------------------------
     Option("experimental", "yield_each_received_bytes", integer(1), 131072, "Octets read from a connection before others have their turn.",
            pending="a choice of fairness"),

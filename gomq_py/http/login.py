@@ -1,17 +1,19 @@
 """Login and access: who asks, and whether this route is for them. RabbitMQ's tags, checked per route by ``@access``.
 
-Passwords come by HTTP Basic and never leave this module. Failed logins are counted per address, so that guessing is slow for whoever guesses and
-nobody else. Verifying a costly hash (bcrypt) runs in the hub's thread pool.
+Passwords and tokens come by HTTP Basic, tokens as Bearer too; they never leave this module. Failed logins are counted per address, so that guessing
+is slow for whoever guesses and nobody else.
 """
 import functools
 import time
 from collections import OrderedDict
 
-import gevent
 from flask import current_app, g, request
 
+from gomq_py.auth.errors import LoginRefused, LoopbackOnly
 from gomq_py.http.errors import NotAuthorised, Throttled
+from gomq_py.observability.log import logger
 
+LOG = logger("http")
 # What a tag reaches besides itself: RabbitMQ's table of management tags.
 IMPLIED = {
     "administrator": frozenset({"administrator", "monitoring", "policymaker", "management"}),
@@ -72,21 +74,25 @@ def authenticate():
     address = request.remote_addr or ""
     failures.check(address)
     given = request.authorization
-    if given is None or given.type != "basic" or given.username is None:
-        raise NotAuthorised("Login failed")
-    users = current_app.extensions["gomq.node"].broker.users
-    name, password = given.username, given.password or ""
-    if users.is_costly(name, password):
-        verified = gevent.get_hub().threadpool.apply(users.verify, (name, password))
-    else:
-        verified = users.verify(name, password)
-    if not verified:
+    try:
+        user = _login(current_app.extensions["gomq.node"].broker.logins, given, address)
+    except LoopbackOnly:
+        raise NotAuthorised("User can only log in via localhost") from None
+    except LoginRefused as error:
         failures.failed(address)
-        raise NotAuthorised("Login failed")
-    if not users.may_come_from(name, address):
-        raise NotAuthorised("User can only log in via localhost")
+        LOG.warning("login from %s refused: %s", address, error)
+        raise NotAuthorised("Login failed") from None
     failures.succeeded(address)
-    return users.get(name)
+    return user
+
+
+def _login(logins, given, address):
+    """The user of an Authorization header: Basic, where the password may be a token, or Bearer. Raises LoginRefused, NotAuthorised. May switch."""
+    if given is not None and given.type == "basic" and given.username is not None:
+        return logins.login(given.username, given.password or "", address)
+    if given is not None and given.type == "bearer" and given.token:
+        return logins.login_with_token(given.token)
+    raise NotAuthorised("Login failed")
 
 
 def access(tag):

@@ -61,7 +61,7 @@ LIBRARIES = {
     "amqp.server.fast_lane": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client"},
     "broker": {"gevent", "greenlet"},
-    "auth": {"gevent", "bcrypt"},
+    "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet"},
     "octets": {"crc32c"},

@@ -16,6 +16,7 @@ from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
+from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
@@ -72,6 +73,7 @@ class Connection:
         self._holding = False
         self.why = ""
         self._timers = []
+        self._token_life = None
         self._silent_checks = 0
         self._octets_seen = self._octets_sent = 0
 
@@ -107,6 +109,8 @@ class Connection:
         self.lane = FastLane(self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size)
         server.register(self)
         server.heartbeats.watch(self, self.limits.heartbeat_s)
+        if self.user.expires_at_s is not None:
+            self._token_life = TokenLife(self, server.broker.logins)
         LOG.info("connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name, self._introduction())
         try:
             self.stream.run(self.lane, self, rest)
@@ -148,6 +152,8 @@ class Connection:
         self.server.forget(self)
         for timer in self._timers:
             timer.kill(block=False)
+        if self._token_life is not None:
+            self._token_life.stop()
         self._release()
         if self.output is not None:
             self.output.close()
@@ -355,8 +361,11 @@ class Connection:
         self._stop()
         return False
 
-    def _update_secret(self, _method):
-        """Only OAuth tokens can be renewed, and nobody logs in with one here."""
+    def _update_secret(self, method):
+        """Only OAuth tokens can be renewed."""
+        if self._token_life is not None:
+            self._token_life.renew(method.new_secret)
+            return True
         error = AccessRefused(f"the login of user '{self.user.name}' is not by token and has no secret to update").hard()
         raise _blamed(error, ConnectionUpdateSecret.ID)
 

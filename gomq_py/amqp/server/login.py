@@ -3,13 +3,13 @@
 Between the connection's greenlet and the handshake's state table. Until the login is done it writes to the socket itself, waiting, since nobody else
 does yet; it never lets a stranger hold more than one small frame, nor stay longer than ``login_timeout``.
 """
-import gevent
 from gevent import Timeout
 
 from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
+from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.user_limits import CONNECTIONS
 from gomq_py.observability.log import logger
 
@@ -94,19 +94,13 @@ class LoginAttempt:
         return not isinstance(step, Closed)
 
     def _check(self, login):
-        """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed in a thread."""
-        users, handshake = self._broker.users, self._handshake
-        if users.is_costly(login.username, login.password):
-            good = gevent.get_hub().threadpool.apply(users.verify, (login.username, login.password))
-        else:
-            good = users.verify(login.username, login.password)
-        if not good or self._server.refusing_logins:
-            raise HandshakeError(f"user '{login.username}' gave a wrong password or does not exist", handshake.refused())
-        if not users.may_come_from(login.username, self._peer_host):
-            raise HandshakeError(f"user '{login.username}' may log in from this machine only", handshake.refused())
-        self.user = users.get(login.username)
-        if self.user is None:
-            raise HandshakeError(f"user '{login.username}' was deleted while logging in", handshake.refused())
+        """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a thread."""
+        try:
+            if self._server.refusing_logins:
+                raise LoginRefused("logins are refused at the moment")
+            self.user = self._broker.logins.login(login.username, login.password, self._peer_host)
+        except LoginRefused as error:
+            raise HandshakeError(str(error), self._handshake.refused()) from error
 
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""

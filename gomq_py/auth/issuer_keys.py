@@ -1,0 +1,112 @@
+"""The public keys of a token issuer: found by OpenID discovery, kept for as long as the issuer says, fetched again when a token names a new one.
+
+    <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}          (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
+
+Fetches run in the hub's thread pool with a limit on time and size, one at a time. Kept keys that have grown old are used once more while new ones
+are on their way, so that a slow issuer delays nobody; only when it stays away for long are they given up. No timer: an issuer nobody asks for is
+left alone.
+"""
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+
+import gevent
+from gevent.lock import BoundedSemaphore
+
+from gomq_py.auth.errors import LoginRefused
+from gomq_py.observability.log import logger
+
+LOG = logger("auth")
+
+FETCH_TIMEOUT_S = 5
+DOCUMENT_OCTETS_MAX = 1024 * 1024  # a key set has some kilobytes
+# Tokens with made-up key ids must not become a flood of requests to the issuer.
+PAUSE_BETWEEN_FETCHES_S = 5
+# While the issuer cannot be reached, keys it once gave are believed for so many times their life.
+LIVES = 24
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+class IssuerKeys:
+    """``key(kid)`` for the tokens of one issuer. ``ttl_s`` is how long keys are kept where the issuer does not say.
+
+    ``fetch(url)`` returns (document, seconds it may be kept or None) and runs in a thread; it raises OSError or ValueError.
+    """
+
+    def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
+        self._issuer = issuer
+        self._ttl_s = ttl_s
+        self._fetch = fetch_json if fetch is None else fetch
+        self._now_s = now_s
+        self._turn = BoundedSemaphore(1)
+        self._keys = {}
+        self._fetched_s = self._tried_s = None
+        self._life_s = ttl_s
+        self._error = ""
+
+    def key(self, kid):
+        """The JWK of this id. Raises LoginRefused. May switch."""
+        age_s = None if self._fetched_s is None else self._now_s() - self._fetched_s
+        if age_s is None or age_s > self._life_s * LIVES:
+            self._refresh()
+        elif kid not in self._keys:
+            self._refresh()
+        elif age_s > self._life_s:
+            gevent.spawn(self._refresh).name = "issuer-keys"
+        if not self._keys:
+            raise LoginRefused(f"the keys of the token issuer {self._issuer} cannot be had: {self._error}")
+        try:
+            return self._keys[kid]
+        except KeyError:
+            raise LoginRefused(f"the token is signed with a key that its issuer {self._issuer} does not have") from None
+
+    def _refresh(self):
+        """Fetch, unless that was tried a moment ago; what went wrong is logged and kept for the next refusal. May switch."""
+        with self._turn:
+            if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
+                return
+            self._tried_s = self._now_s()
+            try:
+                keys, kept_s = gevent.get_hub().threadpool.apply(self._fetch_keys)
+            except (OSError, ValueError) as error:
+                self._error = str(error)
+                LOG.error("the keys of the token issuer %s cannot be had: %s", self._issuer, error)
+                if self._fetched_s is not None and self._now_s() - self._fetched_s > self._life_s * LIVES:
+                    self._keys = {}
+                return
+            self._keys, self._error = keys, "it has none"
+            self._life_s = self._ttl_s if kept_s is None else kept_s
+            self._fetched_s = self._now_s()
+
+    def _fetch_keys(self):
+        """In a thread: ({kid: JWK}, seconds to keep or None). Raises OSError, ValueError."""
+        discovered, _ = self._fetch(self._issuer.rstrip("/") + DISCOVERY)
+        named = discovered.get("issuer")
+        if not isinstance(named, str) or named.rstrip("/") != self._issuer.rstrip("/"):
+            raise ValueError(f"its discovery document is of another issuer, {named!r}")
+        document, kept_s = self._fetch(discovered.get("jwks_uri"))
+        keys = document.get("keys")
+        if not isinstance(keys, list):
+            raise ValueError("its key set has no list of keys")
+        return {key["kid"]: key for key in keys if isinstance(key, dict) and isinstance(key.get("kid"), str)}, kept_s
+
+
+def fetch_json(url):
+    """(a JSON object, seconds its Cache-Control allows or None). For a thread: blocks. Raises OSError, ValueError."""
+    if not isinstance(url, str) or not url.startswith(("https://", "http://")):
+        raise ValueError(f"{url!r} is not an https address")
+    try:
+        with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
+            octets = answer.read(DOCUMENT_OCTETS_MAX + 1)
+            cache_control = answer.headers.get("Cache-Control", "")
+    except urllib.error.HTTPError as error:
+        raise OSError(f"{url} answers {error.code}") from error
+    if len(octets) > DOCUMENT_OCTETS_MAX:
+        raise ValueError(f"{url} answers more than {DOCUMENT_OCTETS_MAX} octets")
+    document = json.loads(octets)
+    if not isinstance(document, dict):
+        raise ValueError(f"{url} answers no JSON object")
+    max_age = re.search(r"\bmax-age=(\d{1,9})\b", cache_control)
+    return document, int(max_age[1]) if max_age else None

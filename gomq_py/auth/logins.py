@@ -1,0 +1,87 @@
+"""Logins: who comes in with which password. Asks the backends in the order of ``auth_backends``; every door logs in through here.
+
+Above users and tokens. A costly hash is computed and an issuer's keys are fetched in the hub's thread pool.
+"""
+import gevent
+
+from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
+
+LOCAL, OAUTH = "local", "oauth"
+_ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
+
+
+class Logins:
+    """``users`` are the broker's own. ``tokens`` is an auth.tokens.Tokens where OAuth is among ``backends``, else None."""
+
+    def __init__(self, users, backends=(LOCAL,), tokens=None):
+        self._users = users
+        self._tokens = tokens
+        self._backends = backends
+
+    def login(self, name, password, address):
+        """The User that has this name and password (text or octets) and may come from this address. Raises LoginRefused. May switch."""
+        reason = ""
+        for backend in self._backends:
+            try:
+                return self._by_password(name, password, address) if backend == LOCAL else self._by_token(name, password)
+            except LoopbackOnly:
+                raise
+            except LoginRefused as error:
+                reason = f"{reason}; {error}" if reason else str(error)
+        raise LoginRefused(reason)
+
+    def login_with_token(self, token):
+        """The user of a token, whatever the order of backends. Raises LoginRefused. May switch."""
+        if self._tokens is None:
+            raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
+        return self._tokens.login(token)
+
+    def renew(self, user, token):
+        """Give a user that came in by token a newer one. Raises LoginRefused. May switch."""
+        user.renew(self._tokens.verify(token))
+
+    def _by_password(self, name, password, address):
+        users = self._users
+        if users.is_costly(name, password):
+            good = gevent.get_hub().threadpool.apply(users.verify, (name, password))
+        else:
+            good = users.verify(name, password)
+        if not good:
+            raise LoginRefused(f"user '{name}' gave a wrong password or does not exist")
+        if not users.may_come_from(name, address):
+            raise LoopbackOnly(f"user '{name}' may log in from this machine only")
+        user = users.get(name)
+        if user is None:
+            raise LoginRefused(f"user '{name}' was deleted while logging in")
+        return user
+
+    def _by_token(self, name, password):
+        from gomq_py.auth.tokens import looks_like_token  # here, because a broker without OAuth should not carry the library
+        if not looks_like_token(password):
+            raise LoginRefused(f"what user '{name}' gave is not a token")
+        return self._tokens.login(password)
+
+
+def backends_named(names):
+    """("local", "oauth") from what the setting says; empty is local. Raises BackendError."""
+    backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
+    for name, backend in zip(names, backends):
+        if backend not in (LOCAL, OAUTH):
+            raise BackendError(f"auth_backends: {name!r} is none; there are local and oauth")
+    return backends
+
+
+def make_logins(users, settings, make_state):
+    """Logins as the settings say. Raises BackendError that says what to set or install."""
+    backends = backends_named(settings.auth_backends)
+    if OAUTH not in backends:
+        return Logins(users, backends)
+    if not settings.oauth_issuer.startswith(("https://", "http://")):
+        raise BackendError("auth_backends has oauth, which needs the address of the tokens' issuer: set issuer in [oauth]")
+    if settings.oauth_verify_aud and not (settings.oauth_audience or settings.oauth_resource_server_id):
+        raise BackendError("oauth: set audience or resource_server_id in [oauth], or verify_aud = false to accept tokens made for others")
+    try:
+        from gomq_py.auth.tokens import Tokens
+    except ImportError as error:
+        raise BackendError(f"auth_backends has oauth, which needs a library that is missing ({error.name}): pip install 'gomq-py[oauth]'") from error
+    return Logins(users, backends, Tokens(settings, make_state))

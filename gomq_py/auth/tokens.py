@@ -1,0 +1,215 @@
+"""OAuth 2: a JSON Web Token as password, and the user that its claims describe.
+
+Signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience are checked with PyJWT; then name, tags and rights are taken from the
+claims. Scopes, after the broker's prefix is taken off:
+
+    tag:NAME                                     a management tag
+    configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges; globs, where * stands for any text, percent-encoded
+
+The token itself is never logged and not kept.
+"""
+import re
+import time
+from urllib.parse import unquote
+
+import jwt
+
+from gomq_py.auth.errors import LoginRefused
+from gomq_py.auth.issuer_keys import IssuerKeys
+from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission, TopicPermission
+from gomq_py.auth.users import TAGS, User
+
+ALGORITHMS = ("RS256", "ES256")
+VERBS = (CONFIGURE, WRITE, READ)
+# Rights kept per user by vhost, and by exchange; at the bound all are worked out again.
+CACHED_VHOSTS = 1024
+NO_NAME_MATCHES = r"(?!)"
+
+
+class Claims:
+    """What a verified token says: ``username``, ``tags``, ``expires_at_s``, and ``scopes``.
+
+    A scope is (verb, vhost glob, name glob, routing key glob or None).
+    """
+
+    __slots__ = ("username", "tags", "scopes", "expires_at_s")
+
+    def __init__(self, username, tags, scopes, expires_at_s):
+        self.username = username
+        self.tags = tags
+        self.scopes = scopes
+        self.expires_at_s = expires_at_s
+
+
+class TokenUser(User):
+    """A user from a token: its rights are the token's, in every vhost that a scope of it names, until it expires or is renewed."""
+
+    __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange")
+
+    def __init__(self, claims, state):
+        super().__init__(claims.username, "", "", claims.tags, state)
+        self._take(claims)
+
+    def renew(self, claims):
+        """Take over what a newer token of the same user says. Raises LoginRefused for another's."""
+        if claims.username != self.name:
+            raise LoginRefused(f"the new token is of user '{claims.username}', not of '{self.name}'")
+        self._take(claims)
+        self.state.revision += 1
+
+    def permission(self, vhost):
+        """The Permission in this vhost, or None where no scope reaches it."""
+        try:
+            return self._by_vhost[vhost]
+        except KeyError:
+            if len(self._by_vhost) >= CACHED_VHOSTS:
+                self._by_vhost.clear()
+            permission = self._by_vhost[vhost] = self._permission(vhost)
+            return permission
+
+    def topic_permission(self, vhost, exchange):
+        """The TopicPermission at this exchange, or None where no scope that reaches it says anything of routing keys."""
+        try:
+            return self._by_exchange[vhost, exchange]
+        except KeyError:
+            if len(self._by_exchange) >= CACHED_VHOSTS:
+                self._by_exchange.clear()
+            limit = self._by_exchange[vhost, exchange] = self._topic_permission(vhost, exchange)
+            return limit
+
+    @property
+    def seconds_left(self):
+        """Until the token expires; negative once it has."""
+        return self.expires_at_s - time.time()
+
+    def _take(self, claims):
+        self.tags = claims.tags
+        self.scopes = claims.scopes
+        self.expires_at_s = claims.expires_at_s
+        self._by_vhost = {}
+        self._by_exchange = {}
+
+    def _permission(self, vhost):
+        names = {verb: [] for verb in VERBS}
+        for verb, vhost_glob, name_glob, _ in self.scopes:
+            if glob_expression(vhost_glob).fullmatch(vhost):
+                names[verb].append(name_glob)
+        if not any(names.values()):
+            return None
+        return Permission(self.name, vhost, *(_either(names[verb]) for verb in VERBS))
+
+    def _topic_permission(self, vhost, exchange):
+        keys = {WRITE: [], READ: []}
+        reaching = [scope for scope in self.scopes if glob_expression(scope[1]).fullmatch(vhost) and glob_expression(scope[2]).fullmatch(exchange)]
+        if all(key_glob is None for _, _, _, key_glob in reaching):
+            return None
+        for verb, _, _, key_glob in reaching:
+            if verb in keys:
+                keys[verb].append("*" if key_glob is None else key_glob)
+        return TopicPermission(self.name, vhost, exchange, _either(keys[WRITE]), _either(keys[READ]))
+
+
+class Tokens:
+    """Verifies tokens as the [oauth] settings say. ``keys`` is an IssuerKeys, by default the issuer's."""
+
+    def __init__(self, settings, make_state, keys=None):
+        self._settings = settings
+        self._make_state = make_state
+        self._keys = IssuerKeys(settings.oauth_issuer, settings.oauth_jwks_cache_ttl) if keys is None else keys
+
+    def login(self, token):
+        """A TokenUser. Raises LoginRefused. May switch."""
+        return TokenUser(self.verify(token), self._make_state())
+
+    def verify(self, token):
+        """The Claims of a token, text. Raises LoginRefused. May switch: the issuer's keys may have to be fetched."""
+        try:
+            header = jwt.get_unverified_header(token)
+            if header.get("alg") not in ALGORITHMS:
+                raise LoginRefused(f"the token is signed with {header.get('alg')!r}; {' and '.join(ALGORITHMS)} are accepted")
+            if not isinstance(header.get("kid"), str):
+                raise LoginRefused("the token does not name its key (kid)")
+            key = jwt.PyJWK(self._keys.key(header["kid"]))
+            if key.algorithm_name != header["alg"]:
+                raise LoginRefused(f"the token is signed with {header['alg']}, its key is for {key.algorithm_name}")
+            payload = jwt.decode(token, key, algorithms=[key.algorithm_name], options={
+                "require": ["exp", "iss"], "verify_aud": False, "verify_iat": False, "verify_sub": False, "verify_jti": False,
+            })
+        except jwt.PyJWTError as error:
+            raise LoginRefused(f"the token is not valid: {error}") from None
+        except (TypeError, ValueError):  # text that is not ASCII, a key set with a strange key: the library does not say it in words of its own
+            raise LoginRefused("the token or the key of its issuer is malformed") from None
+        self._check_issuer(payload)
+        self._check_audience(payload)
+        return self._claims(payload)
+
+    def _check_issuer(self, payload):
+        issuer = payload.get("iss")
+        if not isinstance(issuer, str) or issuer.rstrip("/") != self._settings.oauth_issuer.rstrip("/"):
+            raise LoginRefused("the token is of another issuer")
+
+    def _check_audience(self, payload):
+        settings = self._settings
+        wanted = settings.oauth_audience or settings.oauth_resource_server_id
+        if not settings.oauth_verify_aud or not wanted:
+            return
+        audience = payload.get("aud")
+        if wanted not in (audience if isinstance(audience, list) else [audience]):
+            raise LoginRefused(f"the token is not for the audience '{wanted}'")
+
+    def _claims(self, payload):
+        names = (payload.get(claim) for claim in self._settings.oauth_preferred_username_claims)
+        username = next((name for name in names if isinstance(name, str) and name), None)
+        if username is None:
+            raise LoginRefused("the token has no user name in " + ", ".join(self._settings.oauth_preferred_username_claims))
+        tags, scopes = [], []
+        for scope in self._own_scopes(payload):
+            kind, _, rest = scope.partition(":")
+            if kind == "tag" and rest in TAGS:
+                tags.append(rest)
+            elif kind in VERBS:
+                parts = [unquote(part) for part in rest.split("/")]
+                if len(parts) in (2, 3):
+                    scopes.append((kind, parts[0], parts[1], parts[2] if len(parts) == 3 else None))
+        return Claims(username, tuple(dict.fromkeys(tags)), scopes, float(payload["exp"]))
+
+    def _own_scopes(self, payload):
+        """Every scope of the token that begins with this broker's prefix, without it."""
+        settings = self._settings
+        server = settings.oauth_resource_server_id
+        found = _words(payload.get("scope"))
+        access = payload.get("resource_access")
+        if server and isinstance(access, dict) and isinstance(access.get(server), dict):
+            found += _words(access[server].get("roles"))
+        for claim in settings.oauth_additional_scopes_keys:
+            value = payload.get(claim)
+            found += _words(value.get(server) if isinstance(value, dict) else value)
+        prefix = settings.oauth_scope_prefix or (f"{server}." if server else "")
+        return [scope.removeprefix(prefix) for scope in found if scope.startswith(prefix)]
+
+
+def glob_expression(glob):
+    """A compiled expression that matches what the glob does: * is any text, all else is itself."""
+    return re.compile(_expression(glob), re.DOTALL)
+
+
+def looks_like_token(password):
+    """Whether a password may be a JSON Web Token at all: three parts, nothing else that people choose looks like it."""
+    return password.count(b"." if isinstance(password, bytes) else ".") == 2
+
+
+def _expression(glob):
+    # Runs of * are one: they mean the same and would cost exponential time.
+    return ".*".join(map(re.escape, re.sub(r"\*+", "*", glob).split("*")))
+
+
+def _either(globs):
+    """One regular expression for all of these globs, whole names; none of them: none matches."""
+    return f"^(?:{'|'.join(map(_expression, globs))})\\Z" if globs else NO_NAME_MATCHES
+
+
+def _words(value):
+    """A claim of scopes: a text of words, or a list of them."""
+    if isinstance(value, str):
+        return value.split()
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

@@ -1,0 +1,157 @@
+"""Logins by OAuth 2 token, with a real broker, a real issuer over HTTP, pika and requests."""
+import time
+
+import pika
+import pika.exceptions
+import pytest
+import requests
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.token_issuer import TokenIssuer
+from tests.support.waiting import wait_until
+
+ALL = "gomq.tag:administrator gomq.configure:*/* gomq.write:*/* gomq.read:*/*"
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    with TokenIssuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture(scope="module")
+def broker(issuer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokens")
+    config = folder / "gomq.ini"
+    config.write_text(f"[main]\nauth_backends = local, oauth\n[oauth]\nissuer = {issuer.url}\nresource_server_id = gomq\n")
+    with BrokerProcess(folder / "data", config, http_port=0) as process:
+        yield process
+
+
+def connect(broker, password, user=""):
+    credentials = pika.PlainCredentials(user, password)
+    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.ports["amqp"], credentials=credentials))
+
+
+def test_a_token_publishes_and_consumes_where_its_scopes_allow(broker, issuer):
+    with connect(broker, issuer.token(scope=ALL)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("tokens", durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", "tokens", b"hello")
+
+        assert channel.basic_get("tokens", auto_ack=True)[2] == b"hello"
+
+
+def test_a_token_does_not_do_what_its_scopes_do_not_say(broker, issuer):
+    with connect(broker, issuer.token(scope="gomq.read:%2F/*")) as connection:
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            connection.channel().queue_declare("not-mine")
+
+    assert refused.value.reply_code == 403
+    assert "configure" in refused.value.reply_text or "access to queue 'not-mine' in vhost '/' refused for user 'ann'" in refused.value.reply_text
+
+
+def test_without_a_scope_for_the_vhost_there_is_no_way_in(broker, issuer):
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match="access to vhost '/' refused for user 'ann'"):
+        connect(broker, issuer.token(scope="gomq.read:other/*"))
+
+
+@pytest.mark.parametrize("token", [lambda issuer: issuer.token(lifetime_s=-5), lambda issuer: issuer.token(aud="x"), lambda issuer: "a.b.c"])
+def test_a_bad_token_is_a_bad_password(broker, issuer, token):
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError, match="Login was refused using authentication mechanism PLAIN"):
+        connect(broker, token(issuer))
+
+
+def test_the_brokers_own_users_still_come_in(broker):
+    connect(broker, "guest", "guest").close()
+
+
+def test_when_the_token_expires_the_connection_is_closed(broker, issuer):
+    connection = connect(broker, issuer.token(scope=ALL, lifetime_s=1.5))
+
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        connection.process_data_events(time_limit=20)
+        connection.process_data_events(time_limit=20)
+
+    assert (closed.value.reply_code, closed.value.reply_text) == (320, "CONNECTION_FORCED - token expired")
+
+
+def test_a_newer_token_keeps_the_connection_open(broker, issuer):
+    expires = time.time() + 2
+    connection = connect(broker, issuer.token(scope=ALL, exp=expires))
+    connection.update_secret(issuer.token(scope=ALL), "expires soon")
+
+    wait_until(lambda: connection.process_data_events(0.05) or time.time() > expires + 0.5)
+
+    connection.channel().queue_declare("still-here", exclusive=True)
+    connection.close()
+
+
+@pytest.mark.parametrize("secret", [lambda issuer: issuer.token(sub="bob"), lambda issuer: issuer.token(lifetime_s=-1), lambda issuer: "nothing"])
+def test_a_token_that_does_not_renew_closes_the_connection(broker, issuer, secret):
+    connection = connect(broker, issuer.token(scope=ALL))
+
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        connection.update_secret(secret(issuer), "because")
+
+    assert closed.value.reply_code == 403
+
+
+def test_a_narrower_token_takes_rights_away_from_an_open_channel(broker, issuer):
+    connection = connect(broker, issuer.token(scope=ALL))
+    channel = connection.channel()
+    channel.queue_declare("narrowed", exclusive=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", "narrowed", b"1")
+
+    connection.update_secret(issuer.token(scope="gomq.read:*/*"), "less")
+
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+        channel.basic_publish("", "narrowed", b"2")
+    assert refused.value.reply_code == 403
+    connection.close()
+
+
+def test_the_management_api_takes_a_token(broker, issuer):
+    url = f"http://127.0.0.1:{broker.ports['http']}/api/whoami"
+    token = issuer.token(scope=ALL)
+
+    as_bearer = requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=10)
+    as_password = requests.get(url, auth=("whoever", token), timeout=10)
+
+    assert as_bearer.status_code == as_password.status_code == 200
+    assert as_bearer.json()["name"] == as_password.json()["name"] == "ann"
+    assert "administrator" in as_bearer.json()["tags"]
+
+
+def test_the_management_api_refuses_a_bad_token_and_one_without_tags(broker, issuer):
+    url = f"http://127.0.0.1:{broker.ports['http']}/api/overview"
+
+    for token in (issuer.token(lifetime_s=-1), issuer.token(scope="gomq.read:*/*"), "x"):
+        assert requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=10).status_code == 401
+
+
+def test_no_token_is_in_the_log(broker, issuer):
+    bad = issuer.token(lifetime_s=-7)
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        connect(broker, bad, "someone")
+
+    wait_until(lambda: "Signature has expired" in broker.log_text)
+    assert not any(part in broker.log_text for part in bad.split("."))
+
+
+@pytest.mark.parametrize("lines, complaint", [
+    ("auth_backends = ldap\n", "there are local and oauth"),
+    ("auth_backends = oauth\n", "set issuer in [oauth]"),
+    ("auth_backends = oauth\n[oauth]\nissuer = https://issuer.invalid\n", "set audience or resource_server_id"),
+])
+def test_settings_that_cannot_work_are_said_at_boot(tmp_path, lines, complaint):
+    config = tmp_path / "gomq.ini"
+    config.write_text("[main]\n" + lines)
+    process = BrokerProcess(tmp_path / "data", config)
+
+    with pytest.raises(AssertionError):
+        process.start()
+
+    assert complaint in process.log_text and "Traceback" not in process.log_text
