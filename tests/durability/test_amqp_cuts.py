@@ -13,6 +13,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.config.settings import Settings
+from gomq_py.storage.files import Files
 from tests.durability import broker_driver, flush_pool
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.broker_driver import Life, World, check_folder
@@ -191,3 +192,73 @@ def test_what_a_client_was_answered_survives_a_power_cut(tmp_path, seed):
     assert len(taken) > 10
     for folder, then in taken:
         check_folder(folder, then)
+
+
+class Mover:
+    """Consumes from one queue and publishes to the next in transactions; ``moved`` are those whose commit was answered."""
+
+    def __init__(self, door, random):
+        self.door, self.random = door, random
+        self.moved = set()
+        self.client = None
+
+    def step(self):
+        if self.client is None:
+            self.client = self.door.connect()
+            self.client.call(methods.TxSelect(), methods.TxSelectOk)
+        taken, tag = set(), 0
+        for _ in range(self.random.choice((1, 3, 15))):
+            self.client.send(methods.BasicGet(queue="in"))
+            (method, _, body), = self.client.receive(10.0)
+            if isinstance(method, methods.BasicGetEmpty):
+                break
+            taken.add(number_in(body))
+            tag = method.delivery_tag
+            self.client.send(methods.BasicPublish(routing_key="out"), PERSISTENT, body)
+        self.client.send(methods.BasicAck(delivery_tag=tag, multiple=True))
+        if self.random.random() < 0.25:  # goes without having heard; the commit was read or not
+            self.client.send(methods.TxCommit())
+            self.client.close()
+            self.client = None
+        else:
+            self.client.call(methods.TxCommit(), methods.TxCommitOk)
+            self.moved |= taken
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_transaction_that_moves_messages_has_them_in_one_queue_at_least_at_every_moment(tmp_path, seed):
+    """The acks of a transaction must not reach the disk before its publishes, whichever pages the disk writes early."""
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    disk, taken = Disk(tmp_path / "data", random, write_back=0.3), []
+    files = PowerCutFiles(disk, None, lambda path: flush_pool.give_way(random))
+    life = Life(disk.root, files)
+    life.committer.wait()
+    door = Door(life)
+    client, mover, everything = door.connect(), Mover(door, random), set(range(150))
+    for name in ("in", "out"):
+        client.call(methods.QueueDeclare(queue=name, durable=True), methods.QueueDeclareOk)
+    for number in everything:
+        client.send(methods.BasicPublish(routing_key="in"), PERSISTENT, body_of(number, random.choice((1, 50, 9000))))
+    client.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
+    life.committer.wait()
+
+    def on_call(call, path):
+        if random.random() < 0.2:
+            taken.append((disk.cut(tmp_path / f"cut-{len(taken)}"), set(mover.moved)))
+
+    files.on_call = on_call
+    while life.vhost.queues["in"].ready_count or life.vhost.queues["in"].unacked_count:
+        mover.step()
+        gevent.sleep(0)
+    door.close()
+    life.stop()
+    disk.discard()
+
+    assert len(taken) > 10
+    for folder, moved in taken:
+        found = Life(folder, Files())
+        there, gone_on = ({number for number, _ in found.look(found.vhost.queues[name])} for name in ("in", "out"))
+        found.stop()
+        assert not everything - there - gone_on, "neither in the one queue nor in the other"
+        assert not moved - gone_on and not moved & there, "the answer to a commit did not hold"

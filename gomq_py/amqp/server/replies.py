@@ -41,11 +41,32 @@ class Replies:
         """Send, and then call ``action()``, when what has been changed so far is on disk, behind everything before it."""
         if self._closed:
             return
-        waiting = _Waiting(octets, action, False)
-        if self._line is None:
-            self._line = deque()
-        self._line.append(waiting)
-        self._after_sync(lambda error: self._synced(waiting, error))
+        place = self.keep_place(octets, action)
+        self._after_sync(lambda error: self.fill(place, error))
+
+    def keep_place(self, octets, action=None):
+        """A place in the line for octets, and an action, that are not due yet: what comes later waits until ``fill`` is called with it."""
+        place = _Waiting(octets, action, False)
+        if not self._closed:
+            if self._line is None:
+                self._line = deque()
+            self._line.append(place)
+        return place
+
+    def fill(self, place, error):
+        """What the octets promise is on disk, or (``error``) is not: then the failure is told instead."""
+        if self._closed:
+            return
+        if error is not None:
+            self._on_failure(error)
+            return
+        place.ready = True
+        while self._line and self._line[0].ready:
+            first = self._line.popleft()
+            if first.octets is not None:
+                self._write(first.octets)
+            if first.action is not None:
+                first.action()
 
     def close(self):
         """Forget what waits: nobody is there to hear it."""
@@ -56,20 +77,6 @@ class Replies:
     def waiting_count(self):
         """Replies held back at the moment."""
         return len(self._line) if self._line else 0
-
-    def _synced(self, waiting, error):
-        if self._closed:
-            return
-        if error is not None:
-            self._on_failure(error)
-            return
-        waiting.ready = True
-        while self._line and self._line[0].ready:
-            first = self._line.popleft()
-            if first.octets is not None:
-                self._write(first.octets)
-            if first.action is not None:
-                first.action()
 
 
 class _Waiting:

@@ -3,7 +3,7 @@ from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 cimport cython
 
-cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, SETTLE, REQUEUE, DROP
+cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, SETTLE, REQUEUE, DROP, TAKE
 
 @cython.final
 cdef class Holder:
@@ -25,6 +25,7 @@ cdef class Unacked:
     cdef list holders, free_slots
     cdef uint64_t found_ms
     cdef uint32_t found_slot
+    cdef object taker
     @cython.locals(holder=Holder, slot=Py_ssize_t)
     cpdef Holder hold(self, Queue queue, consumer)
     cpdef let_go(self, Holder holder)
@@ -36,6 +37,7 @@ cdef class Unacked:
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cpdef bint settle(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1
+    cpdef bint take(self, uint64_t tag, bint multiple, taker) except -1
     cpdef bint requeue_some(self, Py_ssize_t limit) except -1
     @cython.locals(row=Py_ssize_t, tag=uint64_t)
     cpdef list entries(self, Py_ssize_t limit)

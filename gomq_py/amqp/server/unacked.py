@@ -20,7 +20,7 @@ ASIDE = 28
 FIRST_CAPACITY = 16
 # Above this a ring that has become empty is given back.
 KEPT_CAPACITY = 1024
-SETTLE, REQUEUE, DROP = 0, 1, 2
+SETTLE, REQUEUE, DROP, TAKE = 0, 1, 2, 3
 
 
 class Holder:
@@ -41,13 +41,13 @@ class Unacked:
 
     __slots__ = (
         "next_tag", "count", "consumer_count", "body_octets", "first_tag", "first", "capacity", "ring", "aside", "at",
-        "aside_first", "aside_end", "aside_count", "holders", "free_slots", "found_ms", "found_slot",
+        "aside_first", "aside_end", "aside_count", "holders", "free_slots", "found_ms", "found_slot", "taker",
     )
 
     def __init__(self):
         self.next_tag = self.first_tag = 1
         self.count = self.consumer_count = self.body_octets = self.first = self.capacity = self.aside_first = self.aside_end = self.aside_count = 0
-        self.ring = self.aside = None
+        self.ring = self.aside = self.taker = None
         self.found_ms = self.found_slot = 0
         self.holders = []
         self.free_slots = []
@@ -134,6 +134,14 @@ class Unacked:
     def reject(self, tag, multiple, requeue):
         """basic.reject and basic.nack, as settle()."""
         return self._settle_slow(tag, multiple, REQUEUE if requeue else DROP)
+
+    def take(self, tag, multiple, taker):
+        """As settle(), but the queues are not told: ``taker(queue, location)`` hears of each message, and settles it with its queue later."""
+        self.taker = taker
+        try:
+            return self._settle_slow(tag, multiple, TAKE)
+        finally:
+            self.taker = None
 
     def requeue_some(self, limit):
         """Requeue up to ``limit`` of the oldest outstanding messages. Returns whether any are left."""
@@ -272,6 +280,8 @@ class Unacked:
             queue.settle(location)
         elif how == REQUEUE:
             queue.requeue(location)
+        elif how == TAKE:
+            self.taker(queue, location)
         else:
             queue.reject(location, False)
 

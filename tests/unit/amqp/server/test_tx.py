@@ -1,12 +1,17 @@
 """Transactions: nothing happens before commit, everything at once then, and nothing after rollback."""
+import errno
+
+import gevent
 import pytest
 
 from gomq_py.amqp.server import tx
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicReject, BasicReturn, ChannelClose, ChannelOpen, ChannelOpenOk, ConfirmSelect,
-    ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
+    BasicAck, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelOpen,
+    ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxRollback,
+    TxRollbackOk, TxSelect, TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -193,3 +198,126 @@ def test_commit_and_rollback_need_a_transaction(client, method):
     client.send_method(method)
 
     client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - channel is not transactional", blamed=type(method))
+
+
+@pytest.fixture
+def moving(slow_disk_door):
+    """A client of a slow disk that holds the only message of the durable queue ``source``, and has published to ``target`` and acked it in a
+    transaction."""
+    door = slow_disk_door
+    client = door.client()
+    for name in ("source", "target"):
+        client.send_method(QueueDeclare(queue=name, durable=True))
+        finish_when_asked(door)
+        client.expect(QueueDeclareOk)
+    client.publish("source", properties=PERSISTENT)
+    client.call(TxSelect(), TxSelectOk)
+    client.send_method(BasicGet(queue="source"))
+    client.expect_message(BasicGetOk)
+    client.publish("target", properties=PERSISTENT)
+    client.send_method(BasicAck(delivery_tag=1))
+    return client
+
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+
+
+def finish_when_asked(door, error=None):
+    """End the sync that somebody waits for, once somebody does."""
+    wait_until(lambda: door.committer.waiting, sleep=gevent.sleep)
+    door.committer.finish(error)
+
+
+def counts(door, name):
+    return door.queue(name).ready_count, door.queue(name).unacked_count
+
+
+def test_commit_settles_once_its_messages_are_on_disk_and_answers_once_the_acks_are(moving, slow_disk_door):
+    moving.send_method(TxCommit())
+    moving.expect_silence()
+    assert counts(slow_disk_door, "target") == (1, 0) and counts(slow_disk_door, "source") == (0, 1)
+
+    slow_disk_door.committer.finish()
+    moving.expect_silence()
+    assert counts(slow_disk_door, "source") == (0, 0)
+
+    slow_disk_door.committer.finish()
+    moving.expect(TxCommitOk)
+
+
+@pytest.mark.parametrize("end", ["close", "vanish"])
+def test_commit_that_was_read_is_carried_out_though_its_channel_has_gone(moving, slow_disk_door, end):
+    moving.send_method(TxCommit())
+    moving.expect_silence()
+    if end == "close":
+        moving.send_method(ChannelClose())
+        moving.expect_silence()
+    else:
+        moving.close()
+        wait_until(lambda: not slow_disk_door.server.connections, sleep=gevent.sleep)
+
+    slow_disk_door.committer.finish()
+
+    assert counts(slow_disk_door, "source") == (0, 0)
+    slow_disk_door.committer.finish()
+    if end == "close":
+        moving.expect(TxCommitOk)
+        moving.expect(ChannelCloseOk)
+
+
+def test_commit_whose_messages_the_disk_refuses_gives_back_what_it_was_to_settle(moving, slow_disk_door):
+    moving.send_method(TxCommit())
+    moving.expect_silence()
+
+    slow_disk_door.committer.finish(OSError(errno.EIO, "Input/output error"))
+
+    moving.expect_error(ConnectionClose, 541, "INTERNAL_ERROR - the disk refused a change: [Errno 5] Input/output error", channel=0)
+    assert counts(slow_disk_door, "source") == (1, 0)
+
+
+def test_tag_of_a_commit_under_way_is_unknown(moving, slow_disk_door):
+    moving.send_method(TxCommit())
+    moving.send_method(BasicAck(delivery_tag=1))
+
+    moving.expect_silence()
+    slow_disk_door.committer.finish()
+    slow_disk_door.committer.finish()
+
+    moving.expect(TxCommitOk)
+    moving.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 1", blamed=BasicAck)
+
+
+def test_commit_with_a_refused_message_settles_nothing(moving, slow_disk_door):
+    slow_disk_door.queue("target").close("test")
+
+    moving.send_method(TxCommit())
+
+    moving.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit)
+    assert counts(slow_disk_door, "source") == (1, 0)
+
+
+def test_commit_with_very_many_settlements_goes_in_slices(slow_disk_door, monkeypatch):
+    monkeypatch.setattr(tx, "SLICE", 3)
+    door = slow_disk_door
+    client = door.client()
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    finish_when_asked(door)
+    client.expect(QueueDeclareOk)
+    for _ in range(10):
+        client.publish("q", properties=PERSISTENT)
+    client.call(TxSelect(), TxSelectOk)
+    for _ in range(10):
+        client.send_method(BasicGet(queue="q"))
+        client.expect_message(BasicGetOk)
+    client.send_method(BasicAck(delivery_tag=4, multiple=True))
+    client.send_method(BasicNack(delivery_tag=6, multiple=True))
+    client.send_method(BasicNack(delivery_tag=10, multiple=True, requeue=True))
+    client.publish("q", properties=PERSISTENT)
+
+    client.send_method(TxCommit())
+    finish_when_asked(door)
+    assert counts(door, "q") == (1, 7)
+    finish_when_asked(door)
+
+    client.expect(TxCommitOk)
+    assert counts(door, "q") == (5, 0)
