@@ -8,12 +8,14 @@ from gomq_py.auth import passwords
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
 from gomq_py.broker import limits, log_exchange, records, recovery
+from gomq_py.broker.alarms import Alarms
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.parameters import Parameters, decoded
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.broker.resource_watch import ResourceWatch
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.user_limits import UserLimits
@@ -29,7 +31,8 @@ DEFAULT_VHOST = "/"
 class Broker:
     """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``.
 
-    Doors wait for the committer before they answer about something durable.
+    Doors wait for the committer before they answer about something durable. They subscribe to ``alarms``, which ``resource_watch`` raises once the
+    launcher has started it.
     """
 
     def __init__(self, data_dir, files, committer, settings):
@@ -51,6 +54,8 @@ class Broker:
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
+        self.alarms = Alarms()
+        self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log)
@@ -63,6 +68,7 @@ class Broker:
 
     def close(self):
         """Close every queue and log, flushed. May switch."""
+        self.resource_watch.stop()
         if self._log_exchange is not None:
             self._log_exchange.close()
         for vhost in self.vhosts.values():

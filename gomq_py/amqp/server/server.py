@@ -39,6 +39,7 @@ class AMQPServer:
         self._blocked_reason = None
         self._closing = self._looking_again = False
         self._empty = Event()
+        broker.alarms.subscribe(self._alarmed)
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
@@ -67,11 +68,6 @@ class AMQPServer:
             self._buffers = HubBuffers(self.settings.frame_max)
         return self._buffers
 
-    @property
-    def blocked_reason(self):
-        """Why publishers are held, or None."""
-        return self._blocked_reason
-
     def register(self, connection):
         """A login is complete."""
         self.connections[connection] = None
@@ -99,14 +95,11 @@ class AMQPServer:
         self.broker.scheduler.run_sliced(look_again(list(self.connections)))
         return False
 
-    def block(self, reason):
-        """An alarm of the broker: hold publishers."""
+    def _alarmed(self, reason):
+        """An alarm of the broker is on, and publishers are to be held; None: it is over."""
         self._blocked_reason = reason
         for connection in list(self.connections):
-            connection.block(reason)
-
-    def unblock(self):
-        """The alarm is over."""
-        self._blocked_reason = None
-        for connection in list(self.connections):
-            connection.unblock()
+            if reason is None:
+                connection.unblock()
+            else:
+                connection.block(reason)
