@@ -11,7 +11,7 @@ from gomq_py.broker import limits, log_exchange, records, recovery
 from gomq_py.broker.alarms import Alarms
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.parameters import Parameters, decoded
+from gomq_py.broker.parameters import Parameters
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
@@ -119,15 +119,16 @@ class Broker:
     # boot
 
     def _recover(self):
+        left_out = 0
         descriptions, global_parameters = recovery.replay(self._log.replay())
         for damage in self._log.damage:
             LOG.error("definitions: %r", damage)
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
-            recovery.restore(vhost, description, self.parameters)
-        self.parameters.global_.update((name, decoded(value)) for name, value in global_parameters.items())
-        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
+            left_out += recovery.restore(vhost, description, self.parameters)
+        left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
+        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage or self._log.unreadable or left_out))
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _open_log_exchange(self):
@@ -155,5 +156,5 @@ class Broker:
 
 
 def _is_broken(log):
-    """Whether records are gone that were known to be on disk."""
-    return any(damage.promised for damage in log.damage)
+    """Whether records are gone that were known to be on disk, or are there and not to be understood."""
+    return log.unreadable > 0 or any(damage.promised for damage in log.damage)
