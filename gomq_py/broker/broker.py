@@ -7,15 +7,13 @@ from functools import partial
 from gomq_py.auth import passwords
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
-from gomq_py.broker import limits, log_exchange, records, recovery
-from gomq_py.broker.alarms import Alarms
+from gomq_py.broker import event_sources, events, limits, log_exchange, records, recovery
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.parameters import Parameters
+from gomq_py.broker.parameters import Parameters, decoded
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
-from gomq_py.broker.resource_watch import ResourceWatch
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.user_limits import UserLimits
@@ -29,10 +27,9 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``.
+    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``; ``events``, which doors tell what happens.
 
-    Doors wait for the committer before they answer about something durable. They subscribe to ``alarms``, which ``resource_watch`` raises once the
-    launcher has started it.
+    Doors wait for the committer before they answer about something durable.
     """
 
     def __init__(self, data_dir, files, committer, settings):
@@ -43,6 +40,7 @@ class Broker:
         self.committer = committer
         self.settings = settings
         self.scheduler = Scheduler()
+        self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size)
         letters = DeadLetters(self.vhosts, committer, self.scheduler)
@@ -54,8 +52,6 @@ class Broker:
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
-        self.alarms = Alarms()
-        self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log)
@@ -64,11 +60,12 @@ class Broker:
         self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
         self._recover()
         self._make_defaults()
+        self._tell_events()
         self._log_exchange = self._open_log_exchange() if settings.log_exchange else None
 
     def close(self):
         """Close every queue and log, flushed. May switch."""
-        self.resource_watch.stop()
+        self.events.stop()
         if self._log_exchange is not None:
             self._log_exchange.close()
         for vhost in self.vhosts.values():
@@ -94,6 +91,7 @@ class Broker:
         vhost = self._new_vhost(name, description, tags)
         self._log.append(records.vhost_created(vhost))
         self.vhosts[name] = vhost
+        self.events.emit("vhost.created", events.vhost_created, vhost)
         if creator is not None:
             self.users.set_permission(creator, name, ".*", ".*", ".*")
         return vhost
@@ -107,6 +105,7 @@ class Broker:
         del self.vhosts[name]
         vhost.delete()
         self.users.forget_vhost(name)
+        self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
         return vhost
 
     def _queue_expired(self, queue):
@@ -119,16 +118,15 @@ class Broker:
     # boot
 
     def _recover(self):
-        left_out = 0
         descriptions, global_parameters = recovery.replay(self._log.replay())
         for damage in self._log.damage:
             LOG.error("definitions: %r", damage)
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
-            left_out += recovery.restore(vhost, description, self.parameters)
-        left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
-        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage or self._log.unreadable or left_out))
+            recovery.restore(vhost, description, self.parameters)
+        self.parameters.global_.update((name, decoded(value)) for name, value in global_parameters.items())
+        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _open_log_exchange(self):
@@ -136,8 +134,17 @@ class Broker:
         vhost = self.vhosts.get(DEFAULT_VHOST)
         return None if vhost is None else log_exchange.LogExchange(vhost, self.scheduler)
 
+    def _tell_events(self):
+        """Publish what happens from now on, where the operator wants that."""
+        if self.settings.event_exchange:
+            self.users.on_change = event_sources.UserEvents(self.events, self.users)
+            self.parameters.on_change = event_sources.ParameterEvents(self.events)
+            self.events.start(self.vhosts)
+
     def _new_vhost(self, name, description, tags):
-        vhost = VHost(name, self._factory, self._log, description, tags)
+        vhost = VHost(name, self._factory, self._log, description, tags, self.events)
+        if name == DEFAULT_VHOST and self.settings.event_exchange:
+            vhost.predeclare(events.NAME, "topic", internal=True)
         if name == DEFAULT_VHOST and self.settings.log_exchange:
             vhost.predeclare(log_exchange.NAME, "topic", internal=True)
         return vhost
@@ -156,5 +163,5 @@ class Broker:
 
 
 def _is_broken(log):
-    """Whether records are gone that were known to be on disk, or are there and not to be understood."""
-    return log.unreadable > 0 or any(damage.promised for damage in log.damage)
+    """Whether records are gone that were known to be on disk."""
+    return any(damage.promised for damage in log.damage)

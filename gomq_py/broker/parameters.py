@@ -8,6 +8,9 @@ import json
 from gomq_py.broker import records
 
 
+GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
+
+
 class ParameterError(ValueError):
     """The value cannot be accepted; the text is for whoever asked."""
 
@@ -26,10 +29,14 @@ class Component:
 
 
 class Parameters:
-    """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value}; ``global_`` has {name: value}."""
+    """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value}; ``global_`` has {name: value}.
+
+    ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
+    """
 
     def __init__(self, log):
         self.global_ = {}
+        self.on_change = _nothing
         self._log = log
         self._components = {}
 
@@ -50,6 +57,7 @@ class Parameters:
         vhost.parameters[component, name] = value
         if handler is not None:
             handler.changed(vhost, name, value)
+        self.on_change(vhost.name, component, name, value)
 
     def clear(self, vhost, component, name):
         """Remove a value; returns whether there was one. Raises OSError."""
@@ -60,12 +68,14 @@ class Parameters:
         handler = self._components.get(component)
         if handler is not None:
             handler.cleared(vhost, name)
+        self.on_change(vhost.name, component, name, None)
         return True
 
     def set_global(self, name, value):
         """Set a value of the whole broker. Raises ValueError, OSError."""
         self._log.append(records.global_parameter_set(name, encoded(value)))
         self.global_[name] = value
+        self.on_change(None, GLOBAL, name, value)
 
     def clear_global(self, name):
         """Remove a value of the whole broker; returns whether there was one. Raises OSError."""
@@ -73,6 +83,7 @@ class Parameters:
             return False
         self._log.append(records.global_parameter_cleared(name))
         del self.global_[name]
+        self.on_change(None, GLOBAL, name, None)
         return True
 
     def restore(self, vhost, component, name, value):
@@ -100,3 +111,7 @@ def encoded(value):
 def decoded(text):
     """A value from the log."""
     return json.loads(text)
+
+
+def _nothing(_vhost, _component, _name, _value):
+    """Nobody wants to know."""

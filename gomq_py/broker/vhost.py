@@ -5,10 +5,11 @@ without yielding; what it raises is what the peer is told, in RabbitMQ's words. 
 committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
 """
 from gomq_py.amqp.wire.errors import AccessRefused, NotFound, NotImplemented_, PreconditionFailed, ResourceError, ResourceLocked
-from gomq_py.broker import names, records
+from gomq_py.broker import events as events_, names, records
 from gomq_py.broker.arguments import STREAM, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
+from gomq_py.broker.events import Events
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
@@ -20,18 +21,22 @@ from gomq_py.broker.values import difference, difference_in, same_argument
 class VHost:
     """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
 
-    ``factory`` makes and removes queues (broker.queue_factory), ``log`` keeps what is durable (broker.topology_log).
+    ``factory`` makes and removes queues (broker.queue_factory), ``log`` keeps what is durable (broker.topology_log),
+    ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose is on (broker.tracing).
     """
 
-    def __init__(self, name, factory, log, description="", tags=()):
+    def __init__(self, name, factory, log, description="", tags=(), events=None):
         self.name = name
         self.description = description
         self.tags = list(tags)
         self.exchanges = {}
         self.queues = {}
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
+        self.tracing = False
         self._factory = factory
         self._log = log
+        self._events = events or Events(None)
+        self._tracing_watchers = {}
         self._bindings_to = {}  # destination: {binding: None}
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
         self._exclusive = {}  # owner: {queue: None}
@@ -50,6 +55,22 @@ class VHost:
         """An exchange that is there in every run, and so is no part of the log."""
         if name not in self.exchanges:
             self.add_exchange(exchange_type(type_)(name, self.name, durable=True, internal=internal))
+
+    # tracing
+
+    def set_tracing(self, tracing):
+        """Switch the firehose on or off; it is off after a restart, as in RabbitMQ."""
+        if self.tracing != bool(tracing):
+            self.tracing = bool(tracing)
+            for changed in list(self._tracing_watchers.values()):
+                changed()
+
+    def watch_tracing(self, watcher, changed):
+        """Call ``changed()`` when tracing is switched on or off, for ``watcher`` until it says otherwise (None)."""
+        if changed is None:
+            self._tracing_watchers.pop(watcher, None)
+        else:
+            self._tracing_watchers[watcher] = changed
 
     # looking up
 
@@ -135,6 +156,7 @@ class VHost:
                 self._let_go_of_park(exchange)
                 raise
         self.add_exchange(exchange)
+        self._events.emit("exchange.created", events_.exchange_created, exchange)
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
@@ -221,6 +243,7 @@ class VHost:
                 self._factory.remove(queue, "cannot be recorded")
                 raise
         self._add_queue(queue)
+        self._events.emit("queue.created", events_.queue_created, queue)
         return queue, True
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
@@ -287,6 +310,7 @@ class VHost:
         if binding.durable:
             self._record(records.bound(binding))
         self.add_binding(binding)
+        self._events.emit("binding.created", events_.binding_made, binding)
         return True
 
     def _unbind(self, source_name, destination, routing_key, arguments, owner=None):
@@ -326,6 +350,7 @@ class VHost:
         if not rest:
             del self._bindings_to[binding.destination]
         self.routes_changed(binding.source)
+        self._events.emit("binding.deleted", events_.binding_made, binding)
 
     def add_exchange(self, exchange):
         """Put a checked exchange into place; for this class and recovery."""
@@ -363,6 +388,7 @@ class VHost:
         exchange.state.revision += 1
         self._alternate_changed(exchange.name)
         self._unbind_all_from(exchange)
+        self._events.emit("exchange.deleted", events_.exchange_deleted, exchange)
 
     def _add_queue(self, queue):
         self.queues[queue.name] = queue
@@ -386,6 +412,7 @@ class VHost:
         queue.on_unused = None
         self._unbind_all_from(queue)
         self._factory.remove(queue, f"{described('queue', queue.name, self.name)} deleted")
+        self._events.emit("queue.deleted", events_.queue_deleted, queue)
         return count
 
     def recover_queue(self, name, auto_delete, arguments, incarnation):

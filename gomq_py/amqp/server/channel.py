@@ -3,7 +3,7 @@
 Between connection (which cuts off errors and owns the socket) and the handlers of topology, publish, consume, settle, confirms and tx. What is
 touched per message lives in its base, hot_channel. Never writes past ``replies``, never yields.
 """
-from gomq_py.amqp.server import confirms, consume, publish, settle, topology, tx
+from gomq_py.amqp.server import confirms, consume, events, publish, settle, topology, tx
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.replies import Replies
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
@@ -15,6 +15,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit,
     TxRollback, TxSelect, decode_method,
 )
+from gomq_py.broker import tracing
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -62,7 +63,7 @@ class Channel(HotChannel):
         handler = HANDLERS.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")
-        handler(self, method)
+        self.connection.acting(handler, self, method)
 
     def content_frame(self, kind, payload):
         """A header or body frame. Returns False when nothing more may be read for now. Raises AMQPError."""
@@ -107,8 +108,10 @@ class Channel(HotChannel):
 
     def choose_lane(self):
         """Let the fast lane have this channel's publishes and acks, or take everything frame by frame."""
+        self.tracing = self.vhost.tracing
         self.slow = (
-            self.state != OPEN or self.content is not None or self.transaction is not None or self.connection.blocked_reason is not None
+            self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None
+            or self.connection.blocked_reason is not None
         )
 
     def start_confirming(self):
@@ -123,6 +126,17 @@ class Channel(HotChannel):
             refused, unsynced = self.refused, self.unsynced
             self.refused, self.unsynced = [], False
             self.confirms.published(self.published, refused, unsynced)
+
+    def trace_delivery(self, message, queue_name):
+        """A message goes to the client while the vhost is traced."""
+        tracing.delivered(self.vhost, self._traced_client(), message, queue_name)
+
+    def trace_publish(self, message, more_keys, destinations):
+        """A message came from the client while the vhost is traced."""
+        tracing.published(self.vhost, self._traced_client(), message, more_keys, destinations)
+
+    def _traced_client(self):
+        return tracing.Client(self.connection.name, self.id, self.connection.user.name)
 
     # consumer timeouts
 
@@ -184,7 +198,11 @@ class Channel(HotChannel):
         self.transaction = None
         consume.stop_reply_consumer(self)
         self.confirming = False
+        emit, acting = self.connection.events.emit, self.connection.acting
+        for consumer in self.consumers.values():
+            acting(emit, "consumer.deleted", events.consumer_deleted, consumer)
         self.close(self.connection.scheduler)
+        acting(emit, "channel.closed", events.channel_closed, self)
 
     def _disk_refused(self, error):
         self.connection.fail(InternalError(f"the disk refused a change: {error}"))

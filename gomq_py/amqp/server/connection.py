@@ -11,6 +11,7 @@ from socket import SHUT_WR
 import gevent
 from gevent import Timeout
 
+from gomq_py.amqp.server import events
 from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
@@ -60,6 +61,7 @@ class Connection:
         self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
         self.committer = server.broker.committer
         self.scheduler = server.broker.scheduler
+        self.events = server.broker.events
         self.bodies = server.bodies
         self.max_message_size = server.settings.max_message_size
         self.max_consumers_per_channel = server.settings.max_consumers_per_channel
@@ -93,6 +95,7 @@ class Connection:
             self._serve(session.rest)
         finally:
             self._end()
+            self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
             LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
 
     @property
@@ -111,6 +114,8 @@ class Connection:
         server.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
             self._token_life = TokenLife(self, server.broker.logins)
+        self.vhost.watch_tracing(self, self._choose_lanes)
+        self.acting(self.events.emit, "connection.created", events.connection_created, self)
         LOG.info("connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name, self._introduction())
         try:
             self.stream.run(self.lane, self, rest)
@@ -149,6 +154,8 @@ class Connection:
             return
         self.state = "ended"
         self.server.heartbeats.forget(self)
+        if self.vhost is not None:
+            self.vhost.watch_tracing(self, None)
         self.server.forget(self)
         for timer in self._timers:
             timer.kill(block=False)
@@ -165,7 +172,7 @@ class Connection:
         for channel in channels:
             channel.end()
         if self.vhost is not None:
-            self.vhost.release_owner(self)
+            self.acting(self.vhost.release_owner, self)
 
     # what the lane hands over
 
@@ -247,7 +254,8 @@ class Connection:
             raise _blamed(ChannelError("expected 'channel.open'"), method.ID)
         if limit and channel_id > limit:
             raise _blamed(NotAllowed(f"channel number {channel_id} is above the negotiated channel_max ({limit})"), method.ID)
-        self.channels[channel_id] = Channel(self, channel_id)
+        channel = self.channels[channel_id] = Channel(self, channel_id)
+        self.acting(self.events.emit, "channel.created", events.channel_created, channel)
         return True
 
     def _check_user_channels(self):
@@ -282,6 +290,14 @@ class Connection:
 
     # what channels need
 
+    def acting(self, do, *arguments):
+        """Do something on behalf of the user, as events tell it."""
+        before, self.events.actor = self.events.actor, self.user.name
+        try:
+            return do(*arguments)
+        finally:
+            self.events.actor = before
+
     def write(self, octets):
         """Send octets, now or as soon as the socket takes them."""
         if self.output is not None:
@@ -298,15 +314,10 @@ class Connection:
         self.lane.confirm(channel)
 
     def hold_publishing(self):
-        """A publish while an alarm is on: say so to a client that understands, and read no further until it is over.
-
-        As in RabbitMQ it is the first publish that brings this about: clients that only consume are neither held nor told.
-        """
+        """A publish while an alarm is on: read no further until it is over. Clients that only consume are not held."""
         if not self._holding:
             self._holding = True
             self.stream.pause()
-            if self.capabilities.get("connection.blocked"):
-                self.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))
 
     def resume_reading(self):
         """Undo a pause."""
@@ -406,26 +417,23 @@ class Connection:
         self._octets_sent = self.output.sent_octets
 
     def block(self, reason):
-        """An alarm: the next publish goes to the slow lane, which holds it."""
-        self.blocked_reason = reason
-        self._choose_lanes()
+        """An alarm: tell a client that understands, and hold its publishes."""
+        if self.blocked_reason is None and self.state == OPEN:
+            self.blocked_reason = reason
+            self._choose_lanes()
+            if self.capabilities.get("connection.blocked"):
+                self.write(method_frame(0, ConnectionBlocked(reason=reason)))
 
     def unblock(self):
         """The alarm is over."""
-        self.blocked_reason = None
-        self._choose_lanes()
-        if self._holding:
-            self._holding = False
+        if self.blocked_reason is not None:
+            self.blocked_reason = None
+            self._choose_lanes()
+            if self._holding:
+                self._holding = False
+                self.stream.resume()
             if self.capabilities.get("connection.blocked") and self.state == OPEN:
                 self.write(method_frame(0, ConnectionUnblocked()))
-            self.stream.resume()
-
-    @property
-    def flow(self):
-        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its next publish would be, or ``running``."""
-        if self._holding:
-            return "blocked"
-        return "running" if self.blocked_reason is None else "blocking"
 
     def _choose_lanes(self):
         for channel in self.channels.values():

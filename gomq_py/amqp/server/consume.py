@@ -6,6 +6,7 @@ for.
 import os
 from base64 import urlsafe_b64encode
 
+from gomq_py.amqp.server import events
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
@@ -53,7 +54,9 @@ def basic_cancel(channel, method):
     if _is_reply_tag(channel, tag):
         stop_reply_consumer(channel)
     elif tag in channel.consumers:
-        channel.consumers.pop(tag).stop()
+        consumer = channel.consumers.pop(tag)
+        consumer.stop()
+        channel.connection.events.emit("consumer.deleted", events.consumer_deleted, consumer)
     if not method.no_wait:
         channel.reply(BasicCancelOk(consumer_tag=tag))
 
@@ -69,6 +72,10 @@ def basic_get(channel, method):
         return
     described = message.describe()
     body = message.get_body()
+    if channel.tracing:
+        # The store shows something else when the copy is published; what basic.get took has to be owned for that.
+        message.own()
+        channel.trace_delivery(message, name)
     if method.no_ack:
         tag = channel.unacked.skip()
     else:
@@ -132,6 +139,7 @@ def _queue_consumer(channel, method, tag):
         arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,
     )
     channel.consumers[tag] = consumer
+    channel.connection.events.emit("consumer.created", events.consumer_created, consumer)
     return consumer
 
 
@@ -169,6 +177,7 @@ def _cancelled(consumer, _reason):
     channel = consumer.channel
     if channel.consumers.get(consumer.tag) is consumer:
         del channel.consumers[consumer.tag]
+        channel.connection.events.emit("consumer.deleted", events.consumer_deleted, consumer)
         if channel.connection.capabilities.get("consumer_cancel_notify"):
             channel.notify(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
 

@@ -71,6 +71,20 @@ class AMQPConsumer(consumers.Consumer):
 
     def deliver(self, limit):
         """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written."""
+        if self.channel.tracing:
+            return self._deliver_traced(limit)
+        return self._deliver(limit)
+
+    def _deliver_traced(self, limit):
+        """The same one by one, telling the channel of each."""
+        at = 0
+        while limit > 0 and self.capacity() > 0 and self.source.peek(self.message):
+            self.channel.trace_delivery(self.message, self.source.name)
+            at += self._deliver(1)
+            limit -= 1
+        return at
+
+    def _deliver(self, limit):
         queue = self.source
         unacked = self.channel.unacked
         message = self.message

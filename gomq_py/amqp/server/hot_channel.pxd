@@ -1,11 +1,12 @@
 from libc.stdint cimport uint64_t
 from gomq_py.amqp.server.unacked cimport Unacked
 from gomq_py.broker.queues.consumers cimport Consumer
+from gomq_py.storage.message cimport Message
 cimport cython
 
 cdef class HotChannel:
     cdef readonly unsigned int id
-    cdef public bint slow, confirming, unsynced, flow_stopped, watched
+    cdef public bint slow, confirming, unsynced, flow_stopped, watched, tracing
     cdef public uint64_t published
     cdef public list refused
     cdef readonly Unacked unacked
@@ -15,5 +16,6 @@ cdef class HotChannel:
     @cython.locals(consumer=Consumer)
     cpdef resume_consumers(self)
     cpdef watch_unacked(self)
+    cpdef trace_delivery(self, Message message, queue_name)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1

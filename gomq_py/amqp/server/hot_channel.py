@@ -15,18 +15,19 @@ class HotChannel:
     ``confirming``: confirm mode; ``published`` is then the sequence number of the last publish, ``refused`` those to be nacked since the last
     confirms, ``unsynced`` whether some publish since then must be on disk first. ``prefetch_count`` is what new consumers get, ``global_prefetch``
     the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped`` holds their deliveries back
-    (channel.flow). ``watched``: somebody looks whether it holds deliveries for too long (consumer_timeouts).
+    (channel.flow). ``watched``: somebody looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every
+    delivery is told to trace_delivery().
     """
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "refused", "unacked", "prefetch_count", "global_prefetch",
-        "consumers", "in_confirming", "in_settled", "watched",
+        "consumers", "in_confirming", "in_settled", "watched", "tracing",
     )
 
     def __init__(self, id_):
         self.id = id_
         self.slow = self.confirming = self.unsynced = self.flow_stopped = self.in_confirming = self.in_settled = False
-        self.watched = False
+        self.watched = self.tracing = False
         self.published = 0
         self.refused = []
         self.unacked = Unacked()
@@ -72,6 +73,9 @@ class HotChannel:
 
     def watch_unacked(self):
         """Something subject to a consumer timeout was delivered and the channel is not watched yet."""
+
+    def trace_delivery(self, message, queue_name):
+        """A message is about to be delivered while ``tracing``."""
 
     def resume_consumers(self):
         """Credit came back (acks, qos, flow): consumers that have some again queue up for their turn."""

@@ -5,6 +5,7 @@ does yet; it never lets a stranger hold more than one small frame, nor stay long
 """
 from gevent import Timeout
 
+from gomq_py.amqp.server import events
 from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import NotAllowed
@@ -85,13 +86,23 @@ class LoginAttempt:
         elif isinstance(step, Send):
             self._socket.sendall(step.octets)
         elif isinstance(step, Login):
-            self._check(step)
+            self._log_in(step)
             self._socket.sendall(handshake.logged_in())
         elif isinstance(step, Open):
             vhost = self._open(step.virtual_host)
             self._socket.sendall(handshake.opened())
             self._vhost = vhost
         return not isinstance(step, Closed)
+
+    def _log_in(self, login):
+        """Check the credentials and tell the event exchange how that went. Raises HandshakeError. May switch."""
+        emit = self._broker.events.emit
+        try:
+            self._check(login)
+        except HandshakeError as error:
+            emit("user.authentication.failure", events.logged_in, self.name, login.username, self._socket, str(error))
+            raise
+        emit("user.authentication.success", events.logged_in, self.name, login.username, self._socket)
 
     def _check(self, login):
         """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a thread."""

@@ -56,15 +56,16 @@ class Content:
 class Publication:
     """A checked message and where it goes."""
 
-    __slots__ = ("exchange", "method", "properties", "body", "destinations", "message", "durable")
+    __slots__ = ("exchange", "method", "properties", "body", "destinations", "message", "durable", "more_keys")
 
-    def __init__(self, exchange, method, properties, body, destinations, message):
+    def __init__(self, exchange, method, properties, body, destinations, message, more_keys=()):
         self.exchange = exchange
         self.method = method
         self.properties = properties
         self.body = body
         self.destinations = destinations
         self.message = message
+        self.more_keys = more_keys
         self.durable = message.describe()["persistent"] and any(destination.durable for destination in destinations)
 
 
@@ -161,7 +162,7 @@ def prepare(channel, method, properties, body):
         expires_at_ms=0 if expiration_ms is None else now_ms + expiration_ms,
         priority=decoded.priority or 0, persistent=decoded.delivery_mode == DELIVERY_MODE_PERSISTENT,
     )
-    return Publication(exchange, method, properties, body, destinations, message)
+    return Publication(exchange, method, properties, body, destinations, message, more_keys)
 
 
 def _check_user_id(channel, user_id):
@@ -227,6 +228,8 @@ def store(channel, publication):
     """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all of them took it."""
     state, destinations = publication.exchange.state, publication.destinations
     state.publish_in += 1
+    if channel.tracing:
+        channel.trace_publish(publication.message, publication.more_keys, destinations)
     refusal = _refusal(publication)
     taken = True
     if refusal is None:

@@ -8,6 +8,7 @@ import socket as socket_module
 import gevent
 from gevent.event import Event
 
+from gomq_py.amqp.server import events
 from gomq_py.amqp.server.bodies import BodyBudget
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
@@ -39,7 +40,6 @@ class AMQPServer:
         self._blocked_reason = None
         self._closing = self._looking_again = False
         self._empty = Event()
-        broker.alarms.subscribe(self._alarmed)
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
@@ -68,6 +68,11 @@ class AMQPServer:
             self._buffers = HubBuffers(self.settings.frame_max)
         return self._buffers
 
+    @property
+    def blocked_reason(self):
+        """Why publishers are held, or None."""
+        return self._blocked_reason
+
     def register(self, connection):
         """A login is complete."""
         self.connections[connection] = None
@@ -95,11 +100,16 @@ class AMQPServer:
         self.broker.scheduler.run_sliced(look_again(list(self.connections)))
         return False
 
-    def _alarmed(self, reason):
-        """An alarm of the broker is on, and publishers are to be held; None: it is over."""
+    def block(self, reason):
+        """An alarm of the broker: hold publishers."""
         self._blocked_reason = reason
+        self.broker.events.emit("alarm.set", events.alarm, reason)
         for connection in list(self.connections):
-            if reason is None:
-                connection.unblock()
-            else:
-                connection.block(reason)
+            connection.block(reason)
+
+    def unblock(self):
+        """The alarm is over."""
+        self.broker.events.emit("alarm.cleared", events.alarm, self._blocked_reason)
+        self._blocked_reason = None
+        for connection in list(self.connections):
+            connection.unblock()

@@ -42,7 +42,8 @@ def test_equal_settings_are_equal():
 
 
 @pytest.mark.parametrize(("argument", "policy", "expected"), [
-    (None, None, None), (0, None, 0), (None, 0, 0), (500, None, 500), (None, 500, 500), (500, 900, 500), (900, 500, 500), (0, 500, 500), (500, 0, 500),
+    (None, None, None), (0, None, 0), (None, 0, 0), (500, None, 500), (None, 500, 500), (500, 900, 500), (900, 500, 500),
+    (0, 500, 500), (500, 0, 500),
 ])
 def test_consumer_timeout_of_zero_is_none_and_so_not_the_smallest(argument, policy, expected):
     arguments = {} if argument is None else {"x-consumer-timeout": argument}

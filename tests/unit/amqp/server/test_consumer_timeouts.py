@@ -6,8 +6,8 @@ import pytest
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts
 from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, QueueDeclare,
-    QueueDeclareOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
+    QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.broker.policies import POLICY
 from gomq_py.broker.queues.queue import Queue

@@ -1,0 +1,150 @@
+"""Event exchange: what happens in the broker, published to ``amq.rabbitmq.event`` in the default vhost. Off unless the operator asks for it.
+
+Beside log_exchange. RabbitMQ's name, routing keys (``queue.created``...) and header names; the body is empty, the headers tell what happened. Whoever
+brings something about calls ``emit`` with a function that makes the headers: it is only called when somebody is bound, so that events nobody wants
+cost a comparison. Messages go out after the next poll, so that a change of state publishes nothing in its middle.
+"""
+import socket
+from collections import deque
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.observability.log import logger
+from gomq_py.storage.message import Message
+
+LOG = logger("broker")
+NAME = "amq.rabbitmq.event"
+
+# RabbitMQ's name for what nobody asked for: expiry, auto-delete, the end of a connection.
+INTERNAL_USER = "rmq-internal"
+
+# Events that go out before others get their turn: some 5 ms.
+SLICE = 200
+# Events that wait at most; beyond, the oldest are left out and the log says how many.
+WAITING_EVENTS = 100_000
+
+PERSISTENT = 2
+
+
+class Events:
+    """The events of one broker. ``actor`` is the name of the user on whose behalf something is done; doors set it while they do.
+
+    Nothing is published before ``start``: what boot makes is not new.
+    """
+
+    def __init__(self, scheduler):
+        self.actor = INTERNAL_USER
+        self._scheduler = scheduler
+        self._vhosts = None
+        self._waiting = deque()
+        self._left_out = 0
+        self._running = False
+
+    def start(self, vhosts):
+        """From here on, what happens is published to the exchange in ``vhosts["/"]``, while that is there."""
+        self._vhosts = vhosts
+
+    def stop(self):
+        """Publish no more."""
+        self._vhosts = None
+        self._waiting.clear()
+
+    @property
+    def wanted(self):
+        """Whether somebody is bound to the exchange."""
+        exchange = self._exchange()
+        return exchange is not None and exchange.binding_count > 0
+
+    def emit(self, key, headers_of, *subjects):
+        """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not at all when nobody is bound."""
+        if self._vhosts is None or not self.wanted:
+            return
+        headers = headers_of(*subjects)
+        headers["user_who_performed_action"] = self.actor
+        headers["timestamp_in_ms"] = self._scheduler.now_ms
+        headers["node"] = node_name()
+        if len(self._waiting) >= WAITING_EVENTS:
+            self._waiting.popleft()
+            self._left_out += 1
+        self._waiting.append((key, headers))
+        if not self._running:
+            self._running = True
+            self._scheduler.run_sliced(self._slice)
+
+    def _exchange(self):
+        vhost = self._vhosts.get("/") if self._vhosts is not None else None
+        return None if vhost is None else vhost.exchanges.get(NAME)
+
+    def _slice(self):
+        """The next slice of events; False: no more of them."""
+        exchange = self._exchange()
+        if self._left_out:
+            LOG.warning("%d events were left out: they came faster than they could be published", self._left_out)
+            self._left_out = 0
+        for _ in range(min(SLICE, len(self._waiting))):
+            key, headers = self._waiting.popleft()
+            try:
+                if exchange is not None:
+                    self._publish(exchange, key, headers)
+            except (ValueError, TypeError, OverflowError) as error:
+                LOG.error("event %s cannot be told: %s", key, error)  # a number in somebody's parameter that no field holds
+        self._running = bool(self._waiting)
+        return self._running
+
+    def _publish(self, exchange, key, headers):
+        now_ms = self._scheduler.now_ms
+        destinations = self._vhosts["/"].route(exchange, key, headers)
+        exchange.state.publish_in += 1
+        exchange.state.publish_out += len(destinations)
+        if destinations:
+            properties = Properties(headers=headers, delivery_mode=PERSISTENT, timestamp=headers["timestamp_in_ms"] // 1000)
+            message = Message()
+            message.assign(NAME.encode(), key.encode(), properties.encode(), b"", now_ms, persistent=True)
+            for destination in destinations:
+                destination.publish(message)
+
+
+def node_name():
+    """What RabbitMQ's clients know a node by."""
+    return f"gomq@{socket.gethostname()}"
+
+
+# headers of the broker's own events, one function per kind; a door has its own beside it
+
+def exchange_created(exchange):
+    return {
+        "name": exchange.name, "vhost": exchange.vhost, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal, "arguments": exchange.arguments,
+    }
+
+
+def exchange_deleted(exchange):
+    return {"name": exchange.name, "vhost": exchange.vhost}
+
+
+def queue_created(queue):
+    return {
+        "name": queue.name, "vhost": queue.vhost, "durable": bool(queue.durable), "auto_delete": bool(queue.auto_delete),
+        "exclusive": queue.exclusive_owner is not None, "arguments": queue.arguments,
+        "owner_pid": getattr(queue.exclusive_owner, "name", ""),
+    }
+
+
+def queue_deleted(queue):
+    return {"name": queue.name, "vhost": queue.vhost}
+
+
+def binding_made(binding):
+    """Of ``binding.created`` and ``binding.deleted``."""
+    return {
+        "source_name": binding.source.name, "source_kind": "exchange", "destination_name": binding.destination.name,
+        "destination_kind": "exchange" if hasattr(binding.destination, "alternate") else "queue", "routing_key": binding.routing_key,
+        "arguments": binding.arguments, "vhost": binding.source.vhost,
+    }
+
+
+def vhost_created(vhost):
+    return {"name": vhost.name, "description": vhost.description, "tags": list(vhost.tags)}
+
+
+def vhost_deleted(vhost):
+    return {"name": vhost.name}

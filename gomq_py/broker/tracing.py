@@ -1,0 +1,68 @@
+"""Firehose: a copy of every message that clients publish to and are delivered from a vhost, published to ``amq.rabbitmq.trace`` while it is traced.
+
+Called by doors, with what they know of the client, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys (``publish.<exchange>``,
+``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed messages). Never yields.
+"""
+from gomq_py.amqp.wire.errors import SyntaxError_
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.events import node_name
+from gomq_py.storage.message import Message
+
+NAME = "amq.rabbitmq.trace"
+
+
+class Client:
+    """Whose message it is: ``connection`` and ``user`` are names, ``channel`` its number."""
+
+    __slots__ = ("connection", "channel", "user")
+
+    def __init__(self, connection, channel, user):
+        self.connection = connection
+        self.channel = channel
+        self.user = user
+
+
+def published(vhost, client, message, more_keys, destinations):
+    """A client has published a message; ``more_keys`` are those of CC and BCC, ``destinations`` what it was routed to."""
+    exchange = _text(message.get_exchange())
+    headers = _headers(vhost, client, message, (_text(message.get_routing_key()), *more_keys))
+    headers["routed_queues"] = [destination.name for destination in destinations]
+    _publish(vhost, f"publish.{exchange}", exchange, headers, message)
+
+
+def delivered(vhost, client, message, queue_name):
+    """A message of a queue goes to a client, which basic.get asks for too."""
+    exchange = _text(message.get_exchange())
+    headers = _headers(vhost, client, message, (_text(message.get_routing_key()),))
+    headers["redelivered"] = 1 if message.describe()["redelivered"] else 0
+    _publish(vhost, f"deliver.{queue_name}", exchange, headers, message)
+
+
+def _headers(vhost, client, message, keys):
+    try:
+        properties = Properties.decode(message.get_properties()).as_dict()
+    except SyntaxError_:  # which the doors do not let in
+        properties = {}
+    return {
+        "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties, "node": node_name(),
+        "vhost": vhost.name, "connection": client.connection, "channel": client.channel, "user": client.user,
+    }
+
+
+def _publish(vhost, key, exchange, headers, message):
+    trace = vhost.exchanges.get(NAME)
+    if trace is None or exchange == NAME:
+        return
+    octets = key.encode("utf-8", "surrogateescape")[:255]
+    destinations = vhost.route(trace, octets.decode("utf-8", "surrogateescape"), headers)
+    trace.state.publish_in += 1
+    trace.state.publish_out += len(destinations)
+    if destinations:
+        copy = Message()
+        copy.assign(NAME.encode(), octets, Properties(headers=headers).encode(), message.get_body(), message.describe()["timestamp_ms"])
+        for destination in destinations:
+            destination.publish(copy)
+
+
+def _text(octets):
+    return octets.decode("utf-8", "surrogateescape")

@@ -1,0 +1,160 @@
+"""Firehose: while a vhost is traced, what its clients publish and get is published once more, with RabbitMQ's keys and headers."""
+import pytest
+
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk,
+    QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
+)
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.storage.message import Message
+from tests.support.door import Door
+
+
+@pytest.fixture
+def door(tmp_path):
+    with Door(tmp_path / "data") as door:
+        yield door
+
+
+@pytest.fixture
+def client(door):
+    return door.client()
+
+
+@pytest.fixture
+def traced(door, client):
+    """A client of a traced vhost with the queues q and trace."""
+    for name in ("q", "trace"):
+        client.call(QueueDeclare(queue=name), QueueDeclareOk)
+    client.call(QueueBind(queue="trace", exchange="amq.rabbitmq.trace", routing_key="#"), QueueBindOk)
+    door.vhost.set_tracing(True)
+    return client
+
+
+def traces(door):
+    """All there is, as (key, headers, body)."""
+    found = []
+    while True:
+        message = Message()
+        if not door.queue("trace").get(message, True):
+            return found
+        found.append((message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers, message.get_body()))
+
+
+def test_published_message_is_told_with_where_it_went(door, traced):
+    properties = Properties(content_type="text/plain", headers={"k": [1, {"n": True}], "CC": ["nowhere"]}, delivery_mode=2)
+    traced.publish("q", b"body", properties=properties.encode())
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    ((key, headers, body),) = traces(door)
+    assert (key, body) == ("publish.", b"body")
+    node = headers.pop("node")
+    assert node.startswith("gomq@")
+    assert headers == {
+        "exchange_name": "", "routing_keys": ["q", "nowhere"], "properties": properties.as_dict(), "vhost": "/", "connection": door.connection().name,
+        "channel": 1, "user": "guest", "routed_queues": ["q"],
+    }
+
+
+def test_key_names_the_exchange_and_unroutable_messages_are_told_too(door, traced):
+    traced.publish("nowhere", b"lost", exchange="amq.topic")
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    ((key, headers, _),) = traces(door)
+    assert (key, headers["routed_queues"]) == ("publish.amq.topic", [])
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+def test_delivered_message_is_told(door, traced, size):
+    traced.publish("q", bytes(size))
+    traced.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsumeOk)
+    first = traced.expect_message(BasicDeliver)
+    assert len(first[2]) == size
+    traced.send_method(BasicNack(delivery_tag=1, requeue=True))
+    assert traced.expect_message(BasicDeliver)[0].redelivered
+
+    told = traces(door)[1:]
+    assert [(key, headers["redelivered"], len(body)) for key, headers, body in told] == [("deliver.q", 0, size), ("deliver.q", 1, size)]
+    assert "routed_queues" not in told[0][1]
+
+
+def test_many_deliveries_are_told_in_order(door, traced):
+    for number in range(50):
+        traced.publish("q", b"%d" % number)
+    traced.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
+    bodies = [traced.expect_message(BasicDeliver)[2] for _ in range(50)]
+
+    assert bodies == [b"%d" % number for number in range(50)]
+    assert [body for key, _, body in traces(door) if key == "deliver.q"] == bodies
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_basic_get_is_told(door, traced, no_ack):
+    traced.publish("q", b"body")
+    traced.send_method(BasicGet(queue="q", no_ack=no_ack))
+    assert traced.expect_message(BasicGetOk)[2] == b"body"
+
+    assert [(key, body) for key, _, body in traces(door)] == [("publish.", b"body"), ("deliver.q", b"body")]
+
+
+def test_transaction_is_told_when_it_is_committed(door, traced):
+    traced.call(TxSelect(), TxSelectOk)
+    traced.publish("q", b"later")
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    assert traces(door) == []
+
+    traced.call(TxCommit(), TxCommitOk)
+    assert [key for key, _, _ in traces(door)] == ["publish."]
+
+
+def test_confirms_and_acks_work_while_traced(door, traced):
+    traced.call(ConfirmSelect(), ConfirmSelectOk)
+    traced.publish("q", b"1")
+    assert traced.expect(BasicAck).delivery_tag == 1
+    traced.call(BasicConsume(queue="q"), BasicConsumeOk)
+    tag = traced.expect_message(BasicDeliver)[0].delivery_tag
+    traced.send_method(BasicAck(delivery_tag=tag))
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    assert door.queue("q").unacked_count == 0
+
+
+def test_consumer_of_traces_is_not_traced(door, traced):
+    """Or each delivery would make another one, for ever."""
+    traced.call(BasicConsume(queue="trace", no_ack=True), BasicConsumeOk)
+    traced.publish("q", b"body")
+    assert traced.expect_message(BasicDeliver)[0].routing_key == "publish."
+
+    traced.expect_silence()
+
+
+def test_trace_ends_when_it_is_switched_off(door, traced):
+    door.vhost.set_tracing(False)
+    traced.publish("q", b"body")
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    assert traces(door) == []
+    (channel,) = door.connection().channels.values()
+    assert not channel.slow and not channel.tracing
+
+
+def test_channels_that_open_later_are_traced_and_gone_connections_forgotten(door, traced):
+    other = door.client()
+    other.publish("q", b"body")
+    other.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    assert len(traces(door)) == 1
+
+    assert len(door.vhost._tracing_watchers) == 2
+    other.close()
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    assert len(door.vhost._tracing_watchers) == 1
+
+
+def test_other_vhosts_are_not_traced(door, traced):
+    door.broker.create_vhost("shop", creator="guest")
+    other = door.client(virtual_host="shop")
+    other.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    other.publish("q", b"body")
+    other.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    assert traces(door) == []
