@@ -3,12 +3,16 @@
 # make lint    flake8 and mypy
 # make bench   the performance table (docs/performance.md)
 # make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
+# make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
+# make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
 # make clean   everything that the above made, but no broker's data
 
 PYTHON ?= python3
 VENV ?= .venv
 DATA ?= .gomq-data
 RUN ?=
+TARGET ?= all
+SECONDS ?= 600
 # Most tests wait for a broker, not for a core: four at a time.
 PYTEST ?= -n 4
 
@@ -16,7 +20,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: run test lint bench expectations clean build
+.PHONY: run test lint bench expectations fuzz asan clean build
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -33,6 +37,13 @@ bench: $(VENV)/dev.stamp build
 
 expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance
+
+fuzz: $(VENV)/dev.stamp
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(PIP) install -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.run $(TARGET) --seconds $(SECONDS)
+
+asan: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.asan
 
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
 build: $(VENV)/dev.stamp

@@ -125,6 +125,7 @@ class Launcher:
         if settings.load_definitions:
             definitions.load(self.broker, settings.load_definitions)
         self._amqp = AMQPServer(self.broker, settings)
+        self.broker.resource_watch.start()
 
     def _listen(self) -> None:
         """Bind every address before accepting on any, so that a port in use leaves no client half served."""

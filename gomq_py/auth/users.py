@@ -8,11 +8,12 @@ import hmac
 import os
 from ipaddress import IPv6Address, ip_address
 
-from gomq_py.amqp.wire.fields import decode_table, encode_table
+from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.auth import passwords
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.observability.log import logger
 from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.log_records import RecordError, is_str, is_table, is_text, is_texts, optional, read_record
 
 LOG = logger("auth")
 TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
@@ -73,6 +74,7 @@ class Users:
         self._users = {}
         self._cache_key = os.urandom(32)
         self._verified = {}
+        self.unreadable = 0  # records of the log that this version could not use
         self._log = FramedLog(files, path)
         committer.mark_folder(os.path.dirname(path))  # its name may be new
         self._replay()
@@ -236,7 +238,11 @@ class Users:
 
     def _replay(self):
         for payload in self._log.replay():
-            self._apply(decode_table(payload)[0])
+            try:
+                self._apply(read_record(payload, _SHAPES))
+            except RecordError as error:
+                self.unreadable += 1
+                LOG.error("users: a record is left out: %s", error)
         for damage in self._log.damage:
             LOG.error("users: %r", damage)
         current = len(self._users) + sum(len(user.permissions) + len(user.topic_permissions) for user in self._users.values())
@@ -286,6 +292,17 @@ class Users:
                 yield {"op": "limits", "user": user.name, "limits": user.limits}
             for limit in user.topic_permissions.values():
                 yield _topic_record(limit)
+
+
+_SHAPES = {
+    "user": {"name": is_text, "hash": is_str, "algorithm": is_str, "tags": is_texts, "grants": optional(is_texts)},
+    "user-delete": {"name": is_text},
+    "permission": {"user": is_text, "vhost": is_text, "configure": is_str, "write": is_str, "read": is_str},
+    "permission-delete": {"user": is_text, "vhost": is_text},
+    "topic-permission": {"user": is_text, "vhost": is_text, "exchange": is_text, "write": is_str, "read": is_str},
+    "topic-permission-delete": {"user": is_text, "vhost": is_text, "exchange": is_text},
+    "limits": {"user": is_text, "limits": is_table},
+}
 
 
 def _topic_permission(user, vhost, exchange, record):

@@ -8,12 +8,14 @@ from gomq_py.auth import passwords
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
 from gomq_py.broker import event_sources, events, limits, log_exchange, records, recovery
+from gomq_py.broker.alarms import Alarms
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.parameters import Parameters, decoded
+from gomq_py.broker.parameters import Parameters
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.broker.resource_watch import ResourceWatch
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.user_limits import UserLimits
@@ -29,7 +31,8 @@ DEFAULT_VHOST = "/"
 class Broker:
     """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``; ``events``, which doors tell what happens.
 
-    Doors wait for the committer before they answer about something durable.
+    Doors wait for the committer before they answer about something durable. They subscribe to ``alarms``, which ``resource_watch`` raises once the
+    launcher has started it.
     """
 
     def __init__(self, data_dir, files, committer, settings):
@@ -52,6 +55,8 @@ class Broker:
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
+        self.alarms = Alarms()
+        self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log)
@@ -65,6 +70,7 @@ class Broker:
 
     def close(self):
         """Close every queue and log, flushed. May switch."""
+        self.resource_watch.stop()
         self.events.stop()
         if self._log_exchange is not None:
             self._log_exchange.close()
@@ -118,15 +124,16 @@ class Broker:
     # boot
 
     def _recover(self):
+        left_out = 0
         descriptions, global_parameters = recovery.replay(self._log.replay())
         for damage in self._log.damage:
             LOG.error("definitions: %r", damage)
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
-            recovery.restore(vhost, description, self.parameters)
-        self.parameters.global_.update((name, decoded(value)) for name, value in global_parameters.items())
-        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage))
+            left_out += recovery.restore(vhost, description, self.parameters)
+        left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
+        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage or self._log.unreadable or left_out))
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _open_log_exchange(self):
@@ -163,5 +170,5 @@ class Broker:
 
 
 def _is_broken(log):
-    """Whether records are gone that were known to be on disk."""
-    return any(damage.promised for damage in log.damage)
+    """Whether records are gone that were known to be on disk, or are there and not to be understood."""
+    return log.unreadable > 0 or any(damage.promised for damage in log.damage)

@@ -144,7 +144,9 @@ class QueueFactory:
             path = os.path.join(root, entry)
             if path in self._known_folders:
                 continue
-            if log_is_damaged and os.listdir(path):
+            if not os.path.isdir(path):
+                LOG.error("%s is no folder of a queue; it is kept as %s", path, self._data_dir.set_aside(path))
+            elif log_is_damaged and os.listdir(path):
                 LOG.error("the definitions are damaged and name no queue for %s; it is kept as %s", path, self._data_dir.set_aside(path))
             else:
                 LOG.info("removing %s: no queue of the definitions owns it", path)

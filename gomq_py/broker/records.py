@@ -1,4 +1,34 @@
 """Records: the durable definitions as what the topology log keeps, one function per change. Read back by broker.recovery."""
+from gomq_py.storage.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
+
+
+def is_incarnation(value):
+    """A queue's random number."""
+    return isinstance(value, bytes) and len(value) == 16
+
+
+_NAMED = {"vhost": is_text, "name": is_text}
+_BINDING = {"vhost": is_text, "source": is_text, "destination": is_text, "to": is_str, "key": is_text, "arguments": is_table}
+_PARAMETER = {"vhost": is_text, "component": is_text, "name": is_text}
+
+# What a record about each thing must hold to be used: {op: {field: check}}.
+SHAPES = {
+    "exchange": {
+        **_NAMED, "type": is_str, "auto_delete": is_flag, "internal": is_flag, "arguments": is_table,
+        "incarnation": optional(lambda value: not value or is_incarnation(value)),
+    },
+    "exchange-delete": _NAMED,
+    "queue": {**_NAMED, "auto_delete": is_flag, "arguments": is_table, "incarnation": is_incarnation},
+    "queue-delete": _NAMED,
+    "bind": _BINDING,
+    "unbind": _BINDING,
+    "vhost": {"name": is_text, "description": is_str, "tags": is_texts},
+    "vhost-delete": {"name": is_text},
+    "parameter": {**_PARAMETER, "value": is_str},
+    "parameter-clear": _PARAMETER,
+    "global-parameter": {"name": is_text, "value": is_str},
+    "global-parameter-clear": {"name": is_text},
+}
 
 
 def exchange_declared(exchange, incarnation=b""):

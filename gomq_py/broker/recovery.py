@@ -15,6 +15,9 @@ from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 
+# What a definition raises that this version cannot use: an exchange type it lacks, an argument it takes for something else.
+UNUSABLE = (AMQPError, ValueError, TypeError, LookupError, AttributeError)
+
 
 class VHostDescription:
     """What the log says about one vhost: its record, and the latest record of each exchange, queue and binding."""
@@ -109,32 +112,66 @@ def replay(records_):
 
 
 def restore(vhost, description, parameters):
-    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges, queues, bindings. For boot: blocks."""
-    for (component, name), value in description.parameters.items():
-        refusal = parameters.restore(vhost, component, name, decoded(value))
-        if refusal is not None:
-            LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
-    for name, record in description.exchanges.items():
+    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges, queues, bindings. For boot: blocks.
+
+    Returns how many definitions this version could not use; each is logged and left out.
+    """
+    return sum((
+        _restore_all(description.parameters, _restore_parameter, vhost, parameters),
+        _restore_all(description.exchanges, _restore_exchange, vhost),
+        _restore_all(description.queues, _restore_queue, vhost),
+        _restore_all(description.bindings, _restore_binding, vhost),
+    ))
+
+
+def restore_global_parameters(parameters, values):
+    """{name: JSON text} into the global parameters. Returns how many were left out."""
+    return _restore_all(values, _restore_global_parameter, parameters)
+
+
+def _restore_all(definitions, restore_one, *arguments):
+    """Call ``restore_one(key, definition, *arguments)`` for each; returns how many it could not restore."""
+    left_out = 0
+    for key, definition in definitions.items():
         try:
-            kind = exchange_type(record["type"])
-        except AMQPError as error:
-            LOG.error("exchange %r in vhost %r is left out: %s", name, vhost.name, error.text)
-            continue
-        arguments = record["arguments"]
-        incarnation = record.get("incarnation") or None
-        vhost.add_exchange(vhost.make_exchange(kind, name, True, record["auto_delete"], record["internal"], arguments, incarnation))
-    for name, record in description.queues.items():
-        vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"])
-    for record in description.bindings.values():
-        source = vhost.exchanges.get(text(record["source"]))
-        ends = vhost.queues if record["to"] == "queue" else vhost.exchanges
-        destination = ends.get(text(record["destination"]))
-        if source is None or destination is None:
-            LOG.error("a binding from %r to %r in vhost %r is left out: one end is missing", record["source"], record["destination"], vhost.name)
-            continue
-        binding = Binding(source, destination, text(record["key"]), record["arguments"])
-        if source.find(binding.identity) is None:
-            vhost.add_binding(binding)
+            restore_one(key, definition, *arguments)
+        except UNUSABLE as error:
+            left_out += 1
+            LOG.error("definitions: %r is left out: %s", key, error.text if isinstance(error, AMQPError) else f"{type(error).__name__}: {error}")
+    return left_out
+
+
+def _restore_global_parameter(name, value, parameters):
+    parameters.global_[name] = decoded(value)
+
+
+def _restore_parameter(key, value, vhost, parameters):
+    component, name = key
+    refusal = parameters.restore(vhost, component, name, decoded(value))
+    if refusal is not None:
+        LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
+
+
+def _restore_exchange(name, record, vhost):
+    kind = exchange_type(record["type"])
+    incarnation = record.get("incarnation") or None
+    vhost.add_exchange(vhost.make_exchange(kind, name, True, record["auto_delete"], record["internal"], record["arguments"], incarnation))
+
+
+def _restore_queue(name, record, vhost):
+    vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"])
+
+
+def _restore_binding(_key, record, vhost):
+    source = vhost.exchanges.get(text(record["source"]))
+    ends = vhost.queues if record["to"] == "queue" else vhost.exchanges
+    destination = ends.get(text(record["destination"]))
+    if source is None or destination is None:
+        LOG.error("a binding from %r to %r in vhost %r is left out: one end is missing", record["source"], record["destination"], vhost.name)
+        return
+    binding = Binding(source, destination, text(record["key"]), record["arguments"])
+    if source.find(binding.identity) is None:
+        vhost.add_binding(binding)
 
 
 def snapshot(vhosts, parameters):

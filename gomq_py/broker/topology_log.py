@@ -9,9 +9,11 @@ and a change that came after a slice is in the log after it.
 """
 import os
 
-from gomq_py.amqp.wire.fields import decode_table, encode_table
+from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.broker.records import SHAPES
 from gomq_py.observability.log import logger
 from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.log_records import RecordError, read_record
 
 LOG = logger("broker")
 NEXT = ".next"
@@ -37,6 +39,7 @@ class TopologyLog:
         self._snapshot = None
         self._size_hint = 0  # definitions in the last snapshot
         self._next = None
+        self.unreadable = 0
         if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
             files.unlink(self._path + NEXT)
         self._log = FramedLog(files, self._path)
@@ -56,9 +59,16 @@ class TopologyLog:
         return self._log.damage
 
     def replay(self):
-        """Every record in order, as dicts. For boot: blocks. Raises LogError."""
+        """Every record in order, as dicts of the forms in broker.records. For boot: blocks. Raises LogError.
+
+        What this version cannot use is logged, counted in ``unreadable`` and left out.
+        """
         for payload in self._log.replay():
-            yield decode_table(payload)[0]
+            try:
+                yield read_record(payload, SHAPES)
+            except RecordError as error:
+                self.unreadable += 1
+                LOG.error("definitions: a record is left out: %s", error)
 
     def compact_when_long(self, snapshot):
         """From now on, compact when the log is much longer than a snapshot. Begins at once if it is."""

@@ -3,6 +3,7 @@
 A kind parses what a file, a flag or an environment variable says and explains in one sentence what it wanted when that is something else. Knows no
 option by name.
 """
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -135,6 +136,17 @@ def _proxy_protocol(text: str) -> int:
         raise ValueError("a PROXY protocol version (false, true, 1 or 2)") from None
 
 
+def _memory(text: str) -> float | int:
+    """A share of the memory as float, or octets as int."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
+    if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
+        raise ValueError("an amount of memory (a share such as 0.6, octets, or a size such as 512MiB; 0 for none)")
+    if found[2] is None:
+        return float(found[1]) if "." in found[1] else int(found[1])
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** ("kmg".index(found[2]) + 1))
+
+
 TEXT = Kind("text", str.strip)
 PATH = Kind("path", str.strip)
 BOOLEAN = Kind("yes or no", _boolean, _show_boolean)
@@ -146,3 +158,4 @@ KEEPALIVE = Kind("idle:interval:probes, or false", _keepalive, _show_keepalive)
 PROXY_PROTOCOL = Kind("false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false")
 PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
 COUNT = integer(0)
+MEMORY = Kind("share or octets", _memory)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gomq_py.config.kinds import (
-    BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, MODE, NAMES, NETWORKS, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
+    BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
 )
 
 # Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its container and unit files move over
@@ -20,7 +20,6 @@ _NO_MQTT = "MQTT"
 _NO_MANAGEMENT = "the management API"
 _NO_CLUSTERING = "clustering"
 _NO_SSO = "single sign-on for management pages"
-_NO_ALARMS = "disk alarms"
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,12 @@ OPTIONS: tuple[Option, ...] = (
            aliases=(("amqp", "consumer_timeout"),)),
     Option("main", "consumer_timeout_loop_interval", integer(1), 60, "Seconds between two looks for consumers past that time.",
            pending="a loop: every delivery is noticed within two seconds of its time"),
-    Option("main", "free_disk_min", COUNT, 0, "Free octets of disk below which publishers are held.", pending=_NO_ALARMS),
-    Option("main", "free_disk_warn", COUNT, 0, "Free octets of disk below which a warning is logged.", pending=_NO_ALARMS),
+    Option("main", "free_disk_min", COUNT, 0, "Free octets of disk below which publishers are held; never less than three segments.",
+           reloadable=True),
+    Option("main", "free_disk_warn", COUNT, 0, "Free octets of disk below which a warning is logged; never less than six segments.",
+           reloadable=True),
+    Option("main", "memory_high_watermark", MEMORY, 0.6, "Memory above which publishers are held: a share of what the machine or the container has, "
+           "octets, or a size such as 512MiB; 0 for no limit. The rest is for the page cache.", reloadable=True),
     Option("main", "log_exchange", BOOLEAN, False, "Publish the log to the exchange amq.rabbitmq.log of the default virtual host."),
     Option("main", "event_exchange", BOOLEAN, False,
            "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual host."),

@@ -69,6 +69,12 @@ class Throttled(APIError):
     status, error = 429, "too_many_requests"
 
 
+class Unavailable(APIError):
+    """503: not now; publishers are held."""
+
+    status, error = 503, "service_unavailable"
+
+
 def answer(status, error, reason):
     """The JSON body of an error."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")

@@ -5,7 +5,6 @@ no message. Reads what the model counts, keeps nothing.
 """
 import os
 import resource
-import shutil
 from itertools import islice
 
 import gevent
@@ -13,6 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import generate_latest
 
 import gomq_py
+from gomq_py.broker.alarms import DISK, MEMORY
+from gomq_py.observability import resources
 
 PREFIX = "rabbitmq_"
 # Samples rendered between two turns of the loop: some 5 us each.
@@ -53,6 +54,7 @@ class Families:
         """Totals over everything."""
         yield from self._identity()
         yield from self._process()
+        yield from self._alarms()
         connections = self._node.connections()
         queues = list(self._queues())
         yield self._gauge("connections", "Connections currently open", len(connections))
@@ -111,17 +113,22 @@ class Families:
         yield InfoMetricFamily(f"{self._prefix}build", "Versions", value={"product_name": "gomq-py", "product_version": gomq_py.__version__})
 
     def _process(self):
-        with open("/proc/self/statm", encoding="ascii") as file:
-            resident = int(file.read().split()[1]) * resource.getpagesize()
+        watch = self._node.broker.resource_watch
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        disk = shutil.disk_usage(self._node.settings.data_dir)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
         yield self._gauge("process_max_fds", "Open file descriptors limit", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        yield self._gauge("process_resident_memory_bytes", "Memory used in octets", resident)
-        yield self._gauge("disk_space_available_bytes", "Disk space available in octets", disk.free)
+        yield self._gauge("process_resident_memory_bytes", "Memory used in octets", resources.resident_memory())
+        yield self._gauge("resident_memory_limit_bytes", "Memory high watermark in octets", watch.memory_limit)
+        yield self._gauge("disk_space_available_bytes", "Disk space available in octets", watch.free_disk)
+        yield self._gauge("disk_space_available_limit_bytes", "Free disk space low watermark in octets", watch.disk_limit)
         yield self._gauge("uptime", "Node uptime in seconds", self._node.uptime_s())
         yield self._counter("cpu_user_time", "Seconds of CPU in the broker's own code", usage.ru_utime)
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
+
+    def _alarms(self):
+        alarms = self._node.broker.alarms
+        yield self._gauge("alarms_memory_used_watermark", "1 while publishers are held for lack of memory", int(alarms.is_on(MEMORY)))
+        yield self._gauge("alarms_free_disk_space_watermark", "1 while publishers are held for lack of disk space", int(alarms.is_on(DISK)))
 
     def _global(self, queues):
         states = [exchange.state for vhost in self._node.broker.vhosts.values() for exchange in vhost.exchanges.values()]

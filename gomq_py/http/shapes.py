@@ -220,7 +220,7 @@ def connection(one):
     return {
         "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name, "user_who_performed_action": one.user.name,
         "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1", "type": "network",
-        "state": "blocked" if one.blocked_reason else ("running" if one.state == "open" else one.state),
+        "state": one.flow if one.state == "open" else one.state,
         "channels": len(one.channels), "channel_max": one.limits.channel_max, "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
         "auth_mechanism": getattr(one, "mechanism", "PLAIN"), "client_properties": jsonable(one.client_properties),
         "connected_at": int(getattr(one, "connected_at", 0) * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,

@@ -141,4 +141,8 @@ class SegmentPool:
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):
-            self.files.unlink(os.path.join(self.folder, name))
+            path = os.path.join(self.folder, name)
+            if os.path.isdir(path) and not os.path.islink(path):  # not from us, but in the way
+                self.files.remove_tree(path)
+            else:
+                self.files.unlink(path)

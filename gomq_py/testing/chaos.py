@@ -6,6 +6,9 @@ kept all the same. Never part of a broker that nobody tests with: ``gomq_py.test
 import gevent
 
 from gomq_py.amqp.server.confirms import Confirms
+from gomq_py.broker.alarms import LOW_ON
+
+ALARM_SOURCE = "a test"
 
 
 class Chaos:
@@ -13,6 +16,7 @@ class Chaos:
 
     def __init__(self, launcher):
         self._amqp = launcher.amqp
+        self._alarms = launcher.broker.alarms
         self.confirm_delay_s = 0.0
         self.nack_every = 0
         self._publishes = 0
@@ -46,11 +50,10 @@ class Chaos:
         self._publishes = 0
 
     def trip_alarm(self, reason="low on memory"):
-        """Block publishers as a resource alarm does: connection.blocked with the reason. None lifts it."""
-        if reason is None:
-            self._amqp.unblock()
-        else:
-            self._amqp.block(reason)
+        """Raise a resource alarm: publishers are held and told with connection.blocked. ``reason`` is "low on" something; None lifts it."""
+        self._alarms.clear(ALARM_SOURCE)
+        if reason is not None:
+            self._alarms.set(ALARM_SOURCE, reason.removeprefix(LOW_ON))
 
     def calm(self):
         """Everything back to normal."""

@@ -314,10 +314,15 @@ class Connection:
         self.lane.confirm(channel)
 
     def hold_publishing(self):
-        """A publish while an alarm is on: read no further until it is over. Clients that only consume are not held."""
+        """A publish while an alarm is on: say so to a client that understands, and read no further until it is over.
+
+        As in RabbitMQ it is the first publish that brings this about: clients that only consume are neither held nor told.
+        """
         if not self._holding:
             self._holding = True
             self.stream.pause()
+            if self.capabilities.get("connection.blocked"):
+                self.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))
 
     def resume_reading(self):
         """Undo a pause."""
@@ -417,23 +422,26 @@ class Connection:
         self._octets_sent = self.output.sent_octets
 
     def block(self, reason):
-        """An alarm: tell a client that understands, and hold its publishes."""
-        if self.blocked_reason is None and self.state == OPEN:
-            self.blocked_reason = reason
-            self._choose_lanes()
-            if self.capabilities.get("connection.blocked"):
-                self.write(method_frame(0, ConnectionBlocked(reason=reason)))
+        """An alarm: the next publish goes to the slow lane, which holds it."""
+        self.blocked_reason = reason
+        self._choose_lanes()
 
     def unblock(self):
         """The alarm is over."""
-        if self.blocked_reason is not None:
-            self.blocked_reason = None
-            self._choose_lanes()
-            if self._holding:
-                self._holding = False
-                self.stream.resume()
+        self.blocked_reason = None
+        self._choose_lanes()
+        if self._holding:
+            self._holding = False
             if self.capabilities.get("connection.blocked") and self.state == OPEN:
                 self.write(method_frame(0, ConnectionUnblocked()))
+            self.stream.resume()
+
+    @property
+    def flow(self):
+        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its next publish would be, or ``running``."""
+        if self._holding:
+            return "blocked"
+        return "running" if self.blocked_reason is None else "blocking"
 
     def _choose_lanes(self):
         for channel in self.channels.values():

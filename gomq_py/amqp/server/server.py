@@ -40,6 +40,7 @@ class AMQPServer:
         self._blocked_reason = None
         self._closing = self._looking_again = False
         self._empty = Event()
+        broker.alarms.subscribe(self._alarmed)
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
@@ -68,11 +69,6 @@ class AMQPServer:
             self._buffers = HubBuffers(self.settings.frame_max)
         return self._buffers
 
-    @property
-    def blocked_reason(self):
-        """Why publishers are held, or None."""
-        return self._blocked_reason
-
     def register(self, connection):
         """A login is complete."""
         self.connections[connection] = None
@@ -100,16 +96,12 @@ class AMQPServer:
         self.broker.scheduler.run_sliced(look_again(list(self.connections)))
         return False
 
-    def block(self, reason):
-        """An alarm of the broker: hold publishers."""
-        self._blocked_reason = reason
-        self.broker.events.emit("alarm.set", events.alarm, reason)
+    def _alarmed(self, reason):
+        """An alarm of the broker is on, and publishers are to be held; None: it is over."""
+        before, self._blocked_reason = self._blocked_reason, reason
+        self.broker.events.emit("alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before)
         for connection in list(self.connections):
-            connection.block(reason)
-
-    def unblock(self):
-        """The alarm is over."""
-        self.broker.events.emit("alarm.cleared", events.alarm, self._blocked_reason)
-        self._blocked_reason = None
-        for connection in list(self.connections):
-            connection.unblock()
+            if reason is None:
+                connection.unblock()
+            else:
+                connection.block(reason)

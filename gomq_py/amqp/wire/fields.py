@@ -32,6 +32,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a datetime can hold
 
 
+class Seconds(int):
+    """A timestamp beyond a datetime's last second: a number that goes back to the wire as the timestamp it was."""
+
+    __slots__ = ()
+
+
 def width_of(kind):
     """Octets of a fixed-width value after its type octet; -1 for an unknown type."""
     if kind == INT32 or kind == UINT32 or kind == FLOAT:
@@ -227,8 +233,8 @@ def read_scalar(p, at):
 
 
 def datetime_or_seconds(seconds):
-    """Seconds since 1970 as a datetime in UTC; as they are where a datetime cannot hold them."""
-    return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= _LAST_DATETIME_S else seconds
+    """Seconds since 1970 as a datetime in UTC; as ``Seconds`` where a datetime cannot hold them."""
+    return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= _LAST_DATETIME_S else Seconds(seconds)
 
 
 def text_or_octets(raw):
@@ -335,6 +341,7 @@ ENCODERS = {
     bytearray: _encode_octets,
     memoryview: _encode_octets,
     datetime: _encode_timestamp,
+    Seconds: lambda value: _TYPED_TIMESTAMP.pack(b"T", value),
     Decimal: _encode_decimal,
     type(None): lambda value: b"V",
 }

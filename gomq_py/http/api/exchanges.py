@@ -7,9 +7,9 @@ from flask import Blueprint, request
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
 from gomq_py.http import publishing, shapes
-from gomq_py.http.answers import body, json_answer, no_content, sliced
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
-from gomq_py.http.errors import BadRequest
+from gomq_py.http.errors import BadRequest, Unavailable
 from gomq_py.http.finding import find_exchange, find_vhost, require, require_topic, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -96,6 +96,9 @@ def publish(vhost, name):
         raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
     routing_key = text_of(wanted, "routing_key")
     require_topic(WRITE, exchange, routing_key)
+    held = node().broker.alarms.reason
+    if held is not None:
+        raise Unavailable(f"publishers are held: {held}")
     routed = publishing.publish(
         find_vhost(vhost), exchange, routing_key, _properties(wanted["properties"]), _payload(wanted))
     return json_answer({"routed": routed})

@@ -1,19 +1,20 @@
 """/api/overview, /api/nodes, /api/health and the liveness test: how the broker as a whole is doing."""
 import os
 import resource
-import shutil
 import sys
 
 from flask import Blueprint
 
 import gomq_py
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.alarms import DISK, MEMORY
 from gomq_py.broker.exchange_types import EXCHANGE_TYPES
 from gomq_py.http import publishing, shapes
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, MONITORING, access
 from gomq_py.http.errors import NoSuchObject
+from gomq_py.observability import resources
 
 blueprint = Blueprint("overview", __name__)
 # What tools that only know RabbitMQ take for its version: the release whose API this one speaks.
@@ -79,18 +80,17 @@ def listeners():
 def node_shape():
     """The one node there is."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    with open("/proc/self/statm", encoding="ascii") as file:
-        resident = int(file.read().split()[1]) * resource.getpagesize()
     descriptors = len(os.listdir("/proc/self/fd"))
-    disk = shutil.disk_usage(node().settings.data_dir)
+    alarms, watch = node().broker.alarms, node().broker.resource_watch
     uptime_ms = int(node().uptime_s() * 1000)
     connections = len(node().connections())
     return {
         "name": node().name, "type": "disc", "running": True, "os_pid": str(os.getpid()), "uptime": uptime_ms, "processors": os.cpu_count(),
         "rates_mode": "basic", "fd_used": descriptors, "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "sockets_used": connections, "sockets_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "mem_used": resident,
-        "mem_limit": 0, "mem_alarm": False, "disk_free": disk.free, "disk_total": disk.total, "disk_free_limit": node().settings.free_disk_min,
-        "disk_free_alarm": False, "proc_used": 1, "proc_total": 1, "run_queue": 0, "partitions": [], "being_drained": False,
+        "sockets_used": connections, "sockets_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "mem_used": resources.used_memory(),
+        "mem_limit": watch.memory_limit, "mem_alarm": alarms.is_on(MEMORY), "disk_free": watch.free_disk, "disk_total": watch.total_disk,
+        "disk_free_limit": watch.disk_limit, "disk_free_alarm": alarms.is_on(DISK),
+        "proc_used": 1, "proc_total": 1, "run_queue": 0, "partitions": [], "being_drained": False,
         "cpu_user_time": usage.ru_utime, "cpu_sys_time": usage.ru_stime, "net_ticktime": 60, "db_dir": node().settings.data_dir,
         "log_files": [], "config_files": [], "enabled_plugins": [],
         "applications": [{"name": "gomq_py", "description": "gomq-py", "version": gomq_py.__version__}],
@@ -127,9 +127,18 @@ def aliveness(vhost):
     return json_answer({"status": "ok" if taken else "failed"})
 
 
-@blueprint.get("/api/healthchecks/node")
-@blueprint.get("/api/health/checks/alarms")
-@blueprint.get("/api/health/checks/local-alarms")
+@blueprint.get("/api/health/checks/alarms", defaults={"place": "in the cluster"})
+@blueprint.get("/api/health/checks/local-alarms", defaults={"place": "on the node"})
+@blueprint.get("/api/healthchecks/node", defaults={"place": "on the node"})
+@access(MANAGEMENT)
+def health_of_alarms(place):
+    """No alarm is on; 503 with those that are otherwise."""
+    alarms = [{"node": node().name, "resource": resource} for resource in node().broker.alarms.resources]
+    if alarms:
+        return json_answer({"status": "failed", "reason": f"There are alarms in effect {place}", "alarms": alarms}, 503)
+    return json_answer({"status": "ok"})
+
+
 @blueprint.get("/api/health/checks/virtual-hosts")
 @blueprint.get("/api/health/checks/node-is-mirror-sync-critical")
 @blueprint.get("/api/health/checks/node-is-quorum-critical")
@@ -137,10 +146,7 @@ def aliveness(vhost):
 @blueprint.get("/api/health/checks/ready-to-serve-clients")
 @access(MANAGEMENT)
 def health():
-    """No alarm is on and every vhost's queues are open; 503 with the reason otherwise."""
-    reason = node().amqp.blocked_reason
-    if reason:
-        return json_answer({"status": "failed", "reason": reason}, 503)
+    """Every vhost's queues are open; 503 with the reason otherwise. An alarm is no reason: consumers are needed to end it."""
     closed = [queue.name for vhost in node().broker.vhosts.values() for queue in vhost.queues.values() if queue.closed]
     if closed:
         return json_answer({"status": "failed", "reason": "queues closed after a fault of their store", "queues": closed[:100]}, 503)

@@ -39,14 +39,12 @@ def test_blocked_client_is_told_held_and_let_go(broker, open_channel):
     queue = other.declare()
 
     broker.trip_alarm("low on disk")
-    publisher.wire.expect(0, "connection.blocked", reason="low on disk")
     publisher.publish("", queue, b"held")
-    other.wire.expect(0, "connection.blocked")
+    publisher.wire.expect(0, "connection.blocked", reason="low on disk")
     other.expect_count(queue, 0)
 
     broker.trip_alarm(None)
     publisher.wire.expect(0, "connection.unblocked")
-    other.wire.expect(0, "connection.unblocked")
     other.expect_count(queue, 1)
 
 
@@ -83,6 +81,7 @@ def test_held_publisher_is_not_taken_for_dead(broker, open_channel):
     queue = publisher.declare()
     broker.trip_alarm("low on disk")
     publisher.publish("", queue, b"held")
+    publisher.wire.expect(0, "connection.blocked")
 
     beats = 0
     while beats < 8:  # about four intervals, twice what a silent client is given
@@ -101,6 +100,7 @@ def test_pika_calls_back_when_blocked_and_unblocked(broker):
     connection.add_on_connection_unblocked_callback(lambda *_: called.append("unblocked"))
 
     broker.trip_alarm("low on memory")
+    connection.channel().basic_publish("amq.fanout", "", b"held")
     wait_until(lambda: called == ["low on memory"], sleep=lambda _: connection.process_data_events(0.05))
     broker.trip_alarm(None)
     wait_until(lambda: called == ["low on memory", "unblocked"], sleep=lambda _: connection.process_data_events(0.05))
@@ -113,6 +113,7 @@ def test_pika_gives_up_when_blocked_for_too_long(broker):
     connection = pika.BlockingConnection(parameters)
 
     broker.trip_alarm("low on memory")
+    connection.channel().basic_publish("amq.fanout", "", b"held")
 
     with pytest.raises(pika.exceptions.ConnectionBlockedTimeout):
         connection.process_data_events(5)

@@ -308,22 +308,30 @@ def test_client_that_reads_its_answers_late_gets_them_all(door):
 
 # alarms
 
-def test_alarm_is_told_to_clients_that_understand(door):
-    client, other = door.client(), door.client(capabilities={})
+def test_alarm_is_told_to_publishers_that_understand(door):
+    client, other, silent = door.client(), door.client(capabilities={}), door.client()
 
-    door.server.block("low on disk")
+    door.broker.alarms.set("a test", "disk")
+    for publisher in (client, other):
+        publisher.publish("q")
+        publisher.publish("q")
 
     assert client.expect(ConnectionBlocked, 0).reason == "low on disk"
+    assert sorted(connection.flow for connection in door.server.connections) == ["blocked", "blocked", "blocking"]
     other.expect_silence()
-    door.server.unblock()
+    door.broker.alarms.clear("a test")
     client.expect(ConnectionUnblocked, 0)
     other.expect_silence()
+    silent.expect_silence()
+    assert {connection.flow for connection in door.server.connections} == {"running"}
 
 
-def test_client_that_comes_while_an_alarm_is_on_is_told(door):
-    door.server.block("low on disk")
-    client = door.stranger()
-    client.log_in()
+def test_client_that_comes_while_an_alarm_is_on_is_held_too(door):
+    door.broker.alarms.set("a test", "disk")
+    client = door.client()
+
+    client.publish("q")
 
     client.expect(ConnectionBlocked, 0)
-    client.call(ChannelOpen(), ChannelOpenOk)
+    client.send_method(QueueDeclare(queue="q"))
+    client.expect_silence()

@@ -97,7 +97,7 @@ def test_user_who_declares_is_named_and_an_expiry_is_nobodys(door):
 
 def test_alarm_is_told(door):
     door.vhost.bind_queue("told", events.NAME, "alarm.*")
-    door.server.block("low on disk")
-    door.server.unblock()
+    door.broker.alarms.set("test", "disk")
+    door.broker.alarms.clear("test")
 
     assert [(key, headers["reason"]) for key, headers in told(door, 2)] == [("alarm.set", "low on disk"), ("alarm.cleared", "low on disk")]

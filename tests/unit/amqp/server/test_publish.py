@@ -5,8 +5,8 @@ from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose,
-    ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
-    TxSelect,
+    ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeDeclare, ExchangeDeclareOk, QueueBind,
+    QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect,
 )
 from gomq_py.amqp.wire.properties import Properties
 from tests.support.door import Door
@@ -383,15 +383,14 @@ def test_cc_that_is_no_array_is_refused(publisher, name, value, shown):
 def test_publishers_are_held_while_an_alarm_is_on(door):
     consumer, publisher = door.client(), door.client()
     consumer.call(QueueDeclare(queue="q"), QueueDeclareOk)
-    door.server.block("low on disk")
-    for client in (consumer, publisher):
-        client.frame()
+    door.broker.alarms.set("a test", "disk")
 
     publisher.publish("q")
     publisher.send_method(QueueDeclare(queue="q", passive=True))
+    publisher.expect(ConnectionBlocked, 0)
 
     publisher.expect_silence()
     assert count(consumer) == 0
-    door.server.unblock()
-    publisher.frame()
+    door.broker.alarms.clear("a test")
+    publisher.expect(ConnectionUnblocked, 0)
     assert publisher.expect(QueueDeclareOk).message_count == 1

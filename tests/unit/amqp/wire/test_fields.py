@@ -165,6 +165,13 @@ def test_a_timestamp_beyond_a_datetime_decodes_to_its_seconds():
     assert decode_value(b"T" + b"\xff" * 8)[0] == 2**64 - 1
 
 
+def test_a_timestamp_beyond_64_signed_bits_stays_a_timestamp():
+    """Arguments of a declare are decoded, kept and written again: one that could not be written was an internal error to the client."""
+    octets = b"T\xff" + bytes(6) + b"\x01"
+
+    assert encode_value(decode_value(octets)[0]) == octets
+
+
 @pytest.mark.parametrize(("table", "expected"), [
     ({"CC": ["x"]}, 1), ({"BCC": []}, 1), ({"a": 1, "BCC": "x"}, 1), ({}, 0),
     ({"cc": 1, "Bcc": 1, "CCC": 1, "BC": 1, "C": 1}, 0), ({"a": {"CC": []}}, 0),

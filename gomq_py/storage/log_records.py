@@ -1,0 +1,59 @@
+"""Log records: what the framed logs of definitions and of users hold: a field table whose ``op`` says what it is about.
+
+Above amqp.wire.fields, below whoever replays a log. A record whose checksum is right may still be one that this version cannot use: another version
+wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refuses it before anything has acted on a part of it.
+"""
+from gomq_py.amqp.wire.errors import SyntaxError_
+from gomq_py.amqp.wire.fields import decode_table
+
+
+class RecordError(ValueError):
+    """The record cannot be used; the text says what is wrong with it."""
+
+
+def is_text(value):
+    """A name or text; names that are not UTF-8 come as octets."""
+    return isinstance(value, (str, bytes))
+
+
+def is_flag(value):
+    """True or false."""
+    return isinstance(value, bool)
+
+
+def is_table(value):
+    """A table of arguments."""
+    return isinstance(value, dict)
+
+
+def is_texts(value):
+    """A list of texts."""
+    return isinstance(value, list) and all(isinstance(item, (str, bytes)) for item in value)
+
+
+def is_str(value):
+    """Text that must be UTF-8."""
+    return isinstance(value, str)
+
+
+def optional(check):
+    """The field may be missing."""
+    return lambda value: value is None or check(value)
+
+
+def read_record(payload, shapes):
+    """The record in a payload, as a dict. ``shapes``: {op: {field: check}}; an op that is not among them is returned as it is.
+
+    Raises RecordError.
+    """
+    try:
+        record, end = decode_table(payload)
+    except SyntaxError_:
+        raise RecordError(f"{len(payload)} octets are no field table") from None
+    op = record.get("op")
+    if end != len(payload) or not isinstance(op, str):
+        raise RecordError(f"{len(payload)} octets are no record")
+    for field, check in shapes.get(op, {}).items():
+        if not check(record.get(field)):
+            raise RecordError(f"{field} of a record about {op!r} is {record.get(field)!r}")
+    return record

@@ -1,0 +1,90 @@
+"""Definitions and users that are sound on the disk and of no use to this version: each costs itself, is reported, and takes no message with it.
+
+They come from a later version, or from a fault that the checksums did not see.
+"""
+import logging
+import os
+
+import pytest
+
+from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.storage.files import Files
+from gomq_py.storage.framed_log import FramedLog, LogScan
+from tests.support.node import Node
+
+QUEUE = {"op": "queue", "vhost": "/", "name": "q", "auto_delete": False, "arguments": {}, "incarnation": b"0123456789abcdef"}
+EXCHANGE = {"op": "exchange", "vhost": "/", "name": "x", "type": "topic", "auto_delete": False, "internal": False, "arguments": {}}
+UNUSABLE = [
+    b"no table", encode_table({}), encode_table({"op": 5}), encode_table({"op": "queue"}), encode_table({"op": "bind", "vhost": "/"}),
+    encode_table({**QUEUE, "incarnation": b"short"}), encode_table({**QUEUE, "arguments": {"x-max-priority": "many"}}),
+    encode_table({**EXCHANGE, "type": "of a later version"}),
+    encode_table({"op": "parameter", "vhost": "/", "component": "policy", "name": "p", "value": "no JSON"}),
+    encode_table({"op": "global-parameter", "name": "g", "value": "{"}),
+]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A data folder with a message in a durable queue."""
+    node = Node(tmp_path / "data")
+    node.vhost.declare_queue("jobs", durable=True)
+    node.publish("", "jobs", b"kept", persistent=True)
+    node.stop()
+    return tmp_path / "data"
+
+
+def append(path, *payloads):
+    log = FramedLog(Files(), path)
+    for _ in log.replay():
+        pass
+    log.append_all(payloads)
+    log.close()
+
+
+@pytest.mark.parametrize("payload", UNUSABLE)
+def test_a_definition_that_cannot_be_used_is_left_out_and_reported(root, payload, caplog):
+    append(root / "definitions", payload)
+
+    with caplog.at_level(logging.ERROR, "gomq_py"):
+        node = Node(root)
+
+    assert set(node.vhost.queues) == {"jobs"}
+    assert node.take("jobs")[0] == b"kept"
+    assert "left out" in caplog.text
+    node.stop()
+
+
+def test_the_messages_of_a_queue_whose_definition_cannot_be_used_are_set_aside(root):
+    """Nothing but that definition says whose they are: removed as an orphan's they would be gone."""
+    payloads = list(LogScan("definitions", (root / "definitions").read_bytes()))
+    os.unlink(root / "definitions")
+    append(root / "definitions", *(payload if b"jobs" not in payload else encode_table({"op": "queue", "name": "jobs"}) for payload in payloads))
+
+    Node(root).stop()
+
+    (folder,) = os.listdir(root / "set-aside")
+    assert any(b"kept" in path.read_bytes() for path in (root / "set-aside" / folder).iterdir())
+
+
+@pytest.mark.parametrize("payload", [b"", encode_table({"op": "user", "name": "guest"}), encode_table({"op": "permission", "user": "guest"})])
+def test_a_user_that_cannot_be_used_is_left_out_and_the_default_user_does_not_come_back(root, payload, caplog):
+    os.unlink(root / "users")
+    append(root / "users", payload)
+
+    with caplog.at_level(logging.ERROR, "gomq_py"):
+        node = Node(root)
+
+    assert len(node.broker.users) == 0
+    assert "left out" in caplog.text
+    node.stop()
+
+
+@pytest.mark.parametrize("place", ["queues", "pool"])
+def test_what_others_leave_in_the_data_folder_does_not_keep_the_broker_from_booting(root, place):
+    (root / place / "stray").write_bytes(b"x")
+    (root / place / "folder" / "inner").mkdir(parents=True)
+
+    node = Node(root)
+
+    assert node.take("jobs")[0] == b"kept"
+    node.stop()
