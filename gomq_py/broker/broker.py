@@ -18,6 +18,7 @@ from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.resource_watch import ResourceWatch
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
+from gomq_py.broker.totals import COUNTERS, Totals
 from gomq_py.broker.user_limits import UserLimits
 from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_policies import PolicyComponent
@@ -45,6 +46,7 @@ class Broker:
         self.scheduler = Scheduler()
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
+        self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size)
         letters = DeadLetters(self.vhosts, committer, self.scheduler)
         self._factory = QueueFactory(
@@ -110,6 +112,7 @@ class Broker:
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
         vhost.delete()
+        self.totals.add(vhost.totals, COUNTERS)
         self.users.forget_vhost(name)
         self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
         return vhost

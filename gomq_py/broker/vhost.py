@@ -14,6 +14,7 @@ from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described
+from gomq_py.broker.totals import EXCHANGE_COUNTERS, QUEUE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
 
@@ -42,6 +43,7 @@ class VHost:
         self._exclusive = {}  # owner: {queue: None}
         self.parameters = {}  # (component, name): value, see broker.parameters
         self.limits = {}
+        self.totals = Totals()
         self.policies = VHostPolicies(self, factory.run_sliced, factory.configure)
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
@@ -227,6 +229,7 @@ class VHost:
             check_same_arguments(entity, arguments, existing.arguments)
             if existing.limits is not None:
                 existing.limits.used()
+            self.totals.queue_declared += 1
             return existing, False
         limit = self.limits.get("max-queues")
         if limit is not None and len(self.queues) >= limit:
@@ -243,6 +246,8 @@ class VHost:
                 self._factory.remove(queue, "cannot be recorded")
                 raise
         self._add_queue(queue)
+        self.totals.queue_declared += 1
+        self.totals.queue_created += 1
         self._events.emit("queue.created", events_.queue_created, queue)
         return queue, True
 
@@ -381,6 +386,7 @@ class VHost:
         if exchange.durable:
             self._record(records.exchange_deleted(exchange))
         del self.exchanges[exchange.name]
+        self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._let_go_of_park(exchange)
         self._forget_alternate(exchange)
         for binding in exchange.bindings():
@@ -403,6 +409,8 @@ class VHost:
             self._record(records.queue_deleted(queue))
         count = queue.ready_count
         del self.queues[queue.name]
+        self.totals.add(queue, QUEUE_COUNTERS)
+        self.totals.queue_deleted += 1
         if queue.exclusive_owner is not None:
             owned = self._exclusive[queue.exclusive_owner]
             del owned[queue]
@@ -436,9 +444,12 @@ class VHost:
         """The vhost was deleted, and the log says so: let go of every queue."""
         for queue in list(self.queues.values()):
             queue.on_unused = None
+            self.totals.add(queue, QUEUE_COUNTERS)
+            self.totals.queue_deleted += 1
             self._factory.remove(queue, f"vhost '{self.name}' deleted")
         for exchange in self.exchanges.values():
             exchange.state.revision += 1
+            self.totals.add(exchange.state, EXCHANGE_COUNTERS)
             self._let_go_of_park(exchange)
         self.queues.clear()
         self._exclusive.clear()

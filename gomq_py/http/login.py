@@ -31,11 +31,12 @@ ADDRESSES_REMEMBERED = 4096
 
 
 class FailedLogins:
-    """Failures per address within a window. ``now_s`` is any clock that only moves forward."""
+    """Failures per address within a window, and how many logins there were at all. ``now_s`` is any clock that only moves forward."""
 
     def __init__(self, now_s=time.monotonic):
         self._now_s = now_s
         self._failures = OrderedDict()
+        self.succeeded_count = self.failed_count = 0
 
     def check(self, address):
         """Raises Throttled while this address has failed too often."""
@@ -50,6 +51,7 @@ class FailedLogins:
 
     def failed(self, address):
         """One more failure."""
+        self.failed_count += 1
         count, since = self._failures.pop(address, (0, self._now_s()))
         self._failures[address] = (count + 1, since)
         if len(self._failures) > ADDRESSES_REMEMBERED:
@@ -57,6 +59,7 @@ class FailedLogins:
 
     def succeeded(self, address):
         """Forget the failures of an address."""
+        self.succeeded_count += 1
         self._failures.pop(address, None)
 
 

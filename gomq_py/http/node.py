@@ -4,6 +4,8 @@ The door never reaches for another door: connections come from ``amqp.connection
 """
 import time
 
+CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
+
 
 class Node:
     """One running broker. ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's: ``gomq@host``."""
@@ -15,9 +17,19 @@ class Node:
         self.listeners = listeners
         self.rates = rates
         self.name = name
-        self.cluster_name = name
+        self._cluster_name = name
         self.started_at = time.time()
         self.started_monotonic = time.monotonic()
+
+    @property
+    def cluster_name(self):
+        """The name that an operator gave the broker, or else the node's."""
+        given = self.broker.parameters.global_.get(CLUSTER_NAME)
+        return given if isinstance(given, str) and given else self._cluster_name
+
+    def rename_cluster(self, name):
+        """Another name, for connections to come. Raises OSError."""
+        self.broker.parameters.set_global(CLUSTER_NAME, name)
 
     def uptime_s(self):
         """Seconds since the start, by the clock that nobody sets."""

@@ -1,5 +1,6 @@
 """A vhost without a disk: queues that keep nothing but their counts, and a log that keeps its records in a list."""
 from gomq_py.broker.destination import Destination
+from gomq_py.broker.totals import QUEUE_COUNTERS
 from gomq_py.broker.vhost import VHost
 
 
@@ -18,6 +19,8 @@ class FakeQueue(Destination):
         self.closed = False
         self.settings = None
         self.limits = None
+        for name in QUEUE_COUNTERS:
+            setattr(self, name, 0)
 
     def __repr__(self):
         return f"<FakeQueue {self.name}>"

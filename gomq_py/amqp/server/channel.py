@@ -48,6 +48,7 @@ class Channel(HotChannel):
         self.held_notices = None
         self._ended = False
         self.choose_lane()
+        connection.server.churn.channel_created += 1
         self.reply(ChannelOpenOk())
 
     # what comes in
@@ -138,6 +139,11 @@ class Channel(HotChannel):
     def _traced_client(self):
         return tracing.Client(self.connection.name, self.id, self.connection.user.name)
 
+    @property
+    def confirmed_count(self):
+        """Publishes that were answered with a confirm."""
+        return 0 if self.confirms is None else self.confirms.confirmed
+
     # consumer timeouts
 
     def watch_unacked(self):
@@ -201,6 +207,8 @@ class Channel(HotChannel):
         emit, acting = self.connection.events.emit, self.connection.acting
         for consumer in self.consumers.values():
             acting(emit, "consumer.deleted", events.consumer_deleted, consumer)
+        self.vhost.totals.confirmed += self.confirmed_count
+        self.connection.server.churn.channel_closed += 1
         self.close(self.connection.scheduler)
         acting(emit, "channel.closed", events.channel_closed, self)
 

@@ -251,6 +251,7 @@ class FastLane:
             route.exchange.publish_out += count
         else:
             route.exchange.unroutable += 1
+        channel.publishes += 1
         if channel.confirming:
             channel.published += 1
             if not channel.in_confirming:

@@ -12,15 +12,15 @@ SLICE = 10_000
 class HotChannel:
     """``slow``: the fast lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
 
-    ``confirming``: confirm mode; ``published`` is then the sequence number of the last publish, ``refused`` those to be nacked since the last
-    confirms, ``unsynced`` whether some publish since then must be on disk first. ``prefetch_count`` is what new consumers get, ``global_prefetch``
-    the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped`` holds their deliveries back
-    (channel.flow). ``watched``: somebody looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every
+    ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts in every mode), ``refused`` those to be
+    nacked since the last confirms, ``unsynced`` whether some publish since then must be on disk first. ``prefetch_count`` is what new consumers
+    get, ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped`` holds
+    their deliveries back (channel.flow). ``watched``: somebody looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every
     delivery is told to trace_delivery().
     """
 
     __slots__ = (
-        "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "refused", "unacked", "prefetch_count", "global_prefetch",
+        "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
         "consumers", "in_confirming", "in_settled", "watched", "tracing",
     )
 
@@ -28,7 +28,7 @@ class HotChannel:
         self.id = id_
         self.slow = self.confirming = self.unsynced = self.flow_stopped = self.in_confirming = self.in_settled = False
         self.watched = self.tracing = False
-        self.published = 0
+        self.published = self.publishes = 0
         self.refused = []
         self.unacked = Unacked()
         self.prefetch_count = self.global_prefetch = 0

@@ -111,7 +111,9 @@ class LoginAttempt:
                 raise LoginRefused("logins are refused at the moment")
             self.user = self._broker.logins.login(login.username, login.password, self._peer_host)
         except LoginRefused as error:
+            self._server.churn.logins_failed += 1
             raise HandshakeError(str(error), self._handshake.refused()) from error
+        self._server.churn.logins_succeeded += 1
 
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""

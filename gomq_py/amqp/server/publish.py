@@ -239,7 +239,9 @@ def store(channel, publication):
         state.publish_out += len(destinations)
     if not destinations:
         state.unroutable += 1
+    channel.publishes += 1
     if refusal is not None:
+        state.returned += refusal is NoRoute
         channel.send(return_frames(channel, refusal, publication))
     if channel.confirming:
         channel.published += 1

@@ -22,18 +22,29 @@ BODIES_OCTETS = 256 * 1024 * 1024
 STOP_TIMEOUT_S = 1
 
 
+class Churn:
+    """How many of each came and went since the start, and how logins ended; read by the management door."""
+
+    __slots__ = ("connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded", "logins_failed")
+
+    def __init__(self):
+        self.connection_created = self.connection_closed = self.channel_created = self.channel_closed = 0
+        self.logins_succeeded = self.logins_failed = 0
+
+
 class AMQPServer:
     """Serves AMQP 0-9-1 clients of ``broker``."""
 
     def __init__(self, broker, settings):
         self.broker = broker
         self.settings = settings
-        self.cluster_name = f"gomq@{socket_module.gethostname()}"
+        self._node_name = f"gomq@{socket_module.gethostname()}"
         self.bodies = BodyBudget(BODIES_OCTETS)
         self.heartbeats = Heartbeats()
         self.timeouts = ConsumerTimeouts()
         broker.on_consumer_timeout(self._timeouts_changed)
         self.connections = {}
+        self.churn = Churn()
         self.make_confirms = Confirms  # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.refusing_logins = False
         self._buffers = None
@@ -41,6 +52,12 @@ class AMQPServer:
         self._closing = self._looking_again = False
         self._empty = Event()
         broker.alarms.subscribe(self._alarmed)
+
+    @property
+    def cluster_name(self):
+        """What clients are told: the name that an operator gave the broker, or else the node's."""
+        given = self.broker.parameters.global_.get("cluster_name")
+        return given if isinstance(given, str) and given else self._node_name
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
@@ -72,6 +89,7 @@ class AMQPServer:
     def register(self, connection):
         """A login is complete."""
         self.connections[connection] = None
+        self.churn.connection_created += 1
         if self._blocked_reason is not None:
             connection.block(self._blocked_reason)
 
@@ -81,7 +99,9 @@ class AMQPServer:
 
     def forget(self, connection):
         """A connection has ended."""
-        self.connections.pop(connection, None)
+        if connection in self.connections:
+            del self.connections[connection]
+            self.churn.connection_closed += 1
         if not self.connections:
             self._empty.set()
 

@@ -6,9 +6,11 @@ adds one to it, and every cached route that saw the old number is thrown away wh
 
 
 class ExchangeState:
-    """``revision`` of what it routes, and counters: messages in, copies out, messages that matched nothing."""
+    """``revision`` of what it routes, and counters: messages in, copies out, messages that matched nothing, and
+    those of them that went back to their publisher.
+    """
 
-    __slots__ = ("revision", "publish_in", "publish_out", "unroutable")
+    __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
 
     def __init__(self):
-        self.revision = self.publish_in = self.publish_out = self.unroutable = 0
+        self.revision = self.publish_in = self.publish_out = self.unroutable = self.returned = 0

@@ -18,7 +18,7 @@ cdef class Queue(destination.Destination):
     cdef readonly MessageStore store
     cdef readonly Scheduler scheduler
     cdef readonly ConsumerRing ring
-    cdef readonly uint64_t published, delivered, acked, requeued, got, complained_ms
+    cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none, complained_ms
     cdef int holds
     cdef public uint64_t consumer_timeout_ms
     cpdef bint peek(self, Message message) except -1

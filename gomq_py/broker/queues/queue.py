@@ -29,7 +29,8 @@ class Queue(destination.Destination):
     __slots__ = (
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
-        "published", "delivered", "acked", "requeued", "got", "holds", "complained_ms", "consumer_timeout_ms",
+        "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
+        "complained_ms", "consumer_timeout_ms",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -43,6 +44,7 @@ class Queue(destination.Destination):
         self.closed = self.paused = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
+        self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = 0
         if store is not None:
             store.listener = self
@@ -97,6 +99,7 @@ class Queue(destination.Destination):
         self.store.shift()
         self.delivered += 1
         if no_ack:
+            self.auto_delivered += 1
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
@@ -107,6 +110,7 @@ class Queue(destination.Destination):
             self.limits.used()
         try:
             if not self.waiting() or not self.peek(message):
+                self.got_none += 1
                 return False
             if no_ack:
                 # The segment under it may go with the last message in it.
@@ -116,6 +120,8 @@ class Queue(destination.Destination):
             self.fail(error)
             return False
         self.got += 1
+        if no_ack:
+            self.auto_got += 1
         if not self.touched:
             self.scheduler.touch(self)
         return True

@@ -2,7 +2,8 @@
 from flask import Blueprint, g, request
 
 from gomq_py.http import shapes
-from gomq_py.http.answers import json_answer, no_content, node, sliced
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost
@@ -78,9 +79,13 @@ def delete_user_connections(user):
     return no_content()
 
 
-def _close(connection):
+def _check_own(connection):
     if ADMINISTRATOR not in g.tags and connection.user.name != g.user.name:
         raise NotAuthorised("Not administrator user")
+
+
+def _close(connection):
+    _check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 
 
@@ -91,16 +96,31 @@ def list_channels():
     return listing(sliced(channels_of(visible()), lambda pair: shapes.channel(*pair)))
 
 
+@blueprint.put("/api/channels/<name>")
+@access(MANAGEMENT)
+def put_channel(name):
+    """Change the prefetch count of consumers to come on the channel; LavinMQ's."""
+    channel, connection = _find_channel(name)
+    _check_own(connection)
+    channel.prefetch_count = integer_of(body(required=("prefetch",)), "prefetch", None, 0, 65535)
+    return no_content()
+
+
 @blueprint.get("/api/channels/<name>")
 @access(MANAGEMENT)
 def get_channel(name):
     """One channel, with its consumers."""
+    channel, connection = _find_channel(name)
+    shape = shapes.channel(channel, connection)
+    shape["consumer_details"] = [shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]
+    shape["publishes"], shape["deliveries"] = [], []
+    return json_answer(shape)
+
+
+def _find_channel(name):
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
-            shape = shapes.channel(channel, connection)
-            shape["consumer_details"] = [shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]
-            shape["publishes"], shape["deliveries"] = [], []
-            return json_answer(shape)
+            return channel, connection
     raise NoSuchObject()
 
 
@@ -125,3 +145,19 @@ def list_vhost_consumers(vhost):
     """The consumers in one vhost."""
     find_vhost(vhost)
     return _consumers(vhost)
+
+
+@blueprint.delete("/api/consumers/<vhost>/<connection>/<int:number>/<tag>")
+@access(MANAGEMENT)
+def delete_consumer(vhost, connection, number, tag):
+    """Cancel a consumer; its client is told with basic.cancel. LavinMQ's."""
+    find_vhost(vhost)
+    one = find(connection)
+    channel = one.channels.get(number)
+    consumer = None if channel is None else channel.consumers.get(tag)
+    if consumer is None or one.vhost.name != vhost or not hasattr(consumer, "source"):
+        raise NoSuchObject()
+    _check_own(one)
+    consumer.source.remove_consumer(consumer)
+    consumer.cancel("cancelled over the management API")
+    return no_content()

@@ -1,9 +1,12 @@
-"""/api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions: who is asking whom."""
-from flask import Blueprint, g
+"""Who is asking whom: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions, /api/feature-flags, /api/deprecated-features."""
+from flask import Blueprint, current_app, g
 
 import gomq_py
-from gomq_py.http.answers import json_answer, node
-from gomq_py.http.login import access
+from gomq_py.auth import passwords
+from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.arguments import text_of
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
 
 blueprint = Blueprint("identity", __name__)
 
@@ -12,7 +15,7 @@ blueprint = Blueprint("identity", __name__)
 @access(None)
 def whoami():
     """The user of the request and its tags."""
-    return json_answer({"name": g.user.name, "tags": list(g.user.tags), "is_internal_user": True})
+    return json_answer({"name": g.user.name, "tags": list(g.user.tags), "is_internal_user": g.user.name in node().broker.users})
 
 
 @blueprint.get("/api/version")
@@ -23,10 +26,21 @@ def version():
 
 
 @blueprint.get("/api/cluster-name")
-@access(None)
+@access(MANAGEMENT)
 def cluster_name():
     """The name that clients are told in server-properties."""
     return json_answer({"name": node().cluster_name})
+
+
+@blueprint.put("/api/cluster-name")
+@access(ADMINISTRATOR)
+def put_cluster_name():
+    """Give the broker another name; connections to come are told it, and it is kept as a global parameter, as in RabbitMQ."""
+    name = text_of(body(required=("name",)), "name")
+    if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
+        raise BadRequest("name must be of 1 to 255 octets")
+    node().rename_cluster(name)
+    return no_content()
 
 
 @blueprint.get("/api/auth")
@@ -35,8 +49,76 @@ def auth():
     return json_answer({"enable_uaa": False, "oauth_enabled": False, "uaa_client_id": "", "uaa_location": ""})
 
 
-@blueprint.get("/api/extensions")
-@access(None)
-def extensions():
-    """Pages that plug-ins add to RabbitMQ's console: there are none."""
+@blueprint.get("/api/auth/attempts", defaults={"name": None})
+@blueprint.get("/api/auth/attempts/<name>")
+@access(MONITORING)
+def list_attempts(name):
+    """Logins since the start, by protocol."""
+    _check_node(name)
+    churn, http = node().amqp.churn, current_app.extensions["gomq.failures"]
+    return json_answer([
+        {"protocol": protocol, "auth_attempts": succeeded + failed, "auth_attempts_failed": failed, "auth_attempts_succeeded": succeeded}
+        for protocol, succeeded, failed in (
+            ("amqp091", churn.logins_succeeded, churn.logins_failed), ("http", http.succeeded_count, http.failed_count))])
+
+
+@blueprint.get("/api/auth/attempts/<name>/source")
+@access(MONITORING)
+def list_attempt_sources(name):
+    """Logins by address and user, which is not kept: an address alone would fill the memory."""
+    _check_node(name)
     return json_answer([])
+
+
+@blueprint.delete("/api/auth/attempts", defaults={"name": None})
+@blueprint.delete("/api/auth/attempts/<name>")
+@blueprint.delete("/api/auth/attempts/<name>/source")
+@access(ADMINISTRATOR)
+def reset_attempts(name):
+    """Count from zero again."""
+    _check_node(name)
+    churn, http = node().amqp.churn, current_app.extensions["gomq.failures"]
+    churn.logins_succeeded = churn.logins_failed = http.succeeded_count = http.failed_count = 0
+    return no_content()
+
+
+@blueprint.get("/api/auth/hash_password/<path:password>")
+@access(ADMINISTRATOR)
+def hash_password(password):
+    """A hash for definitions and /api/users. RabbitMQ's; the PUT keeps the password out of the address and so out of proxies' logs."""
+    return json_answer({"ok": passwords.hash_password(password.replace("%2F", "/").replace("%25", "%"))})
+
+
+@blueprint.put("/api/auth/hash_password")
+@access(None)
+def put_hash_password():
+    """The same, as LavinMQ has it."""
+    return json_answer({"password_hash": passwords.hash_password(text_of(body(required=("password",)), "password"))})
+
+
+@blueprint.get("/api/extensions")
+@blueprint.get("/api/deprecated-features")
+@blueprint.get("/api/deprecated-features/used")
+@access(MANAGEMENT)
+def nothing():
+    """Pages that plug-ins add, features that are going away: there are none."""
+    return json_answer([])
+
+
+@blueprint.get("/api/feature-flags")
+@access(MANAGEMENT)
+def list_feature_flags():
+    """What a cluster of RabbitMQ switches on once every node can do it: there is one node, and it can."""
+    return json_answer([])
+
+
+@blueprint.put("/api/feature-flags/<name>/enable")
+@access(ADMINISTRATOR)
+def enable_feature_flag(name):
+    """There is none to switch on."""
+    raise NoSuchObject(f"there is no feature flag {name}: what this broker can do is on")
+
+
+def _check_node(name):
+    if name not in (None, node().name):
+        raise NoSuchObject()

@@ -1,13 +1,11 @@
-"""/api/parameters, /api/global-parameters, /api/vhost-limits: values that components keep in the definitions."""
+"""/api/parameters and /api/global-parameters: values that components keep in the definitions."""
 from flask import Blueprint
 
-from gomq_py.broker.limits import COMPONENT as LIMITS
-from gomq_py.broker.limits import NAME as LIMITS_NAME
 from gomq_py.broker.policies import POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
+from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("parameters", __name__)
@@ -60,7 +58,7 @@ def put_parameter(component, vhost, name):
     if component == POLICY:
         raise BadRequest("policies are set at /api/policies")
     existed = (component, name) in there.parameters
-    _set(lambda value: node().broker.parameters.set(there, component, name, value))
+    set_value(lambda value: node().broker.parameters.set(there, component, name, value))
     return no_content(204 if existed else 201)
 
 
@@ -95,7 +93,7 @@ def get_global_parameter(name):
 def put_global_parameter(name):
     """Set one of them."""
     existed = name in node().broker.parameters.global_
-    _set(lambda value: node().broker.parameters.set_global(name, value))
+    set_value(lambda value: node().broker.parameters.set_global(name, value))
     return no_content(204 if existed else 201)
 
 
@@ -108,43 +106,7 @@ def delete_global_parameter(name):
     return no_content()
 
 
-@blueprint.get("/api/vhost-limits")
-@access(MANAGEMENT)
-def list_limits():
-    """The limits of every vhost that has some."""
-    return json_answer([{"vhost": vhost.name, "value": vhost.limits} for vhost in visible_vhosts() if vhost.limits])
-
-
-@blueprint.get("/api/vhost-limits/<vhost>")
-@access(MANAGEMENT)
-def get_limits(vhost):
-    """The limits of one vhost."""
-    limits = find_vhost(vhost).limits
-    return json_answer([{"vhost": vhost, "value": limits}] if limits else [])
-
-
-@blueprint.put("/api/vhost-limits/<vhost>/<kind>")
-@access(ADMINISTRATOR)
-def put_limit(vhost, kind):
-    """Set one limit; a negative one removes it."""
-    there = writable_vhost(vhost)
-    _set(lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**there.limits, kind: value}))
-    return no_content()
-
-
-@blueprint.delete("/api/vhost-limits/<vhost>/<kind>")
-@access(ADMINISTRATOR)
-def delete_limit(vhost, kind):
-    """Take one limit away."""
-    there = find_vhost(vhost)
-    if kind not in there.limits:
-        raise NoSuchObject()
-    left = {key: limit for key, limit in there.limits.items() if key != kind}
-    node().broker.parameters.set(there, LIMITS, LIMITS_NAME, left)
-    return no_content()
-
-
-def _set(put):
+def set_value(put):
     """Put the body's ``value``. Raises BadRequest with the component's reason."""
     value = body(required=("value",))["value"]
     try:

@@ -1,4 +1,4 @@
-"""/api/policies and /api/operator-policies: rules over names, applied to what is there and what will come."""
+"""/api/policies and /api/operator-policies: rules over names, applied to what is there and what will come. One implementation, registered twice."""
 from flask import Blueprint
 
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
@@ -11,109 +11,62 @@ from gomq_py.http.paging import listing
 blueprint = Blueprint("policies", __name__)
 
 
-def policies_of(vhost, component):
-    """The user's or the operator's policies of a vhost, as RabbitMQ shows them."""
-    chosen = vhost.policies.operator if component == OPERATOR_POLICY else vhost.policies.user
-    return [{"vhost": vhost.name, "name": policy.name, **policy.as_value()} for policy in list(chosen.by_name.values())]
+class Family:
+    """The routes of one kind of policy: ``component`` is what parameters call it, ``writer`` the tag that may change it."""
 
+    def __init__(self, component, writer):
+        self._component = component
+        self._writer = writer
 
-def _list_all(component):
-    return listing([policy for vhost in visible_vhosts() for policy in policies_of(vhost, component)])
+    def register(self, path, name):
+        """Add the routes below ``path``; ``name`` begins the names of their endpoints."""
+        for rule, methods, tag, view in (
+                (path, ("GET",), POLICYMAKER, self.list_all), (f"{path}/<vhost>", ("GET",), POLICYMAKER, self.list_of_vhost),
+                (f"{path}/<vhost>/<name>", ("GET",), POLICYMAKER, self.get), (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
+                (f"{path}/<vhost>/<name>", ("DELETE",), self._writer, self.delete)):
+            blueprint.add_url_rule(rule, f"{name}_{view.__name__}", access(tag)(view), methods=methods)
 
+    def list_all(self):
+        """Those of every vhost that the user sees."""
+        return listing([policy for vhost in visible_vhosts() for policy in self.of_vhost(vhost)])
 
-def _get(vhost, name, component):
-    for policy in policies_of(find_vhost(vhost), component):
-        if policy["name"] == name:
-            return json_answer(policy)
-    raise NoSuchObject()
+    def list_of_vhost(self, vhost):
+        """Those of one vhost."""
+        return listing(self.of_vhost(find_vhost(vhost)))
 
-
-def _put(vhost, name, component):
-    there = writable_vhost(vhost)
-    wanted = body(required=("pattern", "definition"))
-    existed = (component, name) in there.parameters
-    value = {
-        "pattern": wanted["pattern"], "definition": wanted["definition"], "apply-to": wanted.get("apply-to", "all"),
-        "priority": wanted.get("priority", 0),
-    }
-    try:
-        node().broker.parameters.set(there, component, name, value)
-    except ValueError as error:
-        raise BadRequest(str(error)) from None
-    return no_content(204 if existed else 201)
-
-
-def _delete(vhost, name, component):
-    if not node().broker.parameters.clear(find_vhost(vhost), component, name):
+    def get(self, vhost, name):
+        """One of them."""
+        for policy in self.of_vhost(find_vhost(vhost)):
+            if policy["name"] == name:
+                return json_answer(policy)
         raise NoSuchObject()
-    return no_content()
+
+    def put(self, vhost, name):
+        """Create or replace it; it is in force at once. Where a policy and an operator policy differ, the lower number holds."""
+        there = writable_vhost(vhost)
+        wanted = body(required=("pattern", "definition"))
+        existed = (self._component, name) in there.parameters
+        value = {
+            "pattern": wanted["pattern"], "definition": wanted["definition"], "apply-to": wanted.get("apply-to", "all"),
+            "priority": wanted.get("priority", 0),
+        }
+        try:
+            node().broker.parameters.set(there, self._component, name, value)
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
+        return no_content(204 if existed else 201)
+
+    def delete(self, vhost, name):
+        """Take it away; what it overrode is in force again."""
+        if not node().broker.parameters.clear(find_vhost(vhost), self._component, name):
+            raise NoSuchObject()
+        return no_content()
+
+    def of_vhost(self, vhost):
+        """The policies of a vhost, as RabbitMQ shows them."""
+        chosen = vhost.policies.operator if self._component == OPERATOR_POLICY else vhost.policies.user
+        return [{"vhost": vhost.name, "name": policy.name, **policy.as_value()} for policy in list(chosen.by_name.values())]
 
 
-@blueprint.get("/api/policies")
-@access(POLICYMAKER)
-def list_policies():
-    """Every policy of every vhost that the user sees."""
-    return _list_all(POLICY)
-
-
-@blueprint.get("/api/policies/<vhost>")
-@access(POLICYMAKER)
-def list_vhost_policies(vhost):
-    """The policies of one vhost."""
-    return listing(policies_of(find_vhost(vhost), POLICY))
-
-
-@blueprint.get("/api/policies/<vhost>/<name>")
-@access(POLICYMAKER)
-def get_policy(vhost, name):
-    """One policy."""
-    return _get(vhost, name, POLICY)
-
-
-@blueprint.put("/api/policies/<vhost>/<name>")
-@access(POLICYMAKER)
-def put_policy(vhost, name):
-    """Create or replace it; it is in force at once."""
-    return _put(vhost, name, POLICY)
-
-
-@blueprint.delete("/api/policies/<vhost>/<name>")
-@access(POLICYMAKER)
-def delete_policy(vhost, name):
-    """Take it away; what it overrode is in force again."""
-    return _delete(vhost, name, POLICY)
-
-
-@blueprint.get("/api/operator-policies")
-@access(POLICYMAKER)
-def list_operator_policies():
-    """Every operator policy of every vhost that the user sees."""
-    return _list_all(OPERATOR_POLICY)
-
-
-@blueprint.get("/api/operator-policies/<vhost>")
-@access(POLICYMAKER)
-def list_vhost_operator_policies(vhost):
-    """The operator policies of one vhost."""
-    return listing(policies_of(find_vhost(vhost), OPERATOR_POLICY))
-
-
-@blueprint.get("/api/operator-policies/<vhost>/<name>")
-@access(POLICYMAKER)
-def get_operator_policy(vhost, name):
-    """One operator policy."""
-    return _get(vhost, name, OPERATOR_POLICY)
-
-
-@blueprint.put("/api/operator-policies/<vhost>/<name>")
-@access(ADMINISTRATOR)
-def put_operator_policy(vhost, name):
-    """Create or replace it; where it and a policy differ, the lower number holds."""
-    return _put(vhost, name, OPERATOR_POLICY)
-
-
-@blueprint.delete("/api/operator-policies/<vhost>/<name>")
-@access(ADMINISTRATOR)
-def delete_operator_policy(vhost, name):
-    """Take it away."""
-    return _delete(vhost, name, OPERATOR_POLICY)
+Family(POLICY, POLICYMAKER).register("/api/policies", "policies")
+Family(OPERATOR_POLICY, ADMINISTRATOR).register("/api/operator-policies", "operator_policies")

@@ -1,5 +1,7 @@
 """/api/queues: list, declare, delete, purge, get messages, pause and resume."""
 import base64
+import time
+from itertools import islice
 
 from flask import Blueprint, request
 
@@ -10,7 +12,7 @@ from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
-from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("queues", __name__)
@@ -20,6 +22,7 @@ ACK_MODES = {
     "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
 }
 MAX_GET = 10000
+MAX_UNACKED = 10000
 
 
 @blueprint.get("/api/queues")
@@ -103,6 +106,43 @@ def resume_queue(vhost, name):
     queue.paused = False
     queue.wake()
     return no_content()
+
+
+@blueprint.post("/api/queues/<vhost>/<name>/actions")
+@access(POLICYMAKER)
+def act_on_queue(vhost, name):
+    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to do."""
+    find_queue(vhost, name)
+    if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
+        raise BadRequest("unknown action: it is sync or cancel_sync")
+    return no_content()
+
+
+@blueprint.post("/api/rebalance/queues")
+@access(ADMINISTRATOR)
+def rebalance_queues():
+    """Spread leaders over the nodes: one node leads all of them already."""
+    return no_content()
+
+
+@blueprint.get("/api/queues/<vhost>/<name>/unacked")
+@access(MANAGEMENT)
+def list_unacked(vhost, name):
+    """Who holds which of its messages, and since when; LavinMQ's. At most MAX_UNACKED."""
+    queue = find_queue(vhost, name)
+    return json_answer(list(islice(_unacked(queue), MAX_UNACKED)))
+
+
+def _unacked(queue):
+    now_s = time.time()
+    for connection in node().connections():
+        for channel in list(connection.channels.values()):
+            for tag, holder, _, since_s, _ in channel.unacked.entries(MAX_UNACKED):
+                if holder.queue is queue:
+                    yield {
+                        "delivery_tag": tag, "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
+                        "unacked_for_seconds": max(0, int(now_s - since_s)), "channel_name": shapes.channel_name(channel, connection),
+                    }
 
 
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")

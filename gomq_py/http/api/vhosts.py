@@ -3,7 +3,8 @@ from flask import Blueprint, g
 
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
-from gomq_py.http.errors import BadRequest
+from gomq_py.http.arguments import text_of
+from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -36,7 +37,8 @@ def put_vhost(name):
     if not isinstance(tags, (list, tuple)) or not all(isinstance(tag, str) for tag in tags):
         raise BadRequest("tags must be a list of strings")
     existed = name in node().broker.vhosts
-    node().broker.create_vhost(name, str(wanted.get("description", "")), tags, creator=g.user.name)
+    creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
+    node().broker.create_vhost(name, text_of(wanted, "description", ""), tags, creator=creator)
     return no_content(204 if existed else 201)
 
 
@@ -49,6 +51,16 @@ def delete_vhost(name):
         if connection.vhost is not None and connection.vhost.name == name:
             connection.force_close(f"vhost '{name}' is down")
     node().broker.delete_vhost(name)
+    return no_content()
+
+
+@blueprint.post("/api/vhosts/<name>/start/<where>")
+@access(ADMINISTRATOR)
+def start_vhost(name, where):
+    """Start a vhost that failed on a node: here they all run."""
+    find_vhost(name)
+    if where != node().name:
+        raise NoSuchObject()
     return no_content()
 
 

@@ -3,9 +3,11 @@ import pytest
 
 from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.wire.errors import AccessRefused
-from gomq_py.auth.permissions import Permission
+from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.auth.users import User
+from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.exchanges.topic import TopicExchange
 
 
 @pytest.fixture
@@ -38,10 +40,22 @@ def test_default_exchange_is_asked_for_by_its_permission_name(user):
 
 def test_withdrawn_permission_counts_at_once(user):
     access = Access(user, "shop")
-    assert access.may_publish("w1")
+    exchange = TopicExchange("w1", "shop")
+    assert access.may_publish(exchange, "a.b")
 
     del user.permissions["shop"]
 
-    assert not access.may_publish("w1")
+    assert not access.may_publish(exchange, "a.b")
     with pytest.raises(AccessRefused):
         access.configure("queue", "c1")
+
+
+def test_topic_permission_limits_the_keys_of_its_topic_exchange(user):
+    user.topic_permissions["shop", "w1"] = TopicPermission("bob", "shop", "w1", "^a", "^b")
+    access = Access(user, "shop")
+
+    assert access.may_publish(TopicExchange("w1", "shop"), "a.b") and not access.may_publish(TopicExchange("w1", "shop"), "b.a")
+    assert access.may_publish(TopicExchange("w2", "shop"), "b.a") and access.may_publish(DirectExchange("w1", "shop"), "b.a")
+    with pytest.raises(AccessRefused, match="access to topic 'a.b' in exchange 'w1' in vhost 'shop' refused for user 'bob'"):
+        access.read_topic(TopicExchange("w1", "shop"), "a.b")
+    access.read_topic(None, "a.b")

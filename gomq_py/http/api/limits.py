@@ -1,0 +1,82 @@
+"""/api/vhost-limits and /api/user-limits: how much a vhost or a user may open."""
+from flask import Blueprint
+
+from gomq_py.broker.limits import COMPONENT as LIMITS
+from gomq_py.broker.limits import NAME as LIMITS_NAME
+from gomq_py.http.answers import json_answer, no_content, node
+from gomq_py.http.api.parameters import set_value
+from gomq_py.http.errors import NoSuchObject
+from gomq_py.http.finding import find_user, find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
+
+blueprint = Blueprint("limits", __name__)
+
+
+@blueprint.get("/api/vhost-limits")
+@access(MANAGEMENT)
+def list_limits():
+    """The limits of every vhost that has some."""
+    return json_answer([{"vhost": vhost.name, "value": vhost.limits} for vhost in visible_vhosts() if vhost.limits])
+
+
+@blueprint.get("/api/vhost-limits/<vhost>")
+@access(MANAGEMENT)
+def get_limits(vhost):
+    """The limits of one vhost."""
+    limits = find_vhost(vhost).limits
+    return json_answer([{"vhost": vhost, "value": limits}] if limits else [])
+
+
+@blueprint.put("/api/vhost-limits/<vhost>/<kind>")
+@access(ADMINISTRATOR)
+def put_limit(vhost, kind):
+    """Set one limit; a negative one removes it."""
+    there = writable_vhost(vhost)
+    set_value(lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**there.limits, kind: value}))
+    return no_content()
+
+
+@blueprint.delete("/api/vhost-limits/<vhost>/<kind>")
+@access(ADMINISTRATOR)
+def delete_limit(vhost, kind):
+    """Take one limit away."""
+    there = find_vhost(vhost)
+    if kind not in there.limits:
+        raise NoSuchObject()
+    left = {key: limit for key, limit in there.limits.items() if key != kind}
+    node().broker.parameters.set(there, LIMITS, LIMITS_NAME, left)
+    return no_content()
+
+
+@blueprint.get("/api/user-limits")
+@access(ADMINISTRATOR)
+def list_user_limits():
+    """The limits of every user that has some."""
+    return json_answer([{"user": user, "value": limits} for user, limits in node().broker.user_limits.all().items()])
+
+
+@blueprint.get("/api/user-limits/<user>")
+@access(ADMINISTRATOR)
+def get_user_limits(user):
+    """The limits of one user."""
+    limits = node().broker.user_limits.get(find_user(user).name)
+    return json_answer([{"user": user, "value": limits}] if limits else [])
+
+
+@blueprint.put("/api/user-limits/<user>/<kind>")
+@access(ADMINISTRATOR)
+def put_user_limit(user, kind):
+    """Set one limit; a negative one means none."""
+    find_user(user)
+    set_value(lambda value: node().broker.user_limits.set(user, kind, value))
+    return no_content()
+
+
+@blueprint.delete("/api/user-limits/<user>/<kind>")
+@access(ADMINISTRATOR)
+def delete_user_limit(user, kind):
+    """Take one limit away."""
+    find_user(user)
+    if not node().broker.user_limits.clear(user, kind):
+        raise NoSuchObject()
+    return no_content()
