@@ -4,6 +4,7 @@ The only place that knows every room. Boot: data folder, files, group commit, br
 comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and never patches (``__main__``).
 """
 import os
+import resource
 import signal
 import sys
 import time
@@ -59,6 +60,7 @@ class Launcher:
     def run(self) -> int:
         """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
         self._asked_to_stop = Event()
+        raise_descriptor_limit()
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
         try:
             self.start()
@@ -137,7 +139,8 @@ class Launcher:
             self._bind_amqp("amqps", settings.amqps_port, options, self._tls_handshake())
         if settings.amqp_unix_path:
             bound = bind_unix(settings.amqp_unix_path, settings.listen_backlog, settings.amqp_unix_mode)
-            self.listeners.append(Listener(bound, "amqp", self._amqp.handle, options, proxies=self._proxies))
+            self.listeners.append(Listener(bound, "amqp", self._amqp.handle, options, proxies=self._proxies,
+                                           admission=self._amqp.admission))
         self._open_management()
         for listener in self.listeners:
             listener.start()
@@ -148,7 +151,8 @@ class Launcher:
             listening, self._listening = self._listening, None
             if listening is None or handshake is not None:
                 listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
-            self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake, self._proxies))
+            self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake, self._proxies,
+                                           admission=self._amqp.admission))
 
     def _open_management(self) -> None:
         settings = self.settings
@@ -204,6 +208,12 @@ class Launcher:
             with open(self.settings.pidfile, "w", encoding="ascii") as file:
                 file.write(f"{os.getpid()}\n")
             self._pidfile = self.settings.pidfile
+
+
+def raise_descriptor_limit() -> None:
+    """Take as many descriptors as the system lets this process have: the limit it was started with is one for programs that use select()."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _abort_on_next_signal() -> Any:

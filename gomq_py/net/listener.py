@@ -13,8 +13,10 @@ import gevent
 from gevent import socket
 from greenlet import GreenletExit
 
+from gomq_py.net.admission import Admission, Guest
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("listener")
 # Errors of accept() that say nothing about the listener: the peer has gone again, or there are no descriptors or buffers just now.
@@ -25,6 +27,8 @@ EXHAUSTED_PAUSE_S = 0.1
 # accept() does not yield while connections are waiting: after this many in a row the others have their turn, so that a flood of connects delays
 # nobody by more than a few milliseconds.
 ACCEPTS_PER_TURN = 32
+# Between two looks whether there is room for another login.
+FULL_PAUSE_S = 0.02
 
 Handle = Callable[[Any, Any], None]
 Handshake = Callable[[Any], Any]
@@ -129,13 +133,16 @@ class Listener:
     """Accepts on one socket until it is closed; every connection gets a greenlet of its own."""
 
     def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions, handshake: Handshake | None = None,
-                 proxies: Proxies | None = None, inherited: bool = False):
+                 proxies: Proxies | None = None, inherited: bool = False, admission: Admission | None = None):
         """``listening`` is bound and listens already, and is owned from here on. ``handshake`` makes of an accepted socket the one to serve (TLS).
 
-        ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also removes its path.
+        ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also removes its path. ``admission`` is asked
+        before anybody is served.
         """
         self.protocol = protocol
         self._proxies = proxies
+        self._admission = admission
+        self._strangers = QuietLog(LOG)
         self._handshake = handshake
         self._socket = listening
         self._handle = handle
@@ -186,15 +193,27 @@ class Listener:
             exhausted = False
             if connection.family == socket.AF_UNIX:
                 address = self._unix_peer(connection)
-            greenlet = gevent.spawn(self._serve, connection, address)
+            guest = self._admitted(connection, address)
+            if guest is None and self._admission is not None:
+                connection.close()
+                continue
+            greenlet = gevent.spawn(self._serve, connection, address, guest)
             greenlet.name = f"{self.protocol} {format_address(address)}"
+
+    def _admitted(self, connection: Any, address: Any) -> Guest | None:
+        """Who may come in, when there is room to log in; those behind wait in the kernel meanwhile. May switch."""
+        if self._admission is None:
+            return None
+        while not self._admission.has_room():
+            gevent.sleep(FULL_PAUSE_S)
+        return self._admission.enter(connection, host_of(address))
 
     def _unix_peer(self, connection: Any) -> str:
         """A name for a peer that has no address: "unix:PROCESS:NUMBER", the process by its id and the connection by its number here."""
         self._accepted += 1
         return f"unix:{_peer_process(connection)}:{self._accepted}"
 
-    def _serve(self, connection: Any, address: Any) -> None:
+    def _serve(self, connection: Any, address: Any, guest: Guest | None) -> None:
         try:
             self._options.apply(connection)
             if self._proxies is not None:
@@ -205,12 +224,15 @@ class Listener:
         except GreenletExit:
             raise
         except ProxyProtocolError as error:
-            LOG.warning("%s connection from %s refused: %s", self.protocol, format_address(address), error)
+            self._strangers.warning(("proxy", host_of(address)), "%s connection from %s refused: %s", self.protocol, format_address(address), error)
         except OSError as error:
-            LOG.info("%s connection from %s lost: %s", self.protocol, format_address(address), error.strerror or error)
+            self._strangers.info(
+                ("lost", host_of(address)), "%s connection from %s lost: %s", self.protocol, format_address(address), error.strerror or error)
         except Exception:
             LOG.exception("%s connection from %s ended by a fault of the broker", self.protocol, format_address(address))
         finally:
+            if self._admission is not None and guest is not None:
+                self._admission.leave(guest)
             connection.close()
 
 
@@ -226,6 +248,11 @@ def _path_id(path: str) -> tuple[int, int] | None:
 def _peer_process(connection: Any) -> int:
     """The process id of a unix socket's peer; 0 for one in another container."""
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+def host_of(address: Any) -> str:
+    """The host of an address without its port; empty for a unix socket."""
+    return address[0].removeprefix("::ffff:") if isinstance(address, tuple) else ""
 
 
 def format_address(address: Any) -> str:

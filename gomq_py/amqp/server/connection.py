@@ -53,8 +53,9 @@ SILENT_CHECKS = 5
 class Connection:
     """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
 
-    def __init__(self, server, socket, address):
+    def __init__(self, server, socket, address, guest):
         self.server = server
+        self.guest = guest
         self.socket = socket
         self.peer = peer_text(address)
         self.peer_host, self.peer_port = (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
@@ -87,6 +88,7 @@ class Connection:
         session = attempt.run()
         if session is None:
             return
+        self.server.admission.logged_in(self.guest)
         self.client_properties, self.capabilities = attempt.client_properties, attempt.capabilities
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)

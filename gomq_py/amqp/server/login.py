@@ -43,6 +43,7 @@ class LoginAttempt:
         self._peer_host = peer_host
         self._timeout_s = settings.login_timeout
         self._vhost = None
+        self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
         self._handshake = Handshake(offered, server_properties(server.cluster_name))
 
@@ -63,14 +64,15 @@ class LoginAttempt:
             with Timeout(self._timeout_s, HandshakeError(f"no login within {self._timeout_s} s")):
                 while self._vhost is None:
                     if not self._advance():
-                        LOG.info("connection %s closed by the client in handshake", self.name)
+                        self._server.strangers.info(("closed", self._peer_host), "connection %s closed by the client in handshake", self.name)
                         return None
         except HandshakeError as error:
-            LOG.warning("connection %s refused: %s", self.name, error)
+            self._server.strangers.warning(("refused", self._peer_host, handshake.state), "connection %s refused: %s", self.name, error)
             self._try_to_send(error.reply)
             return None
         except OSError as error:
-            LOG.info("connection %s lost in handshake state %s: %s", self.name, handshake.state, error.strerror or error)
+            self._server.strangers.info(
+                ("lost", self._peer_host), "connection %s lost in handshake state %s: %s", self.name, handshake.state, error.strerror or error)
             return None
         return Session(self.user, self._vhost, handshake.limits, handshake.rest())
 
@@ -82,6 +84,9 @@ class LoginAttempt:
             data = self._socket.recv(READ_OCTETS)
             if not data:
                 raise HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
+            self._octets += len(data)
+            if self._octets > self._server.settings.max_octets_before_login:
+                raise HandshakeError(f"{self._octets} octets in handshake state {handshake.state} (max_octets_before_login)")
             handshake.feed(data)
         elif isinstance(step, Send):
             self._socket.sendall(step.octets)
@@ -117,8 +122,10 @@ class LoginAttempt:
 
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
-        vhost = self._broker.vhosts.get(name)
-        if vhost is None:
+        vhost, most = self._broker.vhosts.get(name), self._server.settings.max_connections
+        if most and len(self._server.connections) >= most:
+            text = f"connection refused: node connection limit ({most}) is reached"
+        elif vhost is None:
             text = f"vhost {name} not found"
         elif self.user.permission(name) is None:
             text = f"access to vhost '{name}' refused for user '{self.user.name}'"

@@ -14,7 +14,11 @@ from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
 from gomq_py.amqp.server.heartbeats import Heartbeats
+from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
+from gomq_py.net.listener import host_of
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
 # Octets of unfinished message bodies over all connections: two of the largest messages at the same time, with the default maximum.
 BODIES_OCTETS = 256 * 1024 * 1024
@@ -45,6 +49,8 @@ class AMQPServer:
         broker.on_consumer_timeout(self._timeouts_changed)
         self.connections = {}
         self.churn = Churn()
+        self.admission = Admission(settings)
+        self.strangers = QuietLog(logger("amqp"))  # for what who has not logged in can bring about as often as it likes
         self.make_confirms = Confirms  # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.refusing_logins = False
         self._buffers = None
@@ -61,8 +67,14 @@ class AMQPServer:
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
-        if not self._closing:
-            Connection(self, socket, address).run()
+        if self._closing:
+            return
+        guest = self.admission.identify(socket, host_of(address))
+        if guest is not None:
+            try:
+                Connection(self, socket, address, guest).run()
+            finally:
+                self.admission.leave(guest)
 
     def close(self):
         """Take leave of every client, waiting a bounded time for them to agree. May switch."""

@@ -6,7 +6,7 @@ from gomq_py.amqp.server import login
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.fields import encode_table
-from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
@@ -105,6 +105,43 @@ def test_virtual_host_takes_as_many_connections_as_its_limit(door):
     second.expect_error(
         ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached", 0)
     first.call(QueueDeclare(), QueueDeclareOk)
+
+
+def test_broker_has_as_many_connections_as_its_limit(tmp_path):
+    with Door(tmp_path, max_connections=1) as door:
+        first = door.client()
+
+        second = opening(door, "/")
+
+        second.expect_error(
+            ConnectionClose, 530, "NOT_ALLOWED - connection refused: node connection limit (1) is reached", 0, blamed=ConnectionOpen)
+        second.expect_end()
+        first.call(QueueDeclare(), QueueDeclareOk)
+
+
+def test_address_has_as_many_connections_as_its_limit(tmp_path, caplog):
+    with Door(tmp_path, max_connections_per_address=1) as door:
+        first = door.client()
+
+        door.stranger().expect_end()
+
+        assert "connection from this machine refused: it has 1 already (max_connections_per_address)" in caplog.text
+        first.call(QueueDeclare(), QueueDeclareOk)
+        first.close()
+        wait_until(lambda: not door.server.admission.count, sleep=gevent.sleep)
+        door.client()
+
+
+def test_stranger_sends_no_more_octets_than_its_limit(tmp_path, caplog):
+    with Door(tmp_path, max_octets_before_login=8192) as door:
+        client = door.stranger()
+        client.send(PROTOCOL_HEADER)
+        client.expect(ConnectionStart, 0)
+
+        client.send(HEARTBEAT_FRAME * 1100)
+
+        client.expect_end()
+        assert "octets in handshake state starting (max_octets_before_login)" in caplog.text
 
 
 def test_user_has_as_many_connections_as_its_limit(door):

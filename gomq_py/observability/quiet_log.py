@@ -1,0 +1,48 @@
+"""Quiet log: at most one line per key and some seconds, for what strangers can bring about at will: a flood of them must not fill the disk.
+
+A leaf, over the standard library's logging. What was left out is counted and told with the next line of that key.
+"""
+import logging
+import time
+from collections.abc import Callable, Hashable
+
+# Between two lines of one key. Long enough that 1000 addresses at once write 100 lines a second; short enough to see that something goes on.
+INTERVAL_S = 10.0
+# Keys that are remembered; the oldest give way, so that many addresses cost no memory.
+KEYS = 1024
+
+
+class QuietLog:
+    """Over one logger. ``clock`` in seconds."""
+
+    def __init__(self, log: logging.Logger, interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.monotonic):
+        self._log = log
+        self._interval_s = interval_s
+        self._clock = clock
+        self._quiet: dict[Hashable, list[float]] = {}
+
+    def warning(self, key: Hashable, text: str, *arguments: object) -> None:
+        """A warning, unless there was one about ``key`` just now."""
+        self._write(logging.WARNING, key, text, arguments)
+
+    def info(self, key: Hashable, text: str, *arguments: object) -> None:
+        """The same at a lower level."""
+        self._write(logging.INFO, key, text, arguments)
+
+    def _write(self, level: int, key: Hashable, text: str, arguments: tuple[object, ...]) -> None:
+        if not self._log.isEnabledFor(level):
+            return
+        now = self._clock()
+        state = self._quiet.get(key)
+        if state is not None and now < state[0]:
+            state[1] += 1
+            return
+        left_out = int(state[1]) if state is not None else 0
+        self._quiet.pop(key, None)
+        while len(self._quiet) >= KEYS:
+            del self._quiet[next(iter(self._quiet))]
+        self._quiet[key] = [now + self._interval_s, 0]
+        if left_out:
+            text += " (and %d more like it since the last line)"
+            arguments = (*arguments, left_out)
+        self._log.log(level, text, *arguments)

@@ -1,0 +1,184 @@
+"""Who is let in, who is turned away, and who gives way; on real sockets."""
+import socket
+from types import SimpleNamespace
+
+import gevent
+import pytest
+
+from gomq_py.net import admission as admission_module
+from gomq_py.net.admission import Admission
+from gomq_py.net.listener import Listener, SocketOptions, bind_tcp
+from tests.support.waiting import wait_until
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def settings():
+    return SimpleNamespace(max_connections_per_address=0, max_pending_logins=3)
+
+
+@pytest.fixture
+def admission(settings, clock):
+    return Admission(settings, clock, descriptors=40)
+
+
+@pytest.fixture
+def pairs():
+    """A function that makes (our end, their end) of a connection."""
+    made = []
+
+    def pair():
+        made.append(socket.socketpair())
+        return made[-1]
+
+    yield pair
+    for ends in made:
+        for end in ends:
+            end.close()
+
+
+@pytest.fixture
+def arrive(admission, pairs):
+    """A function: somebody from ``host`` comes. Returns (guest, their end)."""
+    def come(host):
+        assert admission.has_room()
+        ours, theirs = pairs()
+        return admission.enter(ours, host), theirs
+
+    return come
+
+
+def is_over(end):
+    """Whether the other end was shut down."""
+    end.setblocking(False)
+    try:
+        return end.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_guests_are_counted_from_their_coming_to_their_leaving(admission, arrive):
+    guest, _ = arrive("192.0.2.1")
+    assert (admission.count, admission.pending_count) == (1, 1)
+
+    admission.logged_in(guest)
+    assert (admission.count, admission.pending_count) == (1, 0)
+    admission.leave(guest)
+    admission.leave(guest)
+
+    assert (admission.count, admission.pending_count) == (0, 0)
+
+
+def test_descriptors_are_left_for_files(admission, settings, pairs, caplog):
+    settings.max_pending_logins = 1000
+    guests = [admission.enter(pairs()[0], "192.0.2.1") for _ in range(31)]
+
+    assert all(guests[:30]) and guests[30] is None
+    assert "192.0.2.1 refused: there are 30, and the other descriptors are for files" in caplog.text
+    admission.leave(guests[0])
+    assert admission.enter(pairs()[0], "192.0.2.1") is not None
+
+
+def test_nobody_gives_way_before_his_time(admission, arrive):
+    for _ in range(3):
+        arrive("192.0.2.1")
+
+    assert not admission.has_room()
+
+
+def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock, caplog):
+    patient, patients_end = arrive("192.0.2.9")
+    ends = [arrive("192.0.2.1")[1] for _ in range(2)]
+    clock.now += admission_module.PATIENCE_S
+
+    _, last = arrive("192.0.2.7")
+
+    assert [is_over(end) for end in (*ends, patients_end, last)] == [True, False, False, False]
+    assert admission.pending_count == 3
+    assert "3 connections wait for their login (max_pending_logins), 2 of them from 192.0.2.1: the oldest give way" in caplog.text
+
+
+def test_who_has_logged_in_never_gives_way(admission, arrive, clock):
+    for _ in range(10):
+        guest, end = arrive("192.0.2.1")
+        admission.logged_in(guest)
+    clock.now += 100
+
+    assert admission.has_room() and not is_over(end)
+
+
+def test_address_has_as_many_connections_as_its_limit(admission, settings, pairs, caplog):
+    settings.max_connections_per_address = 2
+    settings.max_pending_logins = 100
+    sockets = [pairs()[0] for _ in range(4)]
+    hosts = ["192.0.2.1"] * 3 + ["192.0.2.2"]
+    for one, host in zip(sockets, hosts):
+        admission.enter(one, host)
+
+    found = [admission.identify(one, host) for one, host in zip(sockets, hosts)]
+
+    assert [guest is not None for guest in found] == [True, True, False, True]
+    assert "192.0.2.1 refused: it has 2 already (max_connections_per_address)" in caplog.text
+
+
+def test_proxys_connections_are_counted_for_those_it_speaks_for(admission, settings, pairs):
+    settings.max_connections_per_address = 1
+    sockets = [pairs()[0] for _ in range(3)]
+
+    guests = []
+    for number, one in enumerate(sockets[:2]):
+        admission.enter(one, "10.0.0.1")
+        guests.append(admission.identify(one, f"192.0.2.{number}"))
+    admission.enter(sockets[2], "10.0.0.1")
+
+    assert all(guests)
+    assert admission.identify(sockets[2], "192.0.2.0") is None
+    admission.leave(guests[0])
+    assert admission.identify(sockets[2], "192.0.2.0") is not None
+
+
+def test_socket_that_no_listener_let_in_is_counted_too(admission, pairs):
+    guest = admission.identify(pairs()[0], "")
+
+    assert admission.count == 1
+    admission.leave(guest)
+    assert admission.count == 0
+
+
+def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, clock):
+    """Three who say nothing stand at the door; whoever comes is served all the same once they have had their time."""
+    clock.__class__.now = 100.0
+
+    def greet(connection, address):
+        guest = admission.identify(connection, address[0])
+        if connection.recv(10):
+            admission.logged_in(guest)
+            connection.sendall(b"welcome")
+
+    listener = Listener(bind_tcp("127.0.0.1", 0, 16), "amqp", greet, SocketOptions(), admission=admission)
+    listener.start()
+    dawdlers = [gevent.socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
+    wait_until(lambda: admission.pending_count == 3, sleep=gevent.sleep)
+
+    client = gevent.socket.create_connection(("127.0.0.1", listener.port), timeout=5)
+    client.sendall(b"hello")
+    clock.now += admission_module.PATIENCE_S
+
+    assert client.recv(10) == b"welcome"
+    assert dawdlers[0].recv(1) == b""
+    wait_until(lambda: admission.count == 2, sleep=gevent.sleep)
+    for one in (client, *dawdlers):
+        one.close()
+    wait_until(lambda: admission.count == 0, sleep=gevent.sleep)
+    listener.close()
