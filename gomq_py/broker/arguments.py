@@ -6,6 +6,7 @@ checked again, so that a definition from an older broker stays usable.
 import re
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.deduplication import MAX_SIZE
 from gomq_py.broker.values import difference_in, same_argument, type_name
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
@@ -35,7 +36,7 @@ def queue_type_of(arguments):
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
     """Check a new queue; ``entity`` is how texts call it. Raises PreconditionFailed."""
-    _check_values(entity, arguments, (QUEUE_TYPE,))  # first: the others depend on it
+    check_values(entity, arguments, (QUEUE_TYPE,))  # first: the others depend on it
     kind = queue_type_of(arguments)
     if kind != CLASSIC:
         for wrong, name in ((not durable, "non-durable"), (auto_delete, "auto-delete"), (exclusive, "exclusive-owner")):
@@ -47,7 +48,7 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
     for key in arguments:
         if key in ARGUMENTS and kind not in ARGUMENTS[key][1]:
             raise PreconditionFailed(f"invalid arg '{key}' for {entity} of queue type {_TYPE_MODULES[kind]}")
-    _check_values(entity, arguments, arguments)
+    check_values(entity, arguments, arguments)
 
 
 def check_may_be_unnamed(arguments):
@@ -66,7 +67,8 @@ def check_same_arguments(entity, received, current):
             raise PreconditionFailed(difference_in(key, entity, received, current))
 
 
-def _check_values(entity, arguments, keys):
+def check_values(entity, arguments, keys):
+    """Check the values of these keys, as far as they are there; ``entity`` is a queue or an exchange. Raises PreconditionFailed."""
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue
@@ -104,6 +106,12 @@ def _positive_milliseconds(value, arguments):
 def _priority(value, arguments):
     _not_negative(value, arguments)
     if value > 255:
+        raise _Wrong(f"{{max_value_exceeded,{value}}}")
+
+
+def _cache_size(value, arguments):
+    _not_negative(value, arguments)
+    if value > MAX_SIZE:
         raise _Wrong(f"{{max_value_exceeded,{value}}}")
 
 
@@ -170,7 +178,7 @@ ARGUMENTS = {
     "x-delivery-limit": (_not_negative, _QUEUES),
     "x-consumer-timeout": (_milliseconds, _QUEUES),
     "x-message-deduplication": (_boolean, _QUEUES),
-    "x-cache-size": (_not_negative, _QUEUES),
+    "x-cache-size": (_cache_size, _QUEUES),
     "x-cache-ttl": (_milliseconds, _QUEUES),
     "x-deduplication-header": (_text, _QUEUES),
 }

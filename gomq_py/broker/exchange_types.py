@@ -1,5 +1,7 @@
 """Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
 from gomq_py.amqp.wire.errors import CommandInvalid, PreconditionFailed
+from gomq_py.broker.arguments import check_values
+from gomq_py.broker.deduplication import ARGUMENTS as DEDUPLICATION
 from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
@@ -26,7 +28,7 @@ PREDECLARED = (
 )
 
 # Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
-COMPARED_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange", "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type")
+COMPARED_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange", "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type", *DEDUPLICATION)
 
 _NAME_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
 
@@ -44,4 +46,5 @@ def check_exchange_arguments(kind, entity, arguments):
     for key in _NAME_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
             raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
+    check_values(entity, arguments, DEDUPLICATION)
     kind.check_arguments(entity, arguments)

@@ -4,6 +4,7 @@ Made by a vhost when a queue is declared and whenever its policies change, given
 the smallest counts, wherever it comes from; of everything else the argument counts before the policy. An operator's policy is merged into the user's
 before that (broker.policies).
 """
+from gomq_py.broker.deduplication import deduplication_of
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 
@@ -33,10 +34,10 @@ _FOR_CHANNELS = ("consumer_timeout_ms",)
 class QueueSettings:
     """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back.
 
-    A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is.
+    A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is. ``deduplication``: see there.
     """
 
-    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST)
+    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST, "deduplication")
     delivery_limit: float | None
 
     def __init__(self, arguments=None, policy=None):
@@ -50,6 +51,7 @@ class QueueSettings:
         for name, (argument, key) in _ARGUMENT_FIRST.items():
             texts = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
             setattr(self, name, texts[0] if texts else _DEFAULTS.get(name))
+        self.deduplication = deduplication_of(arguments, policy)
         if arguments.get("x-queue-type") == "quorum" and self.delivery_limit is None:
             self.delivery_limit = QUORUM_DELIVERY_LIMIT
 

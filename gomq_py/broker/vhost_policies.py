@@ -4,6 +4,7 @@ Beside vhost, above policies. A change of policies goes through all entities in 
 is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
 """
 from gomq_py.broker.arguments import queue_type_of
+from gomq_py.broker.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
 from gomq_py.broker.policies import EXCHANGE, PolicySet, merged, policy_of
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
@@ -39,7 +40,12 @@ class VHostPolicies:
 
     def configure_exchange(self, exchange):
         """Give an exchange the policies in force."""
-        self._vhost.set_alternate(exchange, self.effective(EXCHANGE, exchange.name).get("alternate-exchange"))
+        policy = self.effective(EXCHANGE, exchange.name)
+        self._vhost.set_alternate(exchange, policy.get("alternate-exchange"))
+        settings = deduplication_of(exchange.arguments, policy)
+        if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):
+            exchange.deduplication = None if settings is None else SeenIds(settings)
+            self._vhost.routes_changed(exchange)
 
     def changed(self):
         """Policies came or went: go through everything. A round that is under way is given up for this one."""

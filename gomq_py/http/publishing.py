@@ -12,10 +12,13 @@ def publish(vhost, exchange, routing_key, properties, body):
     key = routing_key.encode("utf-8")
     if len(key) > 255:
         raise BadRequest("a routing key is at most 255 octets")
-    destinations = vhost.route(exchange, routing_key, properties.headers)
+    octets, now_ms = properties.encode(), node().broker.scheduler.now_ms
+    seen = exchange.deduplication
+    known = seen is not None and not seen.take(*seen.read(octets), now_ms)
+    destinations = () if known else vhost.route(exchange, routing_key, properties.headers)
     message = Message()
     message.assign(
-        exchange.name.encode("utf-8"), key, properties.encode(), body, node().broker.scheduler.now_ms, priority=properties.priority or 0,
+        exchange.name.encode("utf-8"), key, octets, body, now_ms, priority=properties.priority or 0,
         persistent=properties.delivery_mode == PERSISTENT)
     exchange.state.publish_in += 1
     exchange.state.publish_out += len(destinations)

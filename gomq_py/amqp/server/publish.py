@@ -56,7 +56,7 @@ class Content:
 class Publication:
     """A checked message and where it goes."""
 
-    __slots__ = ("exchange", "method", "properties", "body", "destinations", "message", "durable", "more_keys")
+    __slots__ = ("exchange", "method", "properties", "body", "destinations", "message", "durable", "more_keys", "seen")
 
     def __init__(self, exchange, method, properties, body, destinations, message, more_keys=()):
         self.exchange = exchange
@@ -66,6 +66,7 @@ class Publication:
         self.destinations = destinations
         self.message = message
         self.more_keys = more_keys
+        self.seen = None  # (id, its own ttl) where the exchange deduplicates
         self.durable = message.describe()["persistent"] and any(destination.durable for destination in destinations)
 
 
@@ -162,7 +163,10 @@ def prepare(channel, method, properties, body):
         expires_at_ms=0 if expiration_ms is None else now_ms + expiration_ms,
         priority=decoded.priority or 0, persistent=decoded.delivery_mode == DELIVERY_MODE_PERSISTENT,
     )
-    return Publication(exchange, method, properties, body, destinations, message, more_keys)
+    publication = Publication(exchange, method, properties, body, destinations, message, more_keys)
+    if exchange.deduplication is not None:
+        publication.seen = exchange.deduplication.read(properties)
+    return publication
 
 
 def _check_user_id(channel, user_id):
@@ -226,6 +230,8 @@ def _octets(name):
 
 def store(channel, publication):
     """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all of them took it."""
+    if _is_duplicate(channel, publication):
+        publication.destinations = ()
     state, destinations = publication.exchange.state, publication.destinations
     state.publish_in += 1
     if channel.tracing:
@@ -237,6 +243,8 @@ def store(channel, publication):
             if not destination.publish(publication.message):
                 taken = False
         state.publish_out += len(destinations)
+    if not taken and publication.seen is not None and publication.exchange.deduplication is not None:
+        publication.exchange.deduplication.forget(publication.seen[0])
     if not destinations:
         state.unroutable += 1
     channel.publishes += 1
@@ -251,6 +259,12 @@ def store(channel, publication):
             channel.unsynced = True
         channel.connection.note_published(channel)
     return taken
+
+
+def _is_duplicate(channel, publication):
+    """Whether its exchange has seen the message's id, which then is noted. A duplicate goes nowhere, and counts as unrouted."""
+    seen = publication.exchange.deduplication
+    return seen is not None and publication.seen is not None and not seen.take(*publication.seen, channel.connection.scheduler.now_ms)
 
 
 def _refusal(publication):

@@ -23,6 +23,7 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments or {}
         self.alternate = None  # set by the vhost: from the arguments or a policy
+        self.deduplication = None  # SeenIds, set by the vhost likewise
         self.state = ExchangeState()
         self._bindings = {}
 

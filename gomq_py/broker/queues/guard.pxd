@@ -1,8 +1,10 @@
 from libc.stdint cimport uint64_t
 from gomq_py.storage.message cimport Message
 
+cdef int REFUSED, ADMITTED, DUPLICATE
+
 cdef class QueueGuard:
-    cpdef bint admits(self, Message message) except -1
+    cpdef int admits(self, Message message) except -1
     cpdef appended(self)
     cpdef bint peek(self, Message message) except -1
     cpdef settle(self)

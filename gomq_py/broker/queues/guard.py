@@ -4,14 +4,18 @@ A queue without limits has none and pays one comparison with None per call. It s
 """
 
 
+# What admits() answers: the message is refused, may be stored, or is taken and thrown away.
+REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
+
+
 class QueueGuard:
     """Observes nothing."""
 
     __slots__ = ()
 
     def admits(self, message):
-        """Before a message is stored: whether it may be."""
-        return True
+        """Before a message is stored: whether it may be (REFUSED, ADMITTED, DUPLICATE)."""
+        return ADMITTED
 
     def appended(self):
         """A message was stored."""

@@ -11,9 +11,12 @@ cdef class QueueLimits(guard.QueueGuard):
     cdef int64_t ttl_ms, max_length, max_bytes, delivery_limit, timer_ms, used_ms
     cdef bint is_bounded, drops, has_exchange, slicing
     cdef Message message
+    cdef readonly object seen
+    cdef object seen_id, seen_ttl_ms
+    cdef bint _is_duplicate(self, Message message) except -1
     cpdef configure(self, settings)
     @cython.locals(queue=Queue)
-    cpdef bint admits(self, Message message) except -1
+    cpdef int admits(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t)

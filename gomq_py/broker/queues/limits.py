@@ -5,6 +5,7 @@ the queue's turn is over, and one timer waits for its time to come. What leaves 
 them. Never yields; where a great many messages have to go they go in slices.
 """
 from gomq_py.amqp.wire.fields import set_key
+from gomq_py.broker.deduplication import SeenIds
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
@@ -26,7 +27,7 @@ class QueueLimits(guard.QueueGuard):
 
     __slots__ = (
         "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes", "delivery_limit", "is_bounded", "drops",
-        "has_exchange", "message", "timer", "timer_ms", "slicing", "idle_timer", "used_ms",
+        "has_exchange", "message", "timer", "timer_ms", "slicing", "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms",
     )
 
     def __init__(self, queue, dead_letters, timers, on_idle):
@@ -35,6 +36,7 @@ class QueueLimits(guard.QueueGuard):
         self.timers = timers
         self.on_idle = on_idle
         self.message = Message()
+        self.seen = self.seen_id = self.seen_ttl_ms = None
         self.timer = self.idle_timer = None
         self.timer_ms = self.used_ms = 0
         self.slicing = False
@@ -50,24 +52,32 @@ class QueueLimits(guard.QueueGuard):
         self.is_bounded = self.max_length >= 0 or self.max_bytes >= 0
         self.drops = settings.overflow == DROP_HEAD
         self.has_exchange = settings.dead_letter_exchange is not None
+        if settings.deduplication is None:
+            self.seen = None
+        elif self.seen is None or self.seen.settings != settings.deduplication:
+            self.seen = SeenIds(settings.deduplication)
         self.used()
         self.queue.wake()
 
     # what the queue asks
 
     def admits(self, message):
-        """Whether there is room for the message, where the overflow is to refuse what is too much."""
+        """Whether the message is new, and there is room for it where the overflow is to refuse what is too much."""
+        if self.seen is not None and self._is_duplicate(message):
+            return guard.DUPLICATE
         if not self.is_bounded or self.drops:
-            return True
+            return guard.ADMITTED
         queue = self.queue
         if not (0 <= self.max_length < queue.ready_count + 1 or 0 <= self.max_bytes < queue.ready_bytes + message.body_length):
-            return True
+            return guard.ADMITTED
         if self.has_exchange and self.settings.overflow == REJECT_PUBLISH_DLX:
             self.dead_letters.send_refused(queue, message, MAXLEN)
-        return False
+        return guard.REFUSED
 
     def appended(self):
-        """Drop the head where it is too much, unless a consumer may take it in this turn."""
+        """Remember the message's id, and drop the head where it is too much, unless a consumer may take it in this turn."""
+        if self.seen is not None and self.seen_id is not None:
+            self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
             self._trim()
 
@@ -132,6 +142,11 @@ class QueueLimits(guard.QueueGuard):
             if timer is not None:
                 timer.stop()
         self.timer = self.idle_timer = None
+
+    def _is_duplicate(self, message):
+        """Whether a message of the same id was stored lately; the id is kept for appended()."""
+        self.seen_id, self.seen_ttl_ms = self.seen.read(message.get_properties())
+        return self.seen_id is not None and self.seen.has(self.seen_id, self.queue.scheduler.now_ms)
 
     # leaving
 

@@ -5,7 +5,7 @@ changes what could be delivered touches it, and it gets one turn at the end of t
 """
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker import destination
-from gomq_py.broker.queues import guard as _guard  # noqa: F401  (its .pxd types the limits)
+from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
@@ -56,8 +56,9 @@ class Queue(destination.Destination):
         if self.closed:
             return 0
         if self.limits is not None:
-            if not self.limits.admits(message):
-                return 0
+            admitted = self.limits.admits(message)
+            if admitted != _guard.ADMITTED:
+                return 1 if admitted == _guard.DUPLICATE else 0
         elif message.expires_at_ms and self.on_expiring is not None:
             self.on_expiring(self)
         try:

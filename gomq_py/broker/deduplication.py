@@ -1,0 +1,104 @@
+"""Deduplication: messages whose id was seen lately, by a queue or an exchange with ``x-message-deduplication``, are taken and thrown away.
+
+The id is what a header of the message holds (``x-deduplication-header`` unless the argument of that name says another one). As many ids as
+``x-cache-size`` says are remembered, the oldest going first, each for ``x-cache-ttl`` milliseconds unless the message has a header ``x-cache-ttl`` of
+its own. In memory only: after a restart everything is new. An id costs some 150 octets, whatever its length.
+"""
+from collections import OrderedDict
+from hashlib import blake2b
+
+from gomq_py.amqp.wire.fields import get_key
+from gomq_py.broker.header_edit import PropertyEdit
+
+ENABLED, SIZE, TTL, HEADER = "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"
+POLICY_KEY = "message-deduplication"
+ARGUMENTS = (ENABLED, SIZE, TTL, HEADER)
+
+# LavinMQ's default.
+DEFAULT_SIZE = 128
+
+# Longer ids are remembered by their digest.
+WHOLE_ID_OCTETS = 32
+# Further ids an exchange or queue may be told to remember: 150 MB of them.
+MAX_SIZE = 1_000_000
+
+
+def deduplication_of(arguments, policy):
+    """(size, ttl_ms or None, header) that arguments and the policy in force ask for; None: nothing is to be deduplicated."""
+    wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
+    if wanted is not True:
+        return None
+    size, ttl_ms, header = arguments.get(SIZE), arguments.get(TTL), arguments.get(HEADER)
+    size = min(size, MAX_SIZE) if _is_count(size) else DEFAULT_SIZE
+    return size, ttl_ms if _is_count(ttl_ms) else None, header if isinstance(header, str) else HEADER
+
+
+class SeenIds:
+    """The ids of one queue or exchange. ``settings`` is what deduplication_of() gave; ``duplicates`` counts what was thrown away."""
+
+    __slots__ = ("settings", "duplicates", "_size", "_ttl_ms", "_header", "_seen")
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.duplicates = 0
+        self._size, self._ttl_ms, self._header = settings
+        self._seen = OrderedDict()  # id: when it is forgotten in Unix milliseconds, or None
+
+    def __len__(self):
+        return len(self._seen)
+
+    def read(self, properties):
+        """What properties in wire form say: (id, the message's own time in ms or None); (None, None) without an id."""
+        headers = PropertyEdit(properties).headers
+        value = get_key(headers, self._header)
+        if value is None:
+            return None, None
+        ttl_ms = get_key(headers, TTL)
+        return id_of(value), ttl_ms if _is_count(ttl_ms) else None
+
+    def has(self, id_, now_ms):
+        """Whether the id was seen and is not forgotten: then the message is a duplicate, and counted."""
+        if id_ not in self._seen:
+            return False
+        until_ms = self._seen[id_]
+        if until_ms is not None and until_ms <= now_ms:
+            del self._seen[id_]
+            return False
+        self.duplicates += 1
+        return True
+
+    def add(self, id_, ttl_ms, now_ms):
+        """A message with this id was taken."""
+        if ttl_ms is None:
+            ttl_ms = self._ttl_ms
+        if self._size <= 0 or (ttl_ms is not None and ttl_ms <= 0):
+            return
+        self._seen.pop(id_, None)
+        self._seen[id_] = None if ttl_ms is None else now_ms + int(ttl_ms)
+        if len(self._seen) > self._size:
+            self._seen.popitem(last=False)
+
+    def take(self, id_, ttl_ms, now_ms):
+        """Whether a message is new; if so its id is noted."""
+        if id_ is None:
+            return True
+        if self.has(id_, now_ms):
+            return False
+        self.add(id_, ttl_ms, now_ms)
+        return True
+
+    def forget(self, id_):
+        """The message with this id was refused after all: its publisher may try again."""
+        self._seen.pop(id_, None)
+
+
+def id_of(value):
+    """A hashable of bounded size that is the same for equal field values: numbers by value, whatever their width."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")
+    return whole if len(whole) <= WHOLE_ID_OCTETS else blake2b(whole, digest_size=WHOLE_ID_OCTETS + 1).digest()
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
