@@ -128,7 +128,7 @@ class Broker:
 
     def _recover(self):
         left_out = 0
-        descriptions, global_parameters = recovery.replay(self._log.replay())
+        descriptions, global_parameters = recovery.replay(self._log.replay(), lambda: self._log.is_damaged)
         for damage in self._log.damage:
             LOG.error("definitions: %r", damage)
         for name, description in descriptions.items():
@@ -136,7 +136,7 @@ class Broker:
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
-        self._factory.remove_orphans(log_is_damaged=bool(self._log.damage or self._log.unreadable or left_out))
+        self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or left_out > 0)
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _open_log_exchange(self):

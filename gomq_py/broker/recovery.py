@@ -85,10 +85,11 @@ HANDLERS = {
 }
 
 
-def replay(records_):
+def replay(records_, is_damaged=lambda: False):
     """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}.
 
-    A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does.
+    A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does. But where
+    ``is_damaged()``, asked at the end, it may be the vhost's own record that is lost: it costs the vhost its description, not all that is in it.
     """
     vhosts, parameters = {}, {}
     for record in records_:
@@ -106,8 +107,12 @@ def replay(records_):
         else:
             LOG.warning("definitions: a record of unknown kind %r is left out", op)
     for name in [name for name, description in vhosts.items() if description.record is None]:
-        LOG.error("definitions: vhost %r was never declared, what is said about it is left out", name)
-        del vhosts[name]
+        if is_damaged():
+            LOG.error("definitions: vhost %r was never declared; the log is damaged, so that it is taken to be there", name)
+            vhosts[name].record = {"op": "vhost", "name": name, "description": "", "tags": []}
+        else:
+            LOG.error("definitions: vhost %r was never declared, what is said about it is left out", name)
+            del vhosts[name]
     return vhosts, parameters
 
 

@@ -58,6 +58,11 @@ class TopologyLog:
         """What replay found broken, see storage.framed_log.Damage."""
         return self._log.damage
 
+    @property
+    def is_damaged(self):
+        """Whether replay left out anything of the log."""
+        return bool(self._log.damage or self.unreadable)
+
     def replay(self):
         """Every record in order, as dicts of the forms in broker.records. For boot: blocks. Raises LogError.
 

@@ -130,6 +130,21 @@ def test_every_flipped_octet_of_messages_costs_at_most_the_record_it_hit(origina
         assert numbers == sorted(numbers)
 
 
+def test_a_record_that_was_flushed_is_reported_when_an_octet_of_it_has_changed(tmp_path):
+    """Every octet of every record that had been flushed: head, names, properties, body, checksums. None is lost in silence."""
+    original = Original(tmp_path / "original", True)
+    for at in range(original.positions[0], original.end):
+        root = damaged_copy(original, tmp_path, original.msgs, lambda octets: flipped(octets, at))
+
+        life = Life(root, Unflushed())
+        numbers = [number for number, _, _, _ in life.take_all()]
+        life.committer.kill()
+
+        lost = set(KEPT) - set(numbers)
+        assert not lost or sum(count for *_, count in life.damaged) == len(lost), f"octet {at}: {lost} lost, reported {life.damaged}"
+        assert not lost or all(start <= at < end for _, start, end, _ in life.damaged), f"octet {at}: {life.damaged}"
+
+
 def test_acks_cut_at_every_octet_lose_no_message(original, tmp_path):
     for size in [*range(200), 400]:
         root = damaged_copy(original, tmp_path, original.acks, lambda octets: octets[:size])

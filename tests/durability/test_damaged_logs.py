@@ -1,0 +1,83 @@
+"""Every octet of the definitions and of the users flipped: it costs at most the record it hit, which is reported, and never the boot."""
+import logging
+import shutil
+
+import pytest
+
+from gomq_py.storage.files import Files
+from tests.support.node import Node
+
+
+class Unflushed(Files):
+    """Flushes nothing: this boots thousands of times and is not about the disk's promises."""
+
+    def sync(self, file):
+        file.synced_size = file.size
+
+    def sync_folder(self, path):
+        pass
+
+
+def facts_of(node):
+    """What is set up, one fact per record of the logs."""
+    found = {("user", user.name) for user in node.broker.users}
+    for user in node.broker.users:
+        found |= {("permission", user.name, vhost) for vhost in user.permissions}
+    for vhost in node.broker.vhosts.values():
+        found |= {("vhost", vhost.name)} | {("queue", vhost.name, name) for name in vhost.queues}
+        for exchange in vhost.exchanges.values():
+            if exchange.name and not exchange.name.startswith("amq."):
+                found.add(("exchange", vhost.name, exchange.name))
+            found |= {("binding", exchange.name, binding.destination.name, binding.routing_key) for binding in exchange.bindings()}
+    return found
+
+
+@pytest.fixture
+def original(tmp_path):
+    """A data folder with a few definitions and users, flushed and closed."""
+    node = Node(tmp_path / "original", Unflushed())
+    vhost = node.vhost
+    vhost.declare_queue("q", durable=True)
+    vhost.declare_queue("p", durable=True, arguments={"x-max-length": 5})
+    vhost.declare_exchange("x", "topic", True)
+    vhost.bind_queue("q", "x", "#")
+    node.broker.users.set_user("u", password_hash="", tags=("management",))
+    node.broker.users.set_permission("u", "/", "a", "b", "c")
+    node.stop()
+    return tmp_path / "original"
+
+
+# What goes with a thing that is gone.
+DEPENDS = {
+    ("queue", "/", "q"): {("binding", "x", "q", "#")}, ("exchange", "/", "x"): {("binding", "x", "q", "#")},
+    ("user", "u"): {("permission", "u", "/")}, ("user", "guest"): {("permission", "guest", "/")},
+}
+
+
+@pytest.mark.parametrize("log, step", [
+    ("definitions", 17), ("users", 17), pytest.param("definitions", 1, marks=pytest.mark.long), pytest.param("users", 1, marks=pytest.mark.long),
+])
+def test_a_flipped_octet_costs_at_most_its_record_and_is_said(original, tmp_path, caplog, log, step):
+    whole = Node(original, Unflushed())
+    expected = facts_of(whole)
+    whole.stop()
+    content = (original / log).read_bytes()
+    for at in range(0, len(content), step):
+        root = tmp_path / "damaged"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(original, root)
+        (root / log).write_bytes(content[:at] + bytes((content[at] ^ 0x41,)) + content[at + 1:])
+        caplog.clear()
+
+        with caplog.at_level(logging.ERROR, "gomq_py"):
+            node = Node(root, Unflushed())
+        found = facts_of(node)
+        node.stop()
+
+        lost = expected - found
+        roots = [fact for fact in lost if not any(fact in gone and owner in lost for owner, gone in DEPENDS.items())]
+        assert len(roots) <= 1, f"octet {at}: {lost}"
+        assert not lost or log in caplog.text, f"octet {at}: {lost} without a word"
+        again = Node(root, Unflushed())
+        assert facts_of(again) == found, f"octet {at}"
+        again.stop()
