@@ -21,8 +21,9 @@ from gomq_py.auth.errors import BackendError
 from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
-from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
-from gomq_py.net.proxy_protocol import Proxies
+from gomq_py.doors import METRICS, Doors
+from gomq_py.net.listener import BindError
+from gomq_py.net.systemd import Systemd
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.errors import StoreError
@@ -47,13 +48,13 @@ class Launcher:
         """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned from here on."""
         self.settings = settings
         self._listening = listening
-        self.listeners: list[Any] = []
+        self._systemd = Systemd({})
         self.broker: Any = None
         self._data_dir: Any = None
         self._committer: Any = None
         self._amqp: Any = None
         self._asked_to_stop: Any = None
-        self._proxies = Proxies()
+        self._doors: Any = None
         self._pidfile = ""
         self._wakeup: Any = None
 
@@ -62,14 +63,36 @@ class Launcher:
         self._asked_to_stop = Event()
         raise_descriptor_limit()
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
+        watchdog = None
         try:
+            self._systemd = _service_manager()
             self.start()
+            self._systemd.ready(self._where())
+            watchdog = self._watchdog()
             self._asked_to_stop.wait()
+            self._systemd.stopping()
             return EXIT_STOPPED
         finally:
+            if watchdog is not None:
+                watchdog.kill()
             self.stop()
+            self._systemd.close()
             for watcher in watchers:
                 watcher.cancel()
+
+    def _watchdog(self) -> Any:
+        """A greenlet that tells the service manager that the hub runs; None where nobody listens, for it would wake an idle broker."""
+        if not self._systemd.watchdog_s:
+            return None
+
+        def tell() -> None:
+            while True:
+                self._systemd.alive()
+                gevent.sleep(self._systemd.watchdog_s / 2)
+
+        greenlet = gevent.spawn(tell)
+        greenlet.name = "watchdog"
+        return greenlet
 
     def start(self) -> None:
         """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
@@ -89,8 +112,16 @@ class Launcher:
         except BaseException:
             self.stop()
             raise
-        doors = ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners) or "nothing: every port is off"
-        LOG.info("ready after %.2f s: %s, data in %s", time.monotonic() - began, doors, os.path.abspath(self.settings.data_dir))
+        LOG.info("ready after %.2f s: %s, data in %s", time.monotonic() - began, self._where(), os.path.abspath(self.settings.data_dir))
+
+    def _where(self) -> str:
+        """What is open, for people."""
+        return ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners) or "nothing: every port is off"
+
+    @property
+    def listeners(self) -> list[Any]:
+        """What is open, with ``protocol``, ``address`` and ``port``."""
+        return self._doors.listeners if self._doors is not None else []
 
     @property
     def amqp(self) -> Any:
@@ -99,9 +130,9 @@ class Launcher:
 
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
-        for listener in self.listeners:
-            listener.close()
-        self.listeners = []
+        if self._doors is not None:
+            self._doors.close()
+            self._doors = None
         for name in ("_amqp", "broker"):
             room = getattr(self, name)
             if room is not None:
@@ -111,8 +142,7 @@ class Launcher:
             self._committer.stop()
             self._committer = None
         if self._pidfile:
-            os.unlink(self._pidfile)
-            self._pidfile = ""
+            self._remove_pidfile()
         if self._data_dir is not None:
             self._data_dir.close()
             self._data_dir = None
@@ -130,62 +160,17 @@ class Launcher:
         self.broker.resource_watch.start()
 
     def _listen(self) -> None:
-        """Bind every address before accepting on any, so that a port in use leaves no client half served."""
-        settings = self.settings
-        options = SocketOptions(settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size, settings.tcp_send_buffer_size)
-        self._proxies.update(bool(settings.tcp_proxy_protocol), settings.proxy_protocol_trusted_sources, settings.login_timeout)
-        self._bind_amqp("amqp", settings.amqp_port, options)
-        if settings.tls_cert:
-            self._bind_amqp("amqps", settings.amqps_port, options, self._tls_handshake())
-        if settings.amqp_unix_path:
-            bound = bind_unix(settings.amqp_unix_path, settings.listen_backlog, settings.amqp_unix_mode)
-            self.listeners.append(Listener(bound, "amqp", self._amqp.handle, options, proxies=self._proxies,
-                                           admission=self._amqp.admission))
-        self._open_management()
-        for listener in self.listeners:
-            listener.start()
-            LOG.info("listening %s %s", listener.protocol, listener.address)
+        inherited = list(self._systemd.sockets)
+        if self._listening is not None:
+            inherited.append((self.settings.amqp_systemd_socket_name, self._listening))
+            self._listening = None
+        self._doors = Doors(self.settings, self._amqp.handle, self._amqp.admission, self._make_side_door, inherited)
+        self._doors.open()
 
-    def _bind_amqp(self, protocol: str, port: int, options: SocketOptions, handshake: Any = None) -> None:
-        if port >= 0:
-            listening, self._listening = self._listening, None
-            if listening is None or handshake is not None:
-                listening = bind_tcp(self.settings.amqp_bind, port, self.settings.listen_backlog, self.settings.reuse_port)
-            self.listeners.append(Listener(listening, protocol, self._amqp.handle, options, handshake, self._proxies,
-                                           admission=self._amqp.admission))
-
-    def _open_management(self) -> None:
-        settings = self.settings
-        if settings.http_port < 0 and settings.metrics_http_port < 0:
-            return
+    def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         from gomq_py.http.door import ManagementDoor, MetricsDoor  # here, because a broker without them should not carry Flask
-        for door, host, option in ((ManagementDoor, settings.http_bind, "http_port"), (MetricsDoor, settings.metrics_http_bind, "metrics_http_port")):
-            listening = self._bind_side_door(host, option)
-            if listening is not None:
-                self.listeners.append(door(listening, self.broker, self._amqp, settings, lambda: self.listeners))
-
-    def _bind_side_door(self, host: str, option: str) -> Any:
-        """A listening socket, or None where the port is off, or is taken and nobody asked for it: a second broker on a machine still serves AMQP."""
-        port = getattr(self.settings, option)
-        if port < 0:
-            return None
-        try:
-            return bind_tcp(host, port, self.settings.listen_backlog)
-        except BindError as error:
-            if option in self.settings.origins:
-                raise
-            LOG.warning("going on without %s: %s", option.replace("_", " "), error)
-            return None
-
-    def _tls_handshake(self) -> Any:
-        from gomq_py.net import tls  # here, because a broker without certificate should not carry the library
-        settings = self.settings
-        try:
-            context = tls.server_context(
-                settings.tls_cert, settings.tls_key, settings.tls_ciphers, settings.tls_min_version, settings.tls_keylog_file)
-        except tls.TLSError as error:
-            raise BootError(str(error)) from error
-        return tls.handshaker(context, settings.login_timeout)
+        kind = MetricsDoor if protocol == METRICS else ManagementDoor
+        return kind(listening, self.broker, self._amqp, self.settings, lambda: self.listeners, tls)
 
     def _say_what_is_unusual(self) -> None:
         speed = build_info.speed()
@@ -208,6 +193,27 @@ class Launcher:
             with open(self.settings.pidfile, "w", encoding="ascii") as file:
                 file.write(f"{os.getpid()}\n")
             self._pidfile = self.settings.pidfile
+
+    def _remove_pidfile(self) -> None:
+        """Unless somebody did so already, or has put another process's there."""
+        path, self._pidfile = self._pidfile, ""
+        try:
+            with open(path, encoding="ascii") as file:
+                ours = file.read() == f"{os.getpid()}\n"
+            if ours:
+                os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            LOG.warning("cannot remove the pidfile %s: %s", path, error.strerror or error)
+
+
+def _service_manager() -> Systemd:
+    """systemd, as the environment has it. Raises BootError for a descriptor that cannot be served on."""
+    try:
+        return Systemd(os.environ)
+    except OSError as error:
+        raise BootError(str(error)) from error
 
 
 def raise_descriptor_limit() -> None:

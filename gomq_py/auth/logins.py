@@ -30,6 +30,15 @@ class Logins:
                 reason = f"{reason}; {error}" if reason else str(error)
         raise LoginRefused(reason)
 
+    def login_certified(self, name, address):
+        """The broker's own User that a verified certificate names. Raises LoginRefused."""
+        user = self._users.get(name)
+        if user is None:
+            raise LoginRefused(f"user '{name}', whom the client's certificate names, does not exist")
+        if not self._users.may_come_from(name, address):
+            raise LoopbackOnly(f"user '{name}' may log in from this machine only")
+        return user
+
     def login_with_token(self, token):
         """The user of a token, whatever the order of backends. Raises LoginRefused. May switch."""
         if self._tokens is None:

@@ -119,8 +119,17 @@ OPTIONS: tuple[Option, ...] = (
            environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True),
     Option("main", "tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.", flags=("--tls-min-version",),
            environment=("TLS_MIN_VERSION",), aliases=_tls_section("tls_min_version"), reloadable=True),
-    Option("main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging."),
-    Option("main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",), pending="kernel TLS"),
+    Option("main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.", reloadable=True),
+    Option("main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",), reloadable=True),
+    Option("main", "tls_ca_cert", PATH, "", "Authorities (PEM) that vouch for clients' certificates.", reloadable=True),
+    Option("main", "tls_verify_peer", BOOLEAN, False, "Ask TLS clients for a certificate of one of these authorities.", reloadable=True),
+    Option("main", "tls_fail_if_no_peer_cert", BOOLEAN, True, "Turn away TLS clients that have none, where they are asked for one.",
+           reloadable=True),
+    Option("main", "ssl_cert_login_from", choice("distinguished_name", "common_name", "subject_alternative_name"), "distinguished_name",
+           "What of a client's certificate is the user name of the EXTERNAL login.", reloadable=True),
+    Option("main", "ssl_cert_login_san_type", choice("dns", "ip", "email", "uri"), "dns",
+           "Which kind of subject alternative name that is.", reloadable=True),
+    Option("main", "ssl_cert_login_san_index", COUNT, 0, "Which one of that kind, counted from 0.", reloadable=True),
     # -- amqp ----------------------------------------------------------------------------------------------------------------------------------
     Option("amqp", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
            flags=("--amqp-bind",), environment=("AMQP_BIND",)),
@@ -149,7 +158,7 @@ OPTIONS: tuple[Option, ...] = (
            "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources.", reloadable=True),
     Option("amqp", "proxy_protocol_trusted_sources", NETWORKS, (),
            "Addresses and networks of proxies; empty for proxies on this machine only.", reloadable=True),
-    Option("amqp", "amqp_systemd_socket_name", TEXT, "", "Name of the socket that systemd hands over.", pending="socket activation"),
+    Option("amqp", "amqp_systemd_socket_name", TEXT, "amqp", "Name (FileDescriptorName=) of the sockets that systemd hands over for AMQP."),
     # -- mqtt ----------------------------------------------------------------------------------------------------------------------------------
     Option("mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="mqtt_bind", flags=("--mqtt-bind",), pending=_NO_MQTT),
     Option("mqtt", "port", PORT, 1883, "Port of MQTT.", name="mqtt_port", flags=("--mqtt-port",), pending=_NO_MQTT),
@@ -163,11 +172,12 @@ OPTIONS: tuple[Option, ...] = (
     # -- mgmt ----------------------------------------------------------------------------------------------------------------------------------
     Option("mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",), environment=("HTTP_BIND",)),
     Option("mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",), environment=("HTTP_PORT",)),
-    Option("mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS.", name="https_port", flags=("--https-port",),
-           environment=("HTTPS_PORT",), pending=_NO_MANAGEMENT),
+    Option("mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS; opens only with tls_cert.", name="https_port",
+           flags=("--https-port",), environment=("HTTPS_PORT",)),
     Option("mgmt", "unix_path", PATH, "", "Unix socket of the management API.", name="http_unix_path", flags=("--http-unix-path",),
            pending=_NO_MANAGEMENT),
-    Option("mgmt", "http_systemd_socket_name", TEXT, "", "Name of the socket that systemd hands over.", pending="socket activation"),
+    Option("mgmt", "http_systemd_socket_name", TEXT, "http",
+           "Name (FileDescriptorName=) of the sockets that systemd hands over for the management API."),
     # -- clustering ----------------------------------------------------------------------------------------------------------------------------
     Option("clustering", "enabled", BOOLEAN, False, "Replicate to followers.", name="clustering", flags=("--clustering",),
            environment=("CLUSTERING",), pending=_NO_CLUSTERING),
@@ -213,7 +223,10 @@ BY_ATTRIBUTE = {option.attribute: option for option in OPTIONS}
 assert len(BY_ATTRIBUTE) == len(OPTIONS)
 
 # Keys of a [sni:host] section; each also with amqp_, mqtt_ or http_ in front.
-SNI_KEYS = ("tls_cert", "tls_key", "tls_min_version", "tls_ciphers", "tls_verify_peer", "tls_ca_cert", "tls_keylog_file")
+SNI_KEYS = (
+    "tls_cert", "tls_key", "tls_min_version", "tls_ciphers", "tls_verify_peer", "tls_ca_cert", "tls_keylog_file", "tls_fail_if_no_peer_cert",
+)
+SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 class Settings:
@@ -224,6 +237,8 @@ class Settings:
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
         self.origins: dict[str, str] = {}
+        self.sni: dict[str, dict[str, Any]] = {}
+        """{host name: {key, as in its [sni:HOST] section: value}}"""
         for attribute, value in values.items():
             self.set(attribute, value, "argument")
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from gomq_py.config import ini
 from gomq_py.config.kinds import BOOLEAN
 from gomq_py.config.settings import (
-    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, OPTIONS, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, Option, Settings,
+    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, OPTIONS, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings,
 )
 
 DEFAULT_FOLDER = "/etc"
@@ -110,7 +110,7 @@ def _check_section(section: str, place: str) -> None:
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
     """Take over one line; a deprecated place yields to the option's own, whichever comes first."""
     if entry.section.startswith(SNI_PREFIX):
-        return _sni_warnings(entry)
+        return _take_sni(settings, entry)
     section = SECTION_ALIASES.get(entry.section, entry.section)
     option = BY_KEY_OR_ALIAS.get((section, entry.key))
     if option is None:
@@ -124,13 +124,16 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
     return [f"{entry.place}: {entry.key} in section [{entry.section}] is deprecated, use {option.key} in [{option.section}]"]
 
 
-def _sni_warnings(entry: ini.Entry) -> list[str]:
+def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
+    """Take over one line of a [sni:HOST] section; its values are of the kinds of [main]."""
     key = entry.key
-    for prefix in ("amqp_", "mqtt_", "http_"):
+    for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)
     if key not in SNI_KEYS:
         return [f"{entry.place}: unknown key {entry.key!r} in section [{entry.section}] is ignored"]
-    return [f"{entry.place}: {entry.key} has no effect yet: this version is without a certificate per host name"]
+    host = entry.section.removeprefix(SNI_PREFIX).strip().lower()
+    settings.sni.setdefault(host, {})[entry.key] = _parse(BY_KEY["main", key], entry.value, f"{entry.place}: {entry.key}")
+    return []
 
 
 def _take_environment(settings: Settings, environment: Mapping[str, str]) -> None:

@@ -14,13 +14,18 @@ class ManagementDoor:
     protocol = "http"
     create_app = staticmethod(create_app)
 
-    def __init__(self, listening, broker, amqp, settings, listeners):
-        """``listening`` is bound and listens already, and is owned from here on; ``listeners()`` answers what is open in this process."""
+    def __init__(self, listening, broker, amqp, settings, listeners, tls=None):
+        """``listening`` is bound and listens already, and is owned from here on; ``listeners()`` answers what is open in this process.
+
+        ``tls`` encrypts: anything with an SSL context's ``wrap_socket``.
+        """
         node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", Rates())
         name = listening.getsockname()
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0
-        self._server = ManagementServer(listening, self.create_app(node))
+        if tls is not None:
+            self.protocol = "https"
+        self._server = ManagementServer(listening, self.create_app(node), tls)
 
     def start(self):
         """Begin to accept."""

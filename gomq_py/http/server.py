@@ -55,7 +55,7 @@ class ManagementServer:
     """Serves one WSGI app on one listening socket."""
 
     def __init__(self, listening, app, tls=None):
-        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext or None."""
+        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, anything with its ``wrap_socket``, or None."""
         options = {"ssl_context": tls} if tls is not None else {}
         self._server = WSGIServer(
             listening, app, handler_class=ManagementHandler, log=_LogSink, error_log=_LogSink, spawn=Pool(MAX_CONNECTIONS), **options)

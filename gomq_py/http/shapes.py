@@ -5,6 +5,7 @@ Field names and types are those of a live RabbitMQ; what has no meaning here is 
 import ssl
 import time
 
+from gomq_py.auth import certificates
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.definitions import jsonable
 from gomq_py.broker.policies import EXCHANGE
@@ -222,10 +223,10 @@ def connection(one):
         "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1", "type": "network",
         "state": one.flow if one.state == "open" else one.state,
         "channels": len(one.channels), "channel_max": one.limits.channel_max, "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
-        "auth_mechanism": getattr(one, "mechanism", "PLAIN"), "client_properties": jsonable(one.client_properties),
+        "auth_mechanism": one.mechanism, "client_properties": jsonable(one.client_properties),
         "connected_at": int(getattr(one, "connected_at", 0) * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,
         "ssl": tls is not None, "ssl_protocol": tls[0] if tls else None, "ssl_cipher": tls[1] if tls else None, "ssl_hash": None,
-        "ssl_key_exchange": None, "peer_cert_subject": None, "peer_cert_issuer": None, "peer_cert_validity": None,
+        "ssl_key_exchange": None, **peer_certificate(one.socket),
         "recv_oct": received, "recv_oct_details": details(rates.of(one, "recv_oct", received)), "recv_cnt": 0,
         "send_oct": sent, "send_oct_details": details(rates.of(one, "send_oct", sent)), "send_cnt": 0, "send_pend": 0,
         "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
@@ -253,6 +254,18 @@ def tls_of(socket):
         cipher = socket.cipher()
         return socket.version(), cipher[0] if cipher else None
     return None
+
+
+def peer_certificate(socket):
+    """The verified certificate of a client, with None for everything where there is none."""
+    certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
+    if not certificate:
+        return {"peer_cert_subject": None, "peer_cert_issuer": None, "peer_cert_validity": None}
+    return {
+        "peer_cert_subject": certificates.distinguished_name(certificate["subject"]),
+        "peer_cert_issuer": certificates.distinguished_name(certificate["issuer"]),
+        "peer_cert_validity": certificates.validity(certificate),
+    }
 
 
 def now_ms():

@@ -107,6 +107,10 @@ class SocketOptions:
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
         """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the system."""
+        self.update(nodelay, keepalive, recv_bytes, send_bytes)
+
+    def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
+        """As the constructor, for sockets accepted from now on."""
         self._options = []
         if nodelay:
             self._options.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))

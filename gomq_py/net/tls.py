@@ -1,24 +1,67 @@
-"""TLS for listeners: a server context from certificate files, and the handshake of one connection.
+"""TLS for listeners: contexts from certificate files, one per host name that clients may ask for, and the handshake of one connection.
 
-Imported by the launcher only when a certificate is configured, because the library costs a few megabytes. Knows no protocol.
+Imported by the launcher only when a certificate is configured, because the library costs a few megabytes. Knows no protocol above it.
 """
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gevent
 from gevent import ssl
 
+from gomq_py.net import client_hello
+from gomq_py.net.listener import BindError
+
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+# SSL_OP_ENABLE_KTLS of OpenSSL 3; the ssl module has a name for it from Python 3.12 on.
+ENABLE_KTLS = getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
 
 
-class TLSError(Exception):
+class TLSError(BindError):
     """TLS cannot be set up, as one line for the operator."""
 
 
-def server_context(certificate: str, key: str = "", ciphers: str = "", least_version: str = "1.2", keylog_file: str = "") -> Any:
-    """The context of a TLS listener, from PEM files; without ``key`` the certificate file holds it. Raises TLSError."""
+@dataclass(frozen=True)
+class TLSOptions:
+    """What a context is made of; files are PEM. Without ``key`` the certificate file holds it.
+
+    ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for; ``certificate_required``: and turn away those that have none.
+    """
+
+    certificate: str
+    key: str = ""
+    ciphers: str = ""
+    least_version: str = "1.2"
+    keylog_file: str = ""
+    authorities: str = ""
+    verify_peer: bool = False
+    certificate_required: bool = True
+    kernel: bool = False
+
+
+def server_context(options: TLSOptions) -> Any:
+    """The context of a TLS listener. Raises TLSError. Reads files: not for the hub's thread while it serves."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = VERSIONS[least_version]
+    context.minimum_version = VERSIONS[options.least_version]
+    _load_certificate(context, options.certificate, options.key)
+    try:
+        if options.ciphers:
+            context.set_ciphers(options.ciphers)
+    except ssl.SSLError as error:
+        raise TLSError(f"no cipher of TLS 1.2 is left by {options.ciphers!r}") from error
+    if options.verify_peer:
+        _ask_for_certificates(context, options)
+    if options.keylog_file:
+        try:
+            context.keylog_filename = options.keylog_file
+        except OSError as error:
+            raise TLSError(f"cannot write TLS keys to {options.keylog_file}: {error.strerror or error}") from error
+    if options.kernel:
+        context.options |= ENABLE_KTLS
+    return context
+
+
+def _load_certificate(context: Any, certificate: str, key: str) -> None:
     try:
         context.load_cert_chain(certificate, key or None, password=_no_password)
     except ssl.SSLError as error:
@@ -26,14 +69,19 @@ def server_context(certificate: str, key: str = "", ciphers: str = "", least_ver
     except (OSError, ValueError) as error:
         missing = key if key and not _readable(key) else certificate
         raise TLSError(f"cannot read the certificate or key {missing}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
+    if not options.authorities:
+        # The system's authorities would let in whoever can buy a certificate.
+        raise TLSError("tls_verify_peer needs tls_ca_cert: the authorities that vouch for clients")
     try:
-        if ciphers:
-            context.set_ciphers(ciphers)
+        context.load_verify_locations(options.authorities)
     except ssl.SSLError as error:
-        raise TLSError(f"no cipher of TLS 1.2 is left by {ciphers!r}") from error
-    if keylog_file:
-        context.keylog_filename = keylog_file
-    return context
+        raise TLSError(f"cannot use the authorities in {options.authorities}: {error.reason or error}") from error
+    except OSError as error:
+        raise TLSError(f"cannot read the authorities in {options.authorities}: {error.strerror or error}") from error
+    context.verify_mode = ssl.CERT_REQUIRED if options.certificate_required else ssl.CERT_OPTIONAL
 
 
 def _no_password() -> str:
@@ -49,14 +97,51 @@ def _readable(path: str) -> bool:
         return False
 
 
-def handshaker(context: Any, timeout_s: float) -> Callable[[Any], Any]:
-    """What a Listener calls on an accepted socket: the TLS handshake, in the connection's own greenlet. Its result takes the socket over.
+class Contexts:
+    """The contexts of one protocol: ``default``, and by host name; ``*.example.com`` stands for one label."""
 
-    Raises OSError (SSLError is one) when the peer does not speak TLS or is not done within ``timeout_s``. May switch.
+    def __init__(self, default: Any, by_host: Mapping[str, Any] | None = None):
+        self.default = default
+        self._by_host = {host.lower().rstrip("."): context for host, context in (by_host or {}).items()}
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether it matters what clients ask for."""
+        return bool(self._by_host)
+
+    def of(self, host: str) -> Any:
+        """The context for clients that ask for ``host``; the default for any unknown one, and for none."""
+        found = self._by_host.get(host)
+        if found is None and host:
+            found = self._by_host.get("*." + host.partition(".")[2])
+        return found or self.default
+
+
+class Handshaker:
+    """What a listener calls on an accepted socket: the TLS handshake, in the connection's own greenlet.
+
+    ``replace`` gives connections to come new certificates; those that are open keep what they have agreed on.
     """
 
-    def handshake(connection: Any) -> Any:
-        with gevent.Timeout(timeout_s, OSError(f"TLS handshake not done within {timeout_s:g} s")):
-            return context.wrap_socket(connection, server_side=True)
+    def __init__(self, contexts: Contexts, timeout_s: float):
+        self.replace(contexts, timeout_s)
 
-    return handshake
+    def replace(self, contexts: Contexts, timeout_s: float) -> None:
+        """As the constructor."""
+        self._contexts = contexts
+        self._timeout_s = timeout_s
+
+    def __call__(self, connection: Any) -> Any:
+        """The encrypted socket, which takes ``connection`` over.
+
+        Raises OSError (SSLError is one) when the peer does not speak TLS, has no certificate to show where one is asked for, or is not done in
+        time. May switch.
+        """
+        contexts = self._contexts
+        with gevent.Timeout(self._timeout_s, OSError(f"TLS handshake not done within {self._timeout_s:g} s")):
+            host = client_hello.asked_host(connection) if contexts.has_hosts else ""
+            return contexts.of(host).wrap_socket(connection, server_side=True)
+
+    def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
+        """For servers that want a context: gevent's asks it for nothing else."""
+        return self(connection)

@@ -1,16 +1,28 @@
-"""Certificates for tests: an authority of the test's own, a server certificate for loopback, all as PEM files."""
+"""Certificates for tests: an authority of the test's own, certificates for servers and clients, all as PEM files."""
 from types import SimpleNamespace
 
 import trustme
 
 
-def make(folder, *names):
-    """Files ``authority``, ``certificate`` (chain) and ``key`` for these host names or addresses; 127.0.0.1 and localhost without any."""
-    authority = trustme.CA()
-    issued = authority.issue_cert(*(names or ("127.0.0.1", "localhost")))
+def make(folder, *names, authority=None):
+    """Files ``authority``, ``certificate`` (chain) and ``key`` for these host names or addresses; 127.0.0.1 and localhost without any.
+
+    ``authority``: a trustme.CA of the caller's; else one is made.
+    """
+    authority = authority or trustme.CA()
+    return write(folder, authority, authority.issue_cert(*(names or ("127.0.0.1", "localhost"))))
+
+
+def make_client(folder, authority, *names, **options):
+    """The same for a client; ``options`` are trustme's: ``common_name``, ``organization_name``..."""
+    return write(folder, authority, authority.issue_cert(*names, **options))
+
+
+def write(folder, authority, issued):
+    """Write the files into ``folder``, made when it is missing; files that are there are replaced."""
+    folder.mkdir(exist_ok=True)
     files = SimpleNamespace(authority=folder / "authority.pem", certificate=folder / "certificate.pem", key=folder / "key.pem")
     authority.cert_pem.write_to_path(files.authority)
-    for part in issued.cert_chain_pems:
-        part.write_to_path(files.certificate, append=True)
+    files.certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
     issued.private_key_pem.write_to_path(files.key)
     return files

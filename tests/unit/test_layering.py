@@ -19,7 +19,9 @@ MAP = {
     # entry: build the parts, hand them to each other
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
-    "launcher": CORE | {"amqp.server", "http", ""},
+    "launcher": CORE | {"amqp.server", "http", "doors", "certificates", ""},
+    "doors": {"config", "net", "observability", "certificates"},
+    "certificates": {"config", "net"},
     "embedded": {"launcher", "config", "http", ""},
     "testing": {"embedded", "testing.chaos", ""},
     "testing.chaos": DOOR | {"amqp.server"},

@@ -72,6 +72,7 @@ class Connection:
         self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = None
         self.client_properties = {}
         self.capabilities = {}
+        self.mechanism = ""
         self.blocked_reason = None
         self._holding = False
         self.why = ""
@@ -84,12 +85,12 @@ class Connection:
 
     def run(self):
         """Serve the client until it is gone. May switch."""
-        attempt = LoginAttempt(self.server, self.socket, self.name, self.peer_host)
+        attempt = LoginAttempt(self.server, self.socket, self.name, self.peer_host, self.peer_port)
         session = attempt.run()
         if session is None:
             return
         self.server.admission.logged_in(self.guest)
-        self.client_properties, self.capabilities = attempt.client_properties, attempt.capabilities
+        self.client_properties, self.capabilities, self.mechanism = attempt.client_properties, attempt.capabilities, attempt.mechanism
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)
         self.state = OPEN

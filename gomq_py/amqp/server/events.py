@@ -8,7 +8,7 @@ def connection_created(connection):
     """Of ``connection.created``: when the client has opened its vhost."""
     limits = connection.limits
     return {
-        "name": connection.name, "pid": connection.name, **_ends(connection.socket), "ssl": hasattr(connection.socket, "cipher"),
+        "name": connection.name, "pid": connection.name, **_ends(connection.socket, connection.peer_host, connection.peer_port), "ssl": hasattr(connection.socket, "cipher"),
         "protocol": "{0,9,1}", "type": "network", "user": connection.user.name, "vhost": connection.vhost.name, "timeout": limits.heartbeat_s,
         "frame_max": limits.frame_max, "channel_max": limits.channel_max, "client_properties": connection.client_properties,
     }
@@ -50,9 +50,9 @@ def consumer_deleted(consumer):
     return {"consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name, "vhost": queue.vhost}
 
 
-def logged_in(name, username, socket, error=""):
-    """Of ``user.authentication.success`` and ``user.authentication.failure``; ``name`` is the connection's."""
-    headers = {"name": username, "connection_name": name, "connection_type": "network", "protocol": "{0,9,1}", **_ends(socket)}
+def logged_in(name, username, socket, peer, error=""):
+    """Of ``user.authentication.success`` and ``user.authentication.failure``; ``name`` is the connection's, ``peer`` its client's (host, port)."""
+    headers = {"name": username, "connection_name": name, "connection_type": "network", "protocol": "{0,9,1}", **_ends(socket, *peer)}
     if error:
         headers["error"] = error
     return headers
@@ -68,16 +68,11 @@ def channel_name(channel):
     return f"{channel.connection.name} ({channel.id})"
 
 
-def _ends(socket):
-    host, port = _address(socket.getsockname)
-    peer_host, peer_port = _address(socket.getpeername)
-    return {"host": host, "port": port, "peer_host": peer_host, "peer_port": peer_port}
-
-
-def _address(ask):
-    """(host, port), empty for a unix socket or one that is gone."""
+def _ends(socket, peer_host, peer_port):
+    """Both ends; the client's as a proxy announced it, where there is one."""
     try:
-        address = ask()
-    except OSError:
-        return "", 0
-    return (address[0], address[1]) if isinstance(address, tuple) else ("", 0)
+        address = socket.getsockname()
+    except OSError:  # it is gone
+        address = ""
+    host, port = (address[0], address[1]) if isinstance(address, tuple) else ("", 0)
+    return {"host": host, "port": port, "peer_host": peer_host, "peer_port": peer_port}

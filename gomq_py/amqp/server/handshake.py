@@ -56,7 +56,8 @@ class Login(NamedTuple):
 
     mechanism: str
     username: str
-    password: bytes
+    password: bytes | None
+    """None where the client's certificate stands for it."""
 
 
 class Open(NamedTuple):
@@ -72,8 +73,10 @@ class Closed(NamedTuple):
 class Handshake:
     """One connection's handshake. ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was."""
 
-    def __init__(self, offered, server_properties):
+    def __init__(self, offered, server_properties, certified_name=None):
+        """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and then EXTERNAL is not offered."""
         self.offered = offered
+        self.certified_name = certified_name
         self.limits = offered
         self.server_properties = server_properties
         self.client_properties = {}
@@ -146,8 +149,12 @@ class Handshake:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
         self.state = "starting"
         return Send(method_frame(0, ConnectionStart(
-            version_major=0, version_minor=9, server_properties=self.server_properties, mechanisms=" ".join(MECHANISMS).encode(), locales=LOCALES,
+            version_major=0, version_minor=9, server_properties=self.server_properties, mechanisms=self._mechanisms(), locales=LOCALES,
         )))
+
+    def _mechanisms(self):
+        names = list(MECHANISMS) if self.certified_name is None else [*MECHANISMS, EXTERNAL]
+        return " ".join(names).encode()
 
     def _method(self, kind, channel, payload):
         if kind == FRAME_HEARTBEAT and channel == 0:
@@ -168,11 +175,21 @@ class Handshake:
     def _start_ok(self, method):
         self.client_properties = method.client_properties
         self.mechanism = method.mechanism
+        if method.mechanism == EXTERNAL:
+            return self._external()
         credentials = MECHANISMS.get(method.mechanism)
         if credentials is None:
             raise HandshakeError(f"unknown authentication mechanism {method.mechanism!r}")
         username, password = credentials(method.response)
         return Login(method.mechanism, username, password)
+
+    def _external(self):
+        """The certificate is the credentials, whatever the response says; without a usable one the refusal is that of a wrong password."""
+        if self.certified_name is None:
+            raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
+        if not self.certified_name:
+            raise HandshakeError("EXTERNAL login: no user name found in the client's certificate", self.refused())
+        return Login(EXTERNAL, self.certified_name, None)
 
     def _tune_ok(self, method):
         frame_max, offered = method.frame_max, self.offered
@@ -235,6 +252,7 @@ def amqplain_credentials(response):
 
 
 # In the order they are offered, RabbitMQ's: a client that takes the first it knows takes PLAIN all the same, since few know AMQPLAIN.
+EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
 STEPS = {
     ("starting", ConnectionStartOk): Handshake._start_ok,

@@ -10,6 +10,7 @@ from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Lim
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
+from gomq_py.auth import certificates
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.user_limits import CONNECTIONS
 from gomq_py.observability.log import logger
@@ -33,7 +34,7 @@ class Session:
 class LoginAttempt:
     """One client on its way in. ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said."""
 
-    def __init__(self, server, socket, name, peer_host):
+    def __init__(self, server, socket, name, peer_host, peer_port=0):
         settings = server.settings
         self.name = name
         self.user = None
@@ -41,11 +42,12 @@ class LoginAttempt:
         self._broker = server.broker
         self._socket = socket
         self._peer_host = peer_host
+        self._peer_port = peer_port
         self._timeout_s = settings.login_timeout
         self._vhost = None
         self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
-        self._handshake = Handshake(offered, server_properties(server.cluster_name))
+        self._handshake = Handshake(offered, server_properties(server.cluster_name), certified_name(socket, settings))
 
     @property
     def client_properties(self):
@@ -56,6 +58,11 @@ class LoginAttempt:
     def capabilities(self):
         """What the client says it understands."""
         return self._handshake.capabilities
+
+    @property
+    def mechanism(self):
+        """How the client logs in."""
+        return self._handshake.mechanism
 
     def run(self):
         """A Session, or None when there will be no connection; why is in the log then. May switch."""
@@ -101,20 +108,24 @@ class LoginAttempt:
 
     def _log_in(self, login):
         """Check the credentials and tell the event exchange how that went. Raises HandshakeError. May switch."""
-        emit = self._broker.events.emit
+        emit, peer = self._broker.events.emit, (self._peer_host, self._peer_port)
         try:
             self._check(login)
         except HandshakeError as error:
-            emit("user.authentication.failure", events.logged_in, self.name, login.username, self._socket, str(error))
+            emit("user.authentication.failure", events.logged_in, self.name, login.username, self._socket, peer, str(error))
             raise
-        emit("user.authentication.success", events.logged_in, self.name, login.username, self._socket)
+        emit("user.authentication.success", events.logged_in, self.name, login.username, self._socket, peer)
 
     def _check(self, login):
         """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a thread."""
         try:
             if self._server.refusing_logins:
                 raise LoginRefused("logins are refused at the moment")
-            self.user = self._broker.logins.login(login.username, login.password, self._peer_host)
+            logins = self._broker.logins
+            if login.password is None:
+                self.user = logins.login_certified(login.username, self._peer_host)
+            else:
+                self.user = logins.login(login.username, login.password, self._peer_host)
         except LoginRefused as error:
             self._server.churn.logins_failed += 1
             raise HandshakeError(str(error), self._handshake.refused()) from error
@@ -159,3 +170,12 @@ class LoginAttempt:
                 self._socket.sendall(octets)
         except OSError as error:
             LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
+
+
+def certified_name(socket, settings):
+    """Whom a verified client certificate on this socket names, "" if nobody; None where no certificate was shown."""
+    certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
+    if not certificate:
+        return None
+    kind, index = settings.ssl_cert_login_san_type, settings.ssl_cert_login_san_index
+    return certificates.user_name(certificate, settings.ssl_cert_login_from, kind, index) or ""

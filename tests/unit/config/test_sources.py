@@ -1,6 +1,7 @@
 """Precedence of flags, environment and file, and what a mistake in each of them is answered with."""
 import pytest
 
+from gomq_py.config.settings import BY_KEY
 from gomq_py.config.sources import ConfigError, flag_parser, load
 
 
@@ -138,7 +139,31 @@ def test_option_without_effect_is_said_aloud_when_turned_on_only(load_from):
     assert load_from("--mqtt-port", "-1")[1] == []
 
 
-def test_sni_sections_are_known(load_from):
-    _, warnings = load_from(ini="[sni:example.org]\ntls_cert = a.pem\n")
+def test_sni_section_is_taken_over_with_values_of_the_right_kinds(load_from):
+    settings, warnings = load_from(ini="[sni:Example.org]\ntls_cert = a.pem\ntls_verify_peer = yes\nmqtt_tls_min_version = 1.3\n[sni:*.b]\n")
 
-    assert len(warnings) == 1
+    assert warnings == []
+    assert settings.sni == {"example.org": {"tls_cert": "a.pem", "tls_verify_peer": True, "mqtt_tls_min_version": "1.3"}}
+
+
+def test_mistakes_in_a_sni_section_are_named(load_from):
+    assert load_from(ini="[sni:a]\nport = 1\n")[1][0].endswith("gomq.ini:2: unknown key 'port' in section [sni:a] is ignored")
+    with pytest.raises(ConfigError, match=r"gomq.ini:2: http_tls_verify_peer: 'perhaps' is not a yes or no"):
+        load_from(ini="[sni:a]\nhttp_tls_verify_peer = perhaps\n")
+
+
+@pytest.mark.parametrize("key, text, value", [
+    ("proxy_protocol_trusted_sources", "10.0.0.5, 192.168.0.0/16,fd00::/8", "10.0.0.5/32, 192.168.0.0/16, fd00::/8"),
+    ("unix_mode", "0600", "600"), ("tcp_proxy_protocol", "true", "2"),
+])
+def test_values_of_listeners_are_parsed(load_from, key, text, value):
+    option = BY_KEY["amqp", key]
+
+    assert option.kind.show(getattr(load_from(ini=f"[amqp]\n{key} = {text}\n")[0], option.attribute)) == value
+
+
+@pytest.mark.parametrize("key, text", [("proxy_protocol_trusted_sources", "10.0.0.0/33"), ("proxy_protocol_trusted_sources", "proxy.example.com"),
+                                       ("unix_mode", "rw-rw----"), ("unix_mode", "1777"), ("unix_mode", "689")])
+def test_values_of_listeners_that_make_no_sense_are_named(load_from, key, text):
+    with pytest.raises(ConfigError, match=f"gomq.ini:2: {key}: '{text}' is not "):
+        load_from(ini=f"[amqp]\n{key} = {text}\n")

@@ -1,0 +1,146 @@
+"""Doors: every address the broker listens on: bound, inherited from a service manager, or left closed, as the settings say. Beside the launcher.
+
+Binds all before it accepts on any, so that a port in use leaves no client half served. Holds what a reload changes for connections to come:
+certificates, trusted proxies and socket options. Knows which doors there are, and nothing of what goes on behind them.
+"""
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gomq_py.config.settings import Settings
+from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
+from gomq_py.net.proxy_protocol import Proxies
+from gomq_py.observability.log import logger
+
+LOG = logger("boot")
+AMQP, AMQPS, HTTP, HTTPS, METRICS = "amqp", "amqps", "http", "https", "metrics"
+# Side door -> (option of its address, option of its port).
+SIDE_DOORS = {HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"), METRICS: ("metrics_http_bind", "metrics_http_port")}
+# What a [sni:HOST] section puts in front of a key that is for one protocol's port only.
+SNI_PROTOCOLS = {AMQPS: "amqp", HTTPS: "http"}
+
+
+class Doors:
+    """Opens, changes and closes the listeners of one broker. ``listeners`` are those that are open."""
+
+    def __init__(self, settings: Settings, handle_amqp: Callable[..., None], admission: Any, make_side_door: Callable[[str, Any, Any], Any],
+                 inherited: Sequence[tuple[str, Any]] = ()):
+        """``admission`` is what lets strangers in; ``make_side_door(protocol, listening, tls)`` makes a door of the management side; ``inherited`` are (name, listening socket) pairs."""
+        self._settings = settings
+        self._handle_amqp = handle_amqp
+        self._admission = admission
+        self._make_side_door = make_side_door
+        self._inherited = list(inherited)
+        self._proxies = Proxies()
+        self._options = SocketOptions()
+        self._handshakers: dict[str, Any] = {}
+        self.listeners: list[Any] = []
+
+    def open(self) -> None:
+        """Bind everything, then accept everywhere. Raises BindError, TLSError; what is open then is closed by ``close``."""
+        settings = self._settings
+        self._apply_options(settings)
+        contexts = self.prepare(settings, self._tls_ports())
+        self._open_amqp(AMQP, settings.amqp_port)
+        if AMQPS in contexts:
+            self._open_amqp(AMQPS, settings.amqps_port, self._handshaker(AMQPS, contexts))
+        if settings.amqp_unix_path:
+            bound = bind_unix(settings.amqp_unix_path, settings.listen_backlog, settings.amqp_unix_mode)
+            self._serve_amqp(bound, AMQP)
+        for protocol in (HTTP, HTTPS, METRICS):
+            self._open_side_door(protocol, self._handshaker(protocol, contexts) if protocol in contexts else None)
+        for name, listening in self._inherited:
+            LOG.warning("the service manager handed over a socket named %r on %s, which nobody serves", name, listening.getsockname())
+            listening.close()
+        self._inherited = []
+        for listener in self.listeners:
+            listener.start()
+            LOG.info("listening %s %s", listener.protocol, listener.address)
+
+    def close(self) -> None:
+        """Accept nobody any more; connections go on. A second call does nothing. May switch."""
+        for listener in self.listeners:
+            listener.close()
+        for _, listening in self._inherited:
+            listening.close()
+        self.listeners, self._inherited = [], []
+
+    # changing what is open
+
+    def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
+        """Contexts by port for a change to ``settings``, which nothing has seen of yet. Reads files; may run in a thread. Raises TLSError."""
+        ports = list(self._handshakers) if ports is None else ports
+        if not ports or not settings.tls_cert:
+            return {}
+        from gomq_py import certificates  # here, because a broker without certificate should not carry the library
+        return {port: certificates.contexts(settings, SNI_PROTOCOLS[port]) for port in ports}
+
+    def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:
+        """Change what connections to come will meet; ``contexts`` are from ``prepare``."""
+        for port, found in contexts.items():
+            self._handshakers[port].replace(found, settings.login_timeout)
+        self._apply_options(settings)
+
+    def _apply_options(self, settings: Settings) -> None:
+        self._proxies.update(bool(settings.tcp_proxy_protocol), settings.proxy_protocol_trusted_sources, settings.login_timeout)
+        self._options.update(
+            settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size, settings.tcp_send_buffer_size)
+
+    # opening
+
+    def _tls_ports(self) -> list[str]:
+        """The ports that want a certificate. A socket that was handed over for one wants it as well. Raises BindError where there is none."""
+        settings = self._settings
+        names = {name for name, _ in self._inherited}
+        if not settings.tls_cert:
+            for name in (AMQPS, HTTPS):
+                if name in names:
+                    raise BindError(f"the service manager handed over a socket for {name}, but there is no tls_cert")
+            if settings.sni:
+                LOG.warning("the [sni:HOST] sections have no effect without tls_cert")
+            return []
+        ports = {AMQPS: settings.amqps_port, HTTPS: settings.https_port}
+        return [port for port, number in ports.items() if number >= 0 or port in names]
+
+    def _handshaker(self, port: str, contexts: dict[str, Any]) -> Any:
+        from gomq_py.net import tls
+        self._handshakers[port] = tls.Handshaker(contexts[port], self._settings.login_timeout)
+        return self._handshakers[port]
+
+    def _open_amqp(self, protocol: str, port: int, handshake: Any = None) -> None:
+        settings = self._settings
+        inherited = self._take_inherited(protocol)
+        for listening in inherited:
+            self._serve_amqp(listening, protocol, handshake, inherited=True)
+        if not inherited and port >= 0:
+            self._serve_amqp(bind_tcp(settings.amqp_bind, port, settings.listen_backlog, settings.reuse_port), protocol, handshake)
+
+    def _serve_amqp(self, listening: Any, protocol: str, handshake: Any = None, inherited: bool = False) -> None:
+        self.listeners.append(Listener(listening, protocol, self._handle_amqp, self._options, handshake, self._proxies, inherited, self._admission))
+
+    def _open_side_door(self, protocol: str, tls: Any) -> None:
+        bind, port = SIDE_DOORS[protocol]
+        found = self._take_inherited(protocol)
+        if not found and (protocol != HTTPS or tls is not None):
+            found = self._bind_side_door(getattr(self._settings, bind), port)
+        self.listeners += [self._make_side_door(protocol, listening, tls) for listening in found]
+
+    def _bind_side_door(self, host: str, option: str) -> list[Any]:
+        """A listening socket, or none where the port is off, or is taken and nobody asked for it: a second broker on a machine still serves AMQP."""
+        port = getattr(self._settings, option)
+        if port < 0:
+            return []
+        try:
+            return [bind_tcp(host, port, self._settings.listen_backlog)]
+        except BindError as error:
+            if option in self._settings.origins:
+                raise
+            LOG.warning("going on without %s: %s", option.replace("_", " "), error)
+            return []
+
+    def _take_inherited(self, protocol: str) -> list[Any]:
+        """The sockets that were handed over for a protocol; there may be one per address."""
+        settings = self._settings
+        name = {AMQP: settings.amqp_systemd_socket_name, HTTP: settings.http_systemd_socket_name}.get(protocol, protocol)
+        found = [listening for given, listening in self._inherited if given == name]
+        self._inherited = [(given, listening) for given, listening in self._inherited if given != name]
+        return found

@@ -1,0 +1,109 @@
+"""ClientHello: the host name a TLS client asks for, read before the handshake begins and without taking an octet from the socket.
+
+OpenSSL would tell it in the middle of the handshake, when only the certificate can still be changed; versions, ciphers and whether a client has to
+show a certificate are settled by then. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. Below tls; parses what a stranger sent, so every length
+is checked, and what cannot be parsed is simply no name: the handshake itself will refuse it in its own words.
+"""
+from typing import Any
+
+from gevent import socket
+from gevent.socket import wait_read
+
+RECORD_HANDSHAKE, CLIENT_HELLO, EXTENSION_SERVER_NAME, HOST_NAME = 22, 1, 0, 0
+# A hello of post-quantum key shares has 2 KiB; the largest record has 16.
+LOOK_OCTETS = 16 * 1024
+
+
+class Incomplete(Exception):
+    """More octets are needed."""
+
+
+def asked_host(connection: Any) -> str:
+    """The host name in the hello that waits on the socket, in lower case; empty where there is none. The caller limits the time. May switch."""
+    seen = -1
+    try:
+        while True:
+            data = connection.recv(LOOK_OCTETS, socket.MSG_PEEK)
+            try:
+                return server_name(data)
+            except Incomplete:
+                if len(data) in (seen, LOOK_OCTETS):  # the end of the socket, or of our patience
+                    return ""
+            seen = len(data)
+            # What has been looked at stays readable: only more than that shall wake us.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, seen + 1)
+            wait_read(connection.fileno())
+    finally:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+def server_name(data: bytes) -> str:
+    """The host name that a hello at the start of ``data`` asks for; empty for none, or for what is no hello. Raises Incomplete."""
+    try:
+        hello = _Octets(_handshake_message(data))
+        hello.skip(2 + 32)  # version, random
+        for width in (1, 2, 1):  # session id, cipher suites, compression methods
+            hello.skip(hello.number(width))
+        extensions = _Octets(hello.take(hello.number(2)))
+        while extensions.left():
+            kind, body = extensions.number(2), extensions.take(extensions.number(2))
+            if kind == EXTENSION_SERVER_NAME:
+                return _host_name(_Octets(body))
+    except (ValueError, UnicodeDecodeError):
+        pass
+    return ""
+
+
+def _handshake_message(data: bytes) -> bytes:
+    """The body of the first handshake message, out of as many records as it takes. Raises Incomplete, ValueError."""
+    message = b""
+    position = 0
+    while True:
+        if data[position:position + 1] not in (b"", bytes([RECORD_HANDSHAKE])):
+            raise ValueError("no handshake record")
+        if len(data) < position + 5:
+            raise Incomplete
+        length = int.from_bytes(data[position + 3:position + 5], "big")
+        if not length:
+            raise ValueError("empty record")
+        message += data[position + 5:position + 5 + length]
+        if message[0:1] not in (b"", bytes([CLIENT_HELLO])):
+            raise ValueError("no hello")
+        if len(message) >= 4 and len(message) >= 4 + int.from_bytes(message[1:4], "big"):
+            return message[4:4 + int.from_bytes(message[1:4], "big")]
+        position += 5 + length
+        if position > len(data):
+            raise Incomplete
+
+
+def _host_name(names: "_Octets") -> str:
+    """The first host name of a server_name extension. Raises ValueError."""
+    names.number(2)
+    while names.left():
+        kind, name = names.number(1), names.take(names.number(2))
+        if kind == HOST_NAME:
+            return name.decode("ascii").lower().rstrip(".")
+    return ""
+
+
+class _Octets:
+    """Reads numbers and parts, and never past the end: ValueError."""
+
+    def __init__(self, data: bytes):
+        self._data = data
+        self._position = 0
+
+    def left(self) -> int:
+        return len(self._data) - self._position
+
+    def take(self, count: int) -> bytes:
+        if count > self.left():
+            raise ValueError("a length points past the end")
+        self._position += count
+        return self._data[self._position - count:self._position]
+
+    def skip(self, count: int) -> None:
+        self.take(count)
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")

@@ -1,0 +1,89 @@
+"""systemd: what a service manager hands over (listening sockets) and wants to hear (ready, reloading, stopping, alive).
+
+The two protocols are a few lines each: sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are descriptors from 3 on. Without a
+service manager everything here does nothing. Names in the environment are taken out of it, so that no child takes them for its own.
+"""
+import os
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+from gevent import socket
+
+from gomq_py.observability.log import logger
+
+LOG = logger("systemd")
+FIRST_DESCRIPTOR = 3
+
+
+class Systemd:
+    """The service manager that started this process, if one did. ``sockets`` are (name, listening socket) pairs; whoever serves one closes it."""
+
+    def __init__(self, environment: MutableMapping[str, str]):
+        """Raises OSError for a descriptor that is no listening stream socket."""
+        self._address = environment.pop("NOTIFY_SOCKET", "")
+        self._socket: Any = None
+        self.watchdog_s = _watchdog_s(environment)
+        """Seconds after which the service manager takes a silent service for hung; 0 where it does not watch."""
+        self.sockets = _inherited(environment)
+
+    def ready(self, status: str) -> None:
+        """The boot or a reload is done."""
+        self._notify("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """A reload begins; ``ready`` ends it."""
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """The service stops, whoever asked for it."""
+        self._notify("STOPPING=1")
+
+    def alive(self) -> None:
+        """The hub runs; due every ``watchdog_s``."""
+        self._notify("WATCHDOG=1")
+
+    def close(self) -> None:
+        """Let go of the socket to the service manager."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _notify(self, *lines: str) -> None:
+        if not self._address:
+            return
+        try:
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._socket.setblocking(False)
+            self._socket.sendto("\n".join(lines).encode(), _path(self._address))
+        except OSError as error:
+            LOG.warning("cannot tell the service manager %s: %s", lines[0], error.strerror or error)
+
+
+def _path(address: str) -> str:
+    """``@`` stands for the abstract namespace."""
+    return "\0" + address[1:] if address.startswith("@") else address
+
+
+def _watchdog_s(environment: MutableMapping[str, str]) -> float:
+    microseconds, process = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+    if not microseconds.isdecimal() or process not in ("", str(os.getpid())):
+        return 0.0
+    return int(microseconds) / 1e6
+
+
+def _inherited(environment: MutableMapping[str, str]) -> list[tuple[str, Any]]:
+    process, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
+    names = environment.pop("LISTEN_FDNAMES", "").split(":")
+    if process != str(os.getpid()) or not count.isdecimal():
+        return []
+    inherited = []
+    for number in range(int(count)):
+        descriptor = FIRST_DESCRIPTOR + number
+        os.set_inheritable(descriptor, False)
+        listening = socket.socket(fileno=descriptor)
+        if listening.type != socket.SOCK_STREAM or not listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise OSError(f"descriptor {descriptor}, handed over by the service manager, is no listening stream socket")
+        inherited.append((names[number] if number < len(names) and names[number] else "unknown", listening))
+    return inherited

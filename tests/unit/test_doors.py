@@ -1,0 +1,129 @@
+"""Which listeners open for which settings, and what a change of settings does to them."""
+import pytest
+from gevent import socket
+
+from gomq_py.config.settings import Settings
+from gomq_py.doors import Doors
+from gomq_py.net.listener import BindError, bind_tcp
+from gomq_py.net.tls import TLSError
+from tests.support import certificates
+
+OFF = {"amqp_port": -1, "amqps_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1}
+
+
+class SideDoor:
+    """What the launcher would make of a socket for the management side."""
+
+    address = "nowhere"
+
+    def __init__(self, protocol, listening, tls):
+        self.protocol, self.listening, self.tls = protocol, listening, tls
+
+    def start(self):
+        pass
+
+    def close(self):
+        self.listening.close()
+
+
+@pytest.fixture
+def open_doors():
+    """A function from settings to open doors; all are closed at the end."""
+    made = []
+
+    def open_(inherited=(), **settings):
+        made.append(Doors(Settings(**{**OFF, **settings}), lambda connection, address: None, None, SideDoor, inherited))
+        made[-1].open()
+        return made[-1]
+
+    yield open_
+    for doors in made:
+        doors.close()
+
+
+@pytest.fixture
+def tls(tmp_path):
+    """Settings with a certificate."""
+    files = certificates.make(tmp_path / "files")
+    return {"tls_cert": str(files.certificate), "tls_key": str(files.key)}
+
+
+def protocols(doors):
+    return [listener.protocol for listener in doors.listeners]
+
+
+def test_ports_of_minus_one_are_closed(open_doors):
+    assert protocols(open_doors()) == []
+
+
+def test_every_port_that_is_wanted_is_open(open_doors, tmp_path, tls):
+    doors = open_doors(**dict.fromkeys(OFF, 0), amqp_unix_path=str(tmp_path / "amqp.sock"), **tls)
+
+    assert protocols(doors) == ["amqp", "amqps", "amqp", "http", "https", "metrics"]
+    assert [listener.protocol for listener in doors.listeners[3:] if listener.tls is not None] == ["https"]
+
+
+def test_tls_ports_need_a_certificate(open_doors):
+    assert protocols(open_doors(**dict.fromkeys(OFF, 0))) == ["amqp", "http", "metrics"]
+
+
+def test_port_that_is_taken_closes_a_side_door_only_where_nobody_asked_for_it(open_doors, caplog):
+    with bind_tcp("127.0.0.1", 0, 1) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BindError):
+            open_doors(http_port=port)
+        settings = Settings(**OFF)
+        settings.http_port = port
+        settings.origins.pop("http_port")
+        doors = Doors(settings, None, None, SideDoor)
+        doors.open()
+
+    assert protocols(doors) == []
+    assert "going on without http port" in caplog.text
+
+
+def test_socket_that_was_handed_over_replaces_the_port(open_doors):
+    handed_over = bind_tcp("127.0.0.1", 0, 1)
+    doors = open_doors([("amqp", handed_over)], amqp_port=0)
+
+    assert [listener.port for listener in doors.listeners] == [handed_over.getsockname()[1]]
+
+
+def test_mistaken_certificates_leave_everything_as_it_is(open_doors, tls, tmp_path):
+    doors = open_doors(amqps_port=0, **tls)
+    handshaker = doors._handshakers["amqps"]
+    before = handshaker._contexts
+
+    with pytest.raises(TLSError):
+        doors.prepare(Settings(**{**OFF, **tls, "tls_key": str(tmp_path / "absent.pem")}))
+
+    assert handshaker._contexts is before
+
+
+def test_change_reaches_open_listeners(open_doors, tls):
+    doors = open_doors(amqp_port=0, amqps_port=0, **tls)
+    before = doors._handshakers["amqps"]._contexts
+    changed = Settings(**{**OFF, **tls, "tcp_proxy_protocol": 2, "tcp_keepalive": None, "tcp_nodelay": True, "tcp_recv_buffer_size": 65536})
+
+    doors.apply(changed, doors.prepare(changed))
+
+    assert doors._handshakers["amqps"]._contexts is not before
+    ours = socket.create_connection(("127.0.0.1", doors.listeners[0].port))
+    try:
+        doors._options.apply(ours)
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 65536
+        assert not ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    finally:
+        ours.close()
+
+
+def test_section_inherits_what_it_does_not_say(tls, tmp_path):
+    from gomq_py.certificates import options
+    settings = Settings(**tls, tls_ciphers="ECDHE+AESGCM", tls_min_version="1.3", tls_ca_cert="main.pem", tls_verify_peer=True)
+
+    assert options(settings, {}, "amqp") == options(settings)
+    section = {"tls_cert": "other.pem", "amqp_tls_min_version": "1.2", "http_tls_verify_peer": False}
+    amqp, http = options(settings, section, "amqp"), options(settings, section, "http")
+    assert (amqp.certificate, amqp.key, amqp.ciphers) == ("other.pem", "", "ECDHE+AESGCM")
+    assert (amqp.least_version, http.least_version) == ("1.2", "1.3")
+    assert (amqp.verify_peer, http.verify_peer, amqp.authorities) == (True, False, "main.pem")
