@@ -8,7 +8,8 @@ def connection_created(connection):
     """Of ``connection.created``: when the client has opened its vhost."""
     limits = connection.limits
     return {
-        "name": connection.name, "pid": connection.name, **_ends(connection.socket, connection.peer_host, connection.peer_port), "ssl": hasattr(connection.socket, "cipher"),
+        "name": connection.name, "pid": connection.name, **_ends(connection.socket, connection.peer_host, connection.peer_port),
+        "ssl": hasattr(connection.socket, "cipher"),
         "protocol": "{0,9,1}", "type": "network", "user": connection.user.name, "vhost": connection.vhost.name, "timeout": limits.heartbeat_s,
         "frame_max": limits.frame_max, "channel_max": limits.channel_max, "client_properties": connection.client_properties,
     }
