@@ -24,7 +24,10 @@ class Doors:
 
     def __init__(self, settings: Settings, handle_amqp: Callable[..., None], admission: Any, make_side_door: Callable[[str, Any, Any], Any],
                  inherited: Sequence[tuple[str, Any]] = ()):
-        """``admission`` is what lets strangers in; ``make_side_door(protocol, listening, tls)`` makes a door of the management side; ``inherited`` are (name, listening socket) pairs."""
+        """``admission`` is what lets strangers in; ``make_side_door(protocol, listening, tls)`` makes a door of the management side.
+
+        ``inherited`` are (name, listening socket) pairs.
+        """
         self._settings = settings
         self._handle_amqp = handle_amqp
         self._admission = admission

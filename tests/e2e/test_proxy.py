@@ -76,8 +76,9 @@ def log_in(connection, user=b"guest"):
 
 
 @contextmanager
-def connected(broker, octets=b"", port=None):
-    with socket.create_connection(("127.0.0.1", port or broker.port), timeout=10) as connection:
+def connected(broker, octets=b"", port=None, source="127.0.0.1"):
+    """A socket to the broker; faults of one source are logged once in a while, so each test of a line has a source of its own."""
+    with socket.create_connection(("127.0.0.1", port or broker.port), timeout=10, source_address=(source, 0)) as connection:
         connection.sendall(octets)
         yield connection
 
@@ -132,14 +133,14 @@ def test_header_comes_before_tls(proxied):
 
 
 def test_client_without_a_header_is_refused_with_a_reason_in_the_log(proxied):
-    with connected(proxied, PROTOCOL_HEADER) as connection:
+    with connected(proxied, PROTOCOL_HEADER, source="127.0.0.2") as connection:
         assert has_ended(connection)
 
-    proxied.wait_for_log(r"warn  listener: amqp connection from 127\.0\.0\.1:\d+ refused: PROXY protocol: a header was due, but b'AMQP")
+    proxied.wait_for_log(r"warn  listener: amqp connection from 127\.0\.0\.2:\d+ refused: PROXY protocol: a header was due, but b'AMQP")
 
 
 def test_slow_header_ends_with_the_login_timeout(proxied):
-    with connected(proxied, b"PROXY TCP4 192.") as connection:
+    with connected(proxied, b"PROXY TCP4 192.", source="127.0.0.3") as connection:
         assert has_ended(connection)
 
     proxied.wait_for_log("refused: PROXY protocol: no header within 1 s")
