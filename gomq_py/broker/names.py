@@ -33,3 +33,11 @@ def server_named():
 def described(kind, name, vhost):
     """How reply texts name an entity: ``queue 'jobs' in vhost '/'``."""
     return f"{kind} '{name}' in vhost '{vhost}'"
+
+
+def locked(queue, vhost):
+    """RabbitMQ's words to somebody who asks for another connection's exclusive queue."""
+    return (
+        f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be originally declared on another connection or "
+        "the exclusive property value does not match that of the original declaration."
+    )

@@ -13,8 +13,8 @@ from gomq_py.broker.events import Events
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
-from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described
-from gomq_py.broker.totals import EXCHANGE_COUNTERS, QUEUE_COUNTERS, Totals
+from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described, locked
+from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
 
@@ -94,7 +94,7 @@ class VHost:
     def check_access(self, queue, owner):
         """Refuse an exclusive queue to everybody but its owner. Raises ResourceLocked."""
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
-            raise ResourceLocked(_locked(queue, self.name))
+            raise ResourceLocked(locked(queue, self.name))
 
     # routing
 
@@ -224,7 +224,7 @@ class VHost:
         existing = self.queues.get(name)
         if existing is not None:
             if existing.exclusive_owner is not (owner if exclusive else None):
-                raise ResourceLocked(_locked(existing, self.name))
+                raise ResourceLocked(locked(existing, self.name))
             _check_same(existing, (("durable", durable), ("auto_delete", auto_delete)), entity)
             check_same_arguments(entity, arguments, existing.arguments)
             if existing.limits is not None:
@@ -409,8 +409,7 @@ class VHost:
             self._record(records.queue_deleted(queue))
         count = queue.ready_count
         del self.queues[queue.name]
-        self.totals.add(queue, QUEUE_COUNTERS)
-        self.totals.queue_deleted += 1
+        self.totals.add_queue(queue)
         if queue.exclusive_owner is not None:
             owned = self._exclusive[queue.exclusive_owner]
             del owned[queue]
@@ -444,8 +443,7 @@ class VHost:
         """The vhost was deleted, and the log says so: let go of every queue."""
         for queue in list(self.queues.values()):
             queue.on_unused = None
-            self.totals.add(queue, QUEUE_COUNTERS)
-            self.totals.queue_deleted += 1
+            self.totals.add_queue(queue)
             self._factory.remove(queue, f"vhost '{self.name}' deleted")
         for exchange in self.exchanges.values():
             exchange.state.revision += 1
@@ -497,10 +495,3 @@ def _check_same(entity_there, properties, entity):
         current = getattr(entity_there, key)
         if received != current:
             raise PreconditionFailed(difference(key, entity, received, current))
-
-
-def _locked(queue, vhost):
-    return (
-        f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be originally declared on another connection or "
-        "the exclusive property value does not match that of the original declaration."
-    )

@@ -5,12 +5,15 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import errors
 from gomq_py.http.api import (
-    bindings, connections, definitions, exchanges, identity, limits, metrics, overview, parameters, permissions, policies, queues, users, vhosts,
+    bindings, connections, definitions, exchanges, health, identity, limits, metrics, nodes, overview, parameters, permissions, policies, queues,
+    users, vhosts,
 )
 from gomq_py.http.login import FailedLogins
 
-RESOURCES = (identity, overview, metrics, connections, exchanges, queues, bindings, vhosts, users, permissions, policies, parameters, limits,
-             definitions)
+RESOURCES = (
+    identity, overview, nodes, health, metrics, connections, exchanges, queues, bindings, vhosts, users, permissions, policies, parameters, limits,
+    definitions,
+)
 
 # No inline script, no foreign source: what a queue is called can never run.
 SECURITY_HEADERS = {

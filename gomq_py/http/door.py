@@ -19,7 +19,8 @@ class ManagementDoor:
 
         ``tls`` encrypts: anything with an SSL context's ``wrap_socket``.
         """
-        node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", Rates())
+        rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
+        node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", rates)
         name = listening.getsockname()
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0

@@ -38,3 +38,7 @@ class Node:
     def connections(self):
         """Every open connection of every door, in the order of their coming."""
         return list(self.amqp.connections)
+
+    def connections_in(self, vhost):
+        """Those that opened this vhost."""
+        return [one for one in self.amqp.connections if one.vhost is vhost]

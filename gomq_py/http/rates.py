@@ -1,50 +1,213 @@
-"""Rates: how fast a counter moved since it was last looked at. Kept only for what somebody looks at, and dropped with the thing itself.
+"""Rates: how fast counters moved since they were last looked at, and their history for whoever draws curves. Kept only for what somebody looks at.
 
-A dashboard asks every five seconds; so a rate is the change over the last five seconds or so, and nothing is measured when nobody asks.
+    look(group, thing, windows) -> View             a rate is the change between two looks; without looks nothing is measured
+    windows: the query's ``lengths_age lengths_incr msg_rates_age ...``, in seconds: the View then has samples too
+
+A dashboard asks every few seconds, so a rate is the mean of these. History is sampled by one greenlet, which runs while there is any; it begins with
+the first question for it and goes when nobody asked for a while. Both are bounded: see LOOKS_MAX and HISTORIES_MAX.
 """
 import time
-from weakref import WeakKeyDictionary
+from array import array
+
+import gevent
 
 # Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
 LEAST_WINDOW_S = 1.0
-# After a pause as long as this a rate would be the mean of what nobody cares for any more.
+# After a pause as long as this a rate would be the mean of what nobody cares for any more: it is forgotten.
 LONGEST_WINDOW_S = 60.0
+# Things with a rate: some 600 octets each; over the bound the one looked at longest ago goes.
+LOOKS_MAX = 100_000
+# Things with a history: a queue's 120 samples are 13 KiB, so 6 MiB at most.
+HISTORIES_MAX = 500
+# Histories sampled between two turns of the loop: some 5 us each.
+SLICE = 50
+
+LENGTHS, MESSAGES, DATA, NODE = "lengths", "msg_rates", "data_rates", "node_stats"
+CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
+
+
+class Group:
+    """The counters of one kind of thing: ``categories`` maps their names to what they are; ``read(thing)`` answers their values in that order."""
+
+    __slots__ = ("names", "categories", "read")
+
+    def __init__(self, categories, read):
+        self.names = tuple(categories)
+        self.categories = tuple(categories.values())
+        self.read = read
+
+
+class View:
+    """The values of a thing's counters, and their ``*_details``."""
+
+    __slots__ = ("group", "values", "_rates", "_history", "_windows")
+
+    def __init__(self, group, values, rates, history, windows):
+        self.group = group
+        self.values = values
+        self._rates = rates
+        self._history = history
+        self._windows = windows
+
+    def put(self, shape, first=0, last=None):
+        """Set the counters from ``first`` to before ``last``, with their details, in a JSON object. Returns it."""
+        names = self.group.names
+        for index in range(first, len(names) if last is None else last):
+            name = names[index]
+            shape[name] = self.values[index]
+            shape[f"{name}_details"] = self.details(index)
+        return shape
+
+    def details(self, index):
+        """The ``*_details`` of one counter."""
+        details = {"rate": self._rates[index]}
+        if self._history is not None:
+            window = self._windows.get(self.group.categories[index])
+            if window is not None:
+                details.update(self._history.curve(index, *window))
+        return details
 
 
 class Rates:
-    """``of`` answers the rate per second of one counter of one object and remembers the look."""
+    """``interval_s`` between two samples of a history, ``samples_max`` of them are kept; clocks are given by tests."""
 
-    def __init__(self, now_s=time.monotonic):
+    def __init__(self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time):
+        self._interval_s = interval_s
+        self._samples_max = samples_max
         self._now_s = now_s
-        self._looks = WeakKeyDictionary()
-        self._unweak = {}
+        self._unix_s = unix_s
+        self._looks = {}
+        self._histories = {}
+        self._keeper = None
 
-    def of(self, thing, name, value):
-        """Change per second of the counter ``name`` of ``thing`` since the look before; 0.0 at the first."""
-        looks = self._of_thing(thing)
+    def look(self, group, thing, windows=None):
+        """A View. ``thing`` is hashable and stays referenced until nobody has looked at it for a minute. May switch if ``group.read`` may."""
+        values = group.read(thing)
+        key = (group, thing)
+        history = self._history(key, windows) if windows else None
+        return View(group, values, self._rates_of(key, values), history, windows)
+
+    def forget(self):
+        """Forget everything, as if nobody had looked yet; sampling ends with the next round."""
+        self._looks.clear()
+        self._histories.clear()
+
+    # rates
+
+    def _rates_of(self, key, values):
         now = self._now_s()
-        look = looks.get(name)
-        if look is None:
-            looks[name] = (now, value, 0.0)
-            return 0.0
-        since, before, rate = look
-        if now - since < LEAST_WINDOW_S:
-            return rate
-        rate = (value - before) / (now - since) if now - since <= LONGEST_WINDOW_S else 0.0
-        looks[name] = (now, value, rate)
-        return rate
+        look = self._looks.pop(key, None)
+        if look is None or now - look.at > LONGEST_WINDOW_S:
+            look = _Look(now, array("d", values), array("d", bytes(8 * len(values))))
+        elif now - look.at >= LEAST_WINDOW_S:
+            elapsed = now - look.at
+            rates = array("d", [(value - before) / elapsed for value, before in zip(values, look.values)])
+            look = _Look(now, array("d", values), rates)
+        self._looks[key] = look
+        if len(self._looks) > LOOKS_MAX:
+            del self._looks[next(iter(self._looks))]
+        self._keep()
+        return look.rates
 
-    def _of_thing(self, thing):
-        try:
-            looks = self._looks.get(thing)
-            if looks is None:
-                looks = self._looks[thing] = {}
-        except TypeError:  # compiled objects without weak references: by identity, checked against the name
-            key = (type(thing).__name__, getattr(thing, "vhost", ""), getattr(thing, "name", ""))
-            looks = self._unweak.setdefault(key, {})
-        return looks
+    # histories
 
-    def forget(self, names):
-        """Drop what is kept of objects that are gone: keep only those whose (vhost, name) is in ``names``."""
-        for key in [key for key in self._unweak if key[1:] not in names]:
-            del self._unweak[key]
+    def _history(self, key, windows):
+        history = self._histories.pop(key, None)
+        if history is None:
+            history = History(len(key[0].names), self._samples_max)
+            history.add(self._unix_s(), key[0].read(key[1]))
+        history.wanted_until = self._now_s() + max(LONGEST_WINDOW_S, *(age_s for age_s, _ in windows.values()))
+        self._histories[key] = history
+        if len(self._histories) > HISTORIES_MAX:
+            del self._histories[next(iter(self._histories))]
+        self._keep()
+        return history
+
+    def _keep(self):
+        if self._keeper is None:
+            self._keeper = gevent.spawn(self._keep_while_wanted)
+            self._keeper.name = "rates"
+
+    def _keep_while_wanted(self):
+        while self._looks or self._histories:
+            gevent.sleep(self._interval_s if self._histories else LONGEST_WINDOW_S)
+            self.sample()
+        self._keeper = None
+
+    def sample(self):
+        """One round: forget what nobody wants any more, and take a sample of everything that somebody does. May switch."""
+        self._forget()
+        for number, ((group, thing), history) in enumerate(list(self._histories.items())):
+            if number % SLICE == SLICE - 1:
+                gevent.sleep(0)
+            history.add(self._unix_s(), group.read(thing))
+
+    def _forget(self):
+        """Drop what nobody has looked at for a while; looks are in the order of their times."""
+        now = self._now_s()
+        while self._looks:
+            key = next(iter(self._looks))
+            if now - self._looks[key].at <= LONGEST_WINDOW_S:
+                break
+            del self._looks[key]
+        for key in [key for key, history in self._histories.items() if history.wanted_until < now]:
+            del self._histories[key]
+
+
+class _Look:
+    """What was seen when, and the rates that came of it."""
+
+    __slots__ = ("at", "values", "rates")
+
+    def __init__(self, at, values, rates):
+        self.at = at
+        self.values = values
+        self.rates = rates
+
+
+class History:
+    """A ring of samples: per sample the time (Unix seconds) and every counter, as doubles, allocated as they come."""
+
+    __slots__ = ("wanted_until", "_width", "_samples_max", "_ring", "_next")
+
+    def __init__(self, counters, samples_max):
+        self.wanted_until = 0.0
+        self._width = counters + 1
+        self._samples_max = samples_max
+        self._ring = array("d")
+        self._next = 0
+
+    def add(self, unix_s, values):
+        """One more sample; the oldest goes when there are too many."""
+        sample = array("d", (unix_s, *values))
+        if len(self._ring) < self._samples_max * self._width:
+            self._ring.extend(sample)
+        else:
+            start = self._next * self._width
+            self._ring[start:start + self._width] = sample
+        self._next = (self._next + 1) % self._samples_max
+
+    def curve(self, index, age_s, incr_s):
+        """RabbitMQ's ``samples`` of one counter, newest first, ``incr_s`` apart and at most ``age_s`` old, with ``avg`` and ``avg_rate``."""
+        samples = []
+        newest_s = last_s = None
+        for at_s, value in self._newest_first(index):
+            if newest_s is None:
+                newest_s = at_s
+            elif at_s < newest_s - age_s:
+                break
+            # A sample is due when the next one would be further off: timers are a little late.
+            elif last_s - at_s < incr_s * 0.9:
+                continue
+            last_s = at_s
+            samples.append({"sample": int(value), "timestamp": int(at_s * 1000)})
+        moved, took_ms = samples[0]["sample"] - samples[-1]["sample"], samples[0]["timestamp"] - samples[-1]["timestamp"]
+        return {
+            "samples": samples, "avg": sum(one["sample"] for one in samples) / len(samples), "avg_rate": moved * 1000 / took_ms if took_ms else 0.0,
+        }
+
+    def _newest_first(self, index):
+        count = len(self._ring) // self._width
+        for back in range(1, count + 1):
+            start = (self._next - back) % count * self._width if count == self._samples_max else (count - back) * self._width
+            yield self._ring[start], self._ring[start + 1 + index]

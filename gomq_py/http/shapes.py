@@ -3,32 +3,34 @@
 Field names and types are those of a live RabbitMQ; what has no meaning here is left out rather than invented, and docs/compatibility.md lists it.
 """
 import ssl
-import time
 
 from gomq_py.auth import certificates
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.definitions import jsonable
 from gomq_py.broker.policies import EXCHANGE
+from gomq_py.http import statistics
 from gomq_py.http.answers import node
 
-STATS = ("publish", "deliver_get", "ack", "redeliver", "get")
-
-
-def details(rate):
-    """The ``*_details`` object beside a counter."""
-    return {"rate": rate}
+# What RabbitMQ tells of the Erlang process behind a thing: there is none, but clients expect the object.
+NO_PROCESS = {
+    "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
+    "reductions": 0, "reductions_details": {"rate": 0.0},
+}
 
 
 def vhost(one):
-    """A vhost with the sums over its queues."""
-    ready = sum(queue.ready_count for queue in one.queues.values())
-    unacked = sum(queue.unacked_count for queue in one.queues.values())
+    """A vhost with the sums over its queues. May switch."""
     tags = list(one.tags)
-    return {
-        "name": one.name, "description": one.description, "tags": tags, "default_queue_type": "classic", "tracing": False,
+    view = statistics.view(statistics.VHOST, (one, node()))
+    shape = {
+        "name": one.name, "description": one.description, "tags": tags, "default_queue_type": "classic", "tracing": bool(one.tracing),
         "metadata": {"description": one.description, "tags": tags}, "cluster_state": {node().name: "running"},
-        "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked,
     }
+    lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
+    view.put(shape, 0, lengths)
+    view.put(shape, octets)
+    shape["message_stats"] = view.put({}, lengths, octets)
+    return shape
 
 
 def user(one):
@@ -69,19 +71,12 @@ def default_binding(queue):
 
 def exchange(one):
     """An exchange and what went through it."""
-    state = one.state
-    stats = {}
-    if state.publish_in or state.publish_out:
-        stats = {
-            "publish_in": state.publish_in, "publish_in_details": details(node().rates.of(one, "publish_in", state.publish_in)),
-            "publish_out": state.publish_out, "publish_out_details": details(node().rates.of(one, "publish_out", state.publish_out)),
-        }
     shape = {
         "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
         "internal": bool(one.internal), "arguments": jsonable(one.arguments), **in_force(one, EXCHANGE), "user_who_performed_action": "",
     }
-    if stats:
-        shape["message_stats"] = stats
+    if one.state.publish_in or one.state.publish_out:
+        shape["message_stats"] = statistics.view(statistics.EXCHANGE, one).put({})
     return shape
 
 
@@ -108,26 +103,25 @@ def queue(one):
     store = one.store
     ready_bytes = store.ready_bytes if store is not None else 0
     unacked_bytes = store.unacked_bytes if store is not None else 0
-    rates = node().rates
     consumers = len(consumers_of(one))
+    persistent = bool(one.durable)
     shape = {
-        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
+        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": persistent, "auto_delete": bool(one.auto_delete),
         "exclusive": one.exclusive_owner is not None, "arguments": jsonable(one.arguments), "node": node().name, "state": queue_state(one),
         "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0, "consumer_capacity": 1.0 if consumers else 0,
-        "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked,
-        "messages_details": details(rates.of(one, "messages", ready + unacked)),
-        "messages_ready_details": details(rates.of(one, "messages_ready", ready)),
-        "messages_unacknowledged_details": details(rates.of(one, "messages_unacknowledged", unacked)),
         "message_bytes": ready_bytes + unacked_bytes, "message_bytes_ready": ready_bytes, "message_bytes_unacknowledged": unacked_bytes,
-        "message_bytes_persistent": ready_bytes + unacked_bytes if one.durable else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
-        "messages_persistent": ready + unacked if one.durable else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
+        "message_bytes_persistent": ready_bytes + unacked_bytes if persistent else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
+        "messages_persistent": ready + unacked if persistent else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
         "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0,
-        **in_force(one, queue_type_of(one.arguments)), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": None,
-        "owner_pid_details": owner(one), "recoverable_slaves": None, "storage_version": 1,
-        "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
-        "reductions": 0, "reductions_details": details(0.0), "slave_nodes": [], "synchronised_slave_nodes": [],
+        **in_force(one, queue_type_of(one.arguments)), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": active_tag(one),
+        "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [], "synchronised_slave_nodes": [],
     }
-    shape["message_stats"] = queue_stats(one)
+    if one.exclusive_owner is not None:
+        shape["owner_pid_details"] = owner(one)
+    view = statistics.view(statistics.QUEUE, one)
+    lengths = len(statistics.LENGTH_NAMES)
+    view.put(shape, 0, lengths)
+    shape["message_stats"] = view.put({}, lengths)
     return shape
 
 
@@ -136,17 +130,6 @@ def queue_state(one):
     if one.closed:
         return "stopped"
     return "paused" if one.paused else "running"
-
-
-def queue_stats(one):
-    """Counters since the start of the broker, each with its rate."""
-    counters = {"publish": one.published, "deliver": one.delivered, "ack": one.acked, "redeliver": one.requeued, "get": one.got}
-    counters["deliver_get"] = one.delivered + one.got
-    stats = {}
-    for name, count in counters.items():
-        stats[name] = count
-        stats[f"{name}_details"] = details(node().rates.of(one, name, count))
-    return stats
 
 
 def consumers_of(one):
@@ -160,6 +143,12 @@ def exclusive_tag(one):
         if consumer.exclusive:
             return consumer.tag
     return None
+
+
+def active_tag(one):
+    """The tag of the single active consumer, or None where all are served."""
+    consumers = consumers_of(one)
+    return consumers[0].tag if consumers and one.single_active else None
 
 
 def owner(one):
@@ -198,15 +187,15 @@ def channel_name(channel, connection):
 def channel(one, connection):
     """A channel as it stands in lists."""
     host, port = peer_of(connection)
+    stats = statistics.view(statistics.CHANNEL, one).put({})
     return {
         "name": channel_name(one, connection), "number": one.id, "node": node().name, "vhost": connection.vhost.name, "user": connection.user.name,
         "user_who_performed_action": connection.user.name, "state": "running" if one.state == "open" else one.state,
         "consumer_count": len(one.consumers), "confirm": bool(one.confirming), "transactional": one.transaction is not None,
         "prefetch_count": one.prefetch_count, "global_prefetch_count": one.global_prefetch, "messages_unacknowledged": one.unacked.count,
-        "messages_unconfirmed": 0, "messages_uncommitted": 0, "acks_uncommitted": 0, "pending_raft_commands": 0,
-        "connection_details": {"name": connection.name, "peer_host": host, "peer_port": port},
-        "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
-        "reductions": 0, "reductions_details": details(0.0),
+        "messages_unconfirmed": one.published - one.confirmed_count if one.confirming else 0, "messages_uncommitted": 0, "acks_uncommitted": 0,
+        "pending_raft_commands": 0, "connection_details": {"name": connection.name, "peer_host": host, "peer_port": port}, "message_stats": stats,
+        **NO_PROCESS,
     }
 
 
@@ -214,24 +203,18 @@ def connection(one):
     """A connection as it stands in lists."""
     host, port = peer_of(one)
     local_host, local_port = address_of(one.socket.getsockname) if one.socket else ("", 0)
-    received = one.stream.received_octets if one.stream is not None else 0
-    sent = one.output.sent_octets if one.output is not None else 0
-    rates = node().rates
     tls = tls_of(one.socket)
-    return {
+    shape = {
         "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name, "user_who_performed_action": one.user.name,
         "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1", "type": "network",
         "state": one.flow if one.state == "open" else one.state,
         "channels": len(one.channels), "channel_max": one.limits.channel_max, "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
         "auth_mechanism": one.mechanism, "client_properties": jsonable(one.client_properties),
-        "connected_at": int(getattr(one, "connected_at", 0) * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,
+        "connected_at": int(one.connected_at * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,
         "ssl": tls is not None, "ssl_protocol": tls[0] if tls else None, "ssl_cipher": tls[1] if tls else None, "ssl_hash": None,
-        "ssl_key_exchange": None, **peer_certificate(one.socket),
-        "recv_oct": received, "recv_oct_details": details(rates.of(one, "recv_oct", received)), "recv_cnt": 0,
-        "send_oct": sent, "send_oct_details": details(rates.of(one, "send_oct", sent)), "send_cnt": 0, "send_pend": 0,
-        "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
-        "reductions": 0, "reductions_details": details(0.0),
+        "ssl_key_exchange": None, **peer_certificate(one.socket), "recv_cnt": 0, "send_cnt": 0, "send_pend": 0, **NO_PROCESS,
     }
+    return statistics.view(statistics.CONNECTION, one).put(shape)
 
 
 def peer_of(one):
@@ -268,6 +251,22 @@ def peer_certificate(socket):
     }
 
 
-def now_ms():
-    """Unix milliseconds."""
-    return int(time.time() * 1000)
+def listeners():
+    """Where the broker listens, in RabbitMQ's form."""
+    shown = []
+    for one in node().listeners():
+        host, _, port = one.address.rpartition(":")
+        shown.append({
+            "node": node().name, "protocol": one.protocol, "ip_address": host.strip("[]"), "port": int(port) if port.isdigit() else 0,
+            "socket_opts": {"backlog": node().settings.listen_backlog, "nodelay": bool(node().settings.tcp_nodelay)},
+        })
+    return shown
+
+
+def contexts():
+    """The management listeners once more, as RabbitMQ shows its web server's."""
+    return [
+        {"node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]", "ip": one["ip_address"], "port": str(one["port"]),
+         "ssl_opts": []}
+        for one in listeners() if one["protocol"] in ("http", "https")
+    ]

@@ -1,6 +1,9 @@
 """The broker as a whole: overview, nodes, connections, channels, health."""
 import pytest
 
+from tests.management.conftest import API
+from tests.support.waiting import wait_until
+
 
 def test_the_overview_counts_what_there_is(api, channel):
     channel.queue_declare("counted")
@@ -68,3 +71,61 @@ def test_an_unknown_path_is_not_found(api):
     answer = api.get("nosuch")
 
     assert (answer.status_code, answer.json()["error"]) == (404, "Object Not Found")
+
+
+def test_curves_are_sampled_while_somebody_looks(tmp_path, broker_process):
+    """Samples begin with the first question for them; a list has rates alone."""
+    config = tmp_path / "gomq.ini"
+    config.write_text("[main]\nstats_interval = 100\nstats_log_size = 5\n")
+    process = broker_process(http_port=0, config=config).start()
+    api = API(f"http://127.0.0.1:{process.ports['http']}")
+    api.put("queues/%2F/curved")
+    path = "queues/%2F/curved?lengths_age=60&lengths_incr=1&msg_rates_age=60&msg_rates_incr=1"
+    api.get(path.replace("incr=1", "incr=60"))
+
+    api.post("exchanges/%2F/amq.default/publish", {"properties": {}, "routing_key": "curved", "payload": "x", "payload_encoding": "string"})
+
+    def newest():
+        return api.get(path).json()["messages_details"]["samples"][0]
+    wait_until(lambda: newest()["sample"] == 1, what="a sample of the message")
+    shape = api.get(path).json()
+    assert set(shape["message_stats"]["publish_details"]) == {"rate", "samples", "avg", "avg_rate"}
+    assert "samples" not in api.get("queues?lengths_age=60&lengths_incr=1").json()[0]["messages_details"]
+    assert "samples" in api.get("overview?lengths_age=60&lengths_incr=1").json()["queue_totals"]["messages_details"]
+    assert "samples" in api.get("nodes?node_stats_age=60&node_stats_incr=1").json()[0]["mem_used_details"]
+    assert api.get("overview?lengths_age=never&lengths_incr=1").status_code == 400
+    assert api.delete("reset").status_code == 204
+    assert len(api.get(path).json()["messages_details"]["samples"]) <= 2
+
+
+@pytest.mark.parametrize("check, status", [
+    ("certificate-expiration/1/days", 200), ("certificate-expiration/many/days", 400), ("certificate-expiration/1/fortnights", 400),
+    ("port-listener/http", 400), ("protocol-listener/amqp091", 200), ("protocol-listener/mqtt", 503), ("protocol-listener/http%2Fprometheus", 503),
+    ("metadata-store/initialized", 200), ("below-node-connection-limit", 200), ("quorum-queues-without-elected-leaders/vhost/nosuch", 404),
+])
+def test_health_checks_say_what_they_were_asked(api, check, status):
+    assert api.get(f"health/checks/{check}").status_code == status
+
+
+def test_a_certificate_that_ends_soon_fails_its_check(tmp_path, broker_process):
+    import datetime
+
+    import trustme
+    issued = trustme.CA().issue_cert("localhost", not_after=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=10))
+    issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    process = broker_process(http_port=0, amqps_port=0, tls_cert=tmp_path / "both.pem").start()
+    api = API(f"http://127.0.0.1:{process.ports['http']}")
+
+    soon, later = api.get("health/checks/certificate-expiration/1/weeks"), api.get("health/checks/certificate-expiration/1/months")
+
+    assert (soon.status_code, later.status_code) == (200, 503)
+    assert "amqps" in [one["protocol"] for one in later.json()["expired"]]
+
+
+def test_the_node_tells_its_memory(api):
+    node = api.get("nodes").json()[0]["name"]
+
+    assert api.get(f"nodes/{node}/memory").json()["memory"]["total"]["rss"] > 1e6
+    assert api.get("nodes/nosuch/memory").status_code == 404
+    assert len(api.get("nodes/gc_stats").json()) == 3
+    assert api.post(f"nodes/{node}/gc_collect").status_code == 204

@@ -57,7 +57,8 @@ def test_a_limit_that_makes_no_sense_is_refused(api, user, kind, value):
 
 
 def test_limits_of_nobody_are_not_found(api):
-    assert [api.put("user-limits/nobody-at-all/max-channels", {"value": 1}).status_code, api.get("user-limits/nobody-at-all").status_code] == [404, 404]
+    assert api.put("user-limits/nobody-at-all/max-channels", {"value": 1}).status_code == 404
+    assert api.get("user-limits/nobody-at-all").status_code == 404
 
 
 def test_logins_are_counted_by_protocol(api, managed, channel):
@@ -146,3 +147,27 @@ def test_the_prefetch_of_a_channel_is_changed(api, channel, name):
 
     wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_unacknowledged"] == 1, what="one message under way")
     assert api.get(f"queues/%2F/{name}").json()["messages_ready"] == 2
+
+
+def test_statistics_tell_the_ways_of_taking_apart_and_never_fall(api, channel, name):
+    channel.queue_declare(name)
+    channel.confirm_delivery()
+    for _ in range(4):
+        channel.basic_publish("", name, b"x")
+    channel.basic_get(name, auto_ack=True)
+    channel.basic_get(name, auto_ack=False)
+    for _ in channel.consume(name, auto_ack=True, inactivity_timeout=0.01):
+        break
+    channel.cancel()
+    channel.basic_get(name)
+
+    stats = api.get(f"queues/%2F/{name}").json()["message_stats"]
+    before = api.get("vhosts/%2F").json()["message_stats"]
+    channel.queue_delete(name)
+    after = api.get("vhosts/%2F").json()["message_stats"]
+
+    assert (stats["get_no_ack"], stats["get"], stats["deliver"], stats["deliver_get"]) == (1, 1, 0, stats["deliver_no_ack"] + 2)
+    assert stats["get_empty"] >= 1 and stats["deliver_no_ack"] >= 1 and stats["publish"] == 4
+    assert {key: value for key, value in after.items() if not key.endswith("_details")} == {
+        key: value for key, value in before.items() if not key.endswith("_details")}
+    assert after["confirm"] >= 4

@@ -6,6 +6,7 @@
 Between net and the channels. Its greenlet does the handshake and then sleeps in Stream.run() until the client is gone; everything else happens in
 the hub and must not switch. Never parses a frame twice and never waits for the peer without a limit of time.
 """
+import time
 from socket import SHUT_WR
 
 import gevent
@@ -71,6 +72,7 @@ class Connection:
         self.channels = {}
         self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = None
         self.client_properties = {}
+        self.connected_at = time.time()
         self.capabilities = {}
         self.mechanism = ""
         self.blocked_reason = None
@@ -166,6 +168,8 @@ class Connection:
             self._token_life.stop()
         self._release()
         if self.output is not None:
+            self.vhost.totals.received_octets += self.stream.received_octets
+            self.vhost.totals.sent_octets += self.output.sent_octets
             self.output.close()
 
     def _release(self):

@@ -1,7 +1,7 @@
 """/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections."""
 from flask import Blueprint, g, request
 
-from gomq_py.http import shapes
+from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
@@ -44,6 +44,7 @@ def list_connections():
 @access(MANAGEMENT)
 def get_connection(name):
     """One connection."""
+    statistics.with_history()
     return json_answer(shapes.connection(find(name)))
 
 
@@ -110,6 +111,7 @@ def put_channel(name):
 @access(MANAGEMENT)
 def get_channel(name):
     """One channel, with its consumers."""
+    statistics.with_history()
     channel, connection = _find_channel(name)
     shape = shapes.channel(channel, connection)
     shape["consumer_details"] = [shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]

@@ -6,7 +6,7 @@ from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
-from gomq_py.http import publishing, shapes
+from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
@@ -38,7 +38,10 @@ def list_vhost_exchanges(vhost):
 @access(MANAGEMENT)
 def get_exchange(vhost, name):
     """One exchange."""
-    return json_answer(shapes.exchange(find_exchange(vhost, name)))
+    statistics.with_history()
+    shape = shapes.exchange(find_exchange(vhost, name))
+    shape["incoming"], shape["outgoing"] = [], []
+    return json_answer(shape)
 
 
 @blueprint.put("/api/exchanges/<vhost>/<name>")

@@ -7,7 +7,7 @@ from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
-from gomq_py.http import publishing, shapes
+from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of
 from gomq_py.http.errors import BadRequest
@@ -45,6 +45,7 @@ def list_vhost_queues(vhost):
 @access(MANAGEMENT)
 def get_queue(vhost, name):
     """One queue, with its consumers."""
+    statistics.with_history()
     queue = find_queue(vhost, name)
     connections = {id(channel): one for one in node().connections() for channel in list(one.channels.values())}
     consumers = [consumer for consumer in shapes.consumers_of(queue) if id(consumer.channel) in connections]

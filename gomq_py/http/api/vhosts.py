@@ -1,7 +1,7 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
 from flask import Blueprint, g
 
-from gomq_py.http import shapes
+from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
@@ -23,6 +23,7 @@ def list_vhosts():
 @access(MANAGEMENT)
 def get_vhost(name):
     """One vhost."""
+    statistics.with_history()
     return json_answer(shapes.vhost(find_vhost(name)))
 
 

@@ -1,5 +1,8 @@
-"""Rates over a clock that the test moves."""
-from gomq_py.http.rates import Rates
+"""Rates and histories over clocks that the test moves."""
+import pytest
+
+from gomq_py.http import rates as rates_module
+from gomq_py.http.rates import LENGTHS, MESSAGES, Group, History, Rates
 
 
 class Clock:
@@ -11,35 +14,99 @@ class Clock:
 
 
 class Thing:
-    pass
+    published = ready = 0
 
 
-def test_a_rate_is_the_change_between_two_looks():
-    clock, thing = Clock(), Thing()
-    rates = Rates(clock)
-    first = rates.of(thing, "published", 100)
-    clock.now = 5.0
-
-    second = rates.of(thing, "published", 200)
-
-    assert (first, second) == (0.0, 20.0)
+GROUP = Group({"ready": LENGTHS, "published": MESSAGES}, lambda thing: (thing.ready, thing.published))
 
 
-def test_looks_in_quick_succession_share_a_rate():
-    clock, thing = Clock(), Thing()
-    rates = Rates(clock)
-    rates.of(thing, "published", 0)
-    clock.now = 2.0
-    rates.of(thing, "published", 20)
-    clock.now = 2.1
-
-    assert rates.of(thing, "published", 1000) == 10.0
+@pytest.fixture
+def clock():
+    return Clock()
 
 
-def test_after_a_long_pause_a_rate_starts_anew():
-    clock, thing = Clock(), Thing()
-    rates = Rates(clock)
-    rates.of(thing, "published", 0)
-    clock.now = 3600.0
+@pytest.fixture
+def rates(clock):
+    return Rates(0.001, 4, now_s=clock, unix_s=clock)
 
-    assert rates.of(thing, "published", 10**6) == 0.0
+
+def look(rates, thing, windows=None):
+    """(details of ready, details of published)"""
+    view = rates.look(GROUP, thing, windows)
+    return view.details(0), view.details(1)
+
+
+def test_a_rate_is_the_change_between_two_looks(rates, clock):
+    thing = Thing()
+    first = look(rates, thing)
+    clock.now, thing.published, thing.ready = 5.0, 100, -5
+
+    assert (first, look(rates, thing)) == (({"rate": 0.0}, {"rate": 0.0}), ({"rate": -1.0}, {"rate": 20.0}))
+
+
+def test_looks_in_quick_succession_share_a_rate(rates, clock):
+    thing = Thing()
+    look(rates, thing)
+    clock.now, thing.published = 2.0, 20
+    look(rates, thing)
+    clock.now, thing.published = 2.1, 1000
+
+    assert look(rates, thing)[1] == {"rate": 10.0}
+
+
+def test_after_a_long_pause_a_rate_starts_anew(rates, clock):
+    thing = Thing()
+    look(rates, thing)
+    clock.now, thing.published = 3600.0, 10**6
+
+    assert look(rates, thing)[1] == {"rate": 0.0}
+
+
+def test_a_thing_is_put_with_its_details(rates):
+    assert rates.look(GROUP, Thing()).put({"name": "x"}, 1) == {"name": "x", "published": 0, "published_details": {"rate": 0.0}}
+
+
+def test_samples_are_taken_while_somebody_wants_them_and_no_longer(rates, clock):
+    """The greenlet that samples ends by itself, and what was kept goes with it."""
+    thing = Thing()
+    windows = {MESSAGES: (10, 1)}
+    lengths, messages = look(rates, thing, windows)
+    clock.now, thing.published = 2.0, 8
+    keeper = rates._keeper
+    rates.sample()
+
+    assert "samples" not in lengths and messages["samples"] == [{"sample": 0, "timestamp": 0}]
+    assert look(rates, thing, windows)[1]["samples"][0] == {"sample": 8, "timestamp": 2000}
+    clock.now = 1000.0
+    keeper.join(5)
+    assert keeper.dead and not rates._looks and not rates._histories
+
+
+def test_what_is_kept_is_bounded(rates, monkeypatch):
+    monkeypatch.setattr(rates_module, "LOOKS_MAX", 10)
+    monkeypatch.setattr(rates_module, "HISTORIES_MAX", 3)
+    things = [Thing() for _ in range(50)]
+
+    for thing in things:
+        look(rates, thing, {MESSAGES: (10, 1)})
+
+    assert (len(rates._looks), len(rates._histories)) == (10, 3)
+
+
+def test_a_curve_is_newest_first_and_cut_to_age_and_increment():
+    history = History(1, 100)
+    for second in range(50):
+        history.add(float(second), (second * second,))
+
+    curve = history.curve(0, 20, 5)
+
+    assert [(one["timestamp"], one["sample"]) for one in curve["samples"]] == [(1000 * second, second ** 2) for second in (49, 44, 39, 34, 29)]
+    assert curve["avg_rate"] == (49 ** 2 - 29 ** 2) / 20 and curve["avg"] == sum(second ** 2 for second in (49, 44, 39, 34, 29)) / 5
+
+
+def test_a_full_history_drops_its_oldest_sample():
+    history = History(2, 3)
+    for second in range(8):
+        history.add(float(second), (second, -second))
+
+    assert [one["sample"] for one in history.curve(1, 100, 1)["samples"]] == [-7, -6, -5]

@@ -1,0 +1,143 @@
+"""/api/health/checks, /api/healthchecks and /api/aliveness-test: yes or no, for load balancers and alarms: 200 or 503 with the reason."""
+import time
+
+from flask import Blueprint
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.http import certificate, publishing, shapes
+from gomq_py.http.answers import json_answer, node
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.finding import find_vhost
+from gomq_py.http.login import MANAGEMENT, access
+
+blueprint = Blueprint("health", __name__)
+PROTOCOLS = {
+    "amqp": "amqp", "amqp091": "amqp", "amqp0.9.1": "amqp", "amqp/ssl": "amqps", "amqps": "amqps", "http": "http", "https": "https", "mqtt": "mqtt",
+    "prometheus": "metrics", "http/prometheus": "metrics",
+}
+UNITS_S = {"days": 86400, "weeks": 7 * 86400, "months": 30 * 86400, "years": 365 * 86400}
+OK = {"status": "ok"}
+
+
+def failed(reason, **facts):
+    """503 with what is wrong."""
+    return json_answer({"status": "failed", "reason": reason, **facts}, 503)
+
+
+@blueprint.get("/api/aliveness-test/<vhost>")
+@access(MANAGEMENT)
+def aliveness(vhost):
+    """Declare a queue, publish to it and take the message out again."""
+    there = find_vhost(vhost)
+    queue, _ = there.declare_queue("aliveness-test", durable=False, auto_delete=False)
+    publishing.publish(there, there.default_exchange, "aliveness-test", Properties(), b"test_message")
+    taken = publishing.take(queue, 1, requeue=False, reject=False)
+    return json_answer(OK) if taken else failed("the message did not come back")
+
+
+@blueprint.get("/api/health/checks/alarms", defaults={"place": "in the cluster"})
+@blueprint.get("/api/health/checks/local-alarms", defaults={"place": "on the node"})
+@blueprint.get("/api/healthchecks/node", defaults={"place": "on the node"})
+@access(MANAGEMENT)
+def health_of_alarms(place):
+    """No alarm is on."""
+    alarms = [{"node": node().name, "resource": resource} for resource in node().broker.alarms.resources]
+    return failed(f"There are alarms in effect {place}", alarms=alarms) if alarms else json_answer(OK)
+
+
+@blueprint.get("/api/healthchecks/node/<name>")
+@access(MANAGEMENT)
+def health_of_node(name):
+    """As above, of the node of this name."""
+    if name != node().name:
+        raise NoSuchObject()
+    return health_of_alarms("on the node")
+
+
+@blueprint.get("/api/health/checks/virtual-hosts")
+@blueprint.get("/api/health/checks/is-in-service")
+@blueprint.get("/api/health/checks/ready-to-serve-clients")
+@access(MANAGEMENT)
+def health():
+    """Every vhost's queues are open. An alarm is no reason to fail: consumers are needed to end it."""
+    closed = [queue.name for vhost in list(node().broker.vhosts.values()) for queue in list(vhost.queues.values()) if queue.closed]
+    return failed("queues closed after a fault of their store", queues=closed[:100]) if closed else json_answer(OK)
+
+
+@blueprint.get("/api/health/checks/node-is-mirror-sync-critical")
+@blueprint.get("/api/health/checks/node-is-quorum-critical")
+@access(MANAGEMENT)
+def health_of_replicas():
+    """Nothing would lose its last synchronous replica with this node: there are no others."""
+    return json_answer({**OK, "reason": "single node cluster"})
+
+
+@blueprint.get("/api/health/checks/metadata-store/initialized")
+@blueprint.get("/api/health/checks/metadata-store/initialized/with-data")
+@blueprint.get("/api/health/checks/below-node-connection-limit")
+@blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts")
+@access(MANAGEMENT)
+def health_by_answering():
+    """What cannot be otherwise while the broker answers: the definitions are read, connections are taken, and every queue is led here."""
+    return json_answer(OK)
+
+
+@blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
+@access(MANAGEMENT)
+def health_of_leaders(vhost):
+    """As above, of one vhost."""
+    find_vhost(vhost)
+    return json_answer(OK)
+
+
+@blueprint.get("/api/health/checks/port-listener/<port>")
+@access(MANAGEMENT)
+def health_of_port(port):
+    """Somebody listens on the port."""
+    if not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+        raise BadRequest("port must be a number up to 65535")
+    ports = sorted({one["port"] for one in shapes.listeners()})
+    if int(port) in ports:
+        return json_answer({**OK, "port": int(port)})
+    return failed("No active listener", missing=int(port), ports=ports)
+
+
+@blueprint.get("/api/health/checks/protocol-listener/<path:protocol>")
+@access(MANAGEMENT)
+def health_of_protocol(protocol):
+    """Somebody speaks the protocol."""
+    protocol = protocol.replace("%2F", "/")
+    protocols = sorted({one["protocol"] for one in shapes.listeners()})
+    if PROTOCOLS.get(protocol.lower(), protocol) in protocols:
+        return json_answer({**OK, "protocol": protocol})
+    return failed("No active listener", missing=protocol, protocols=protocols)
+
+
+@blueprint.get("/api/health/checks/certificate-expiration/<within>/<unit>")
+@access(MANAGEMENT)
+def health_of_certificates(within, unit):
+    """No listener's certificate ends within so many days, weeks, months or years."""
+    if not (within.isascii() and within.isdigit()):
+        raise BadRequest("the time must be a number")
+    if unit not in UNITS_S:
+        raise BadRequest(f"the unit must be one of {', '.join(UNITS_S)}")
+    until_s = time.time() + int(within[:9]) * UNITS_S[unit]
+    expired = [
+        {"node": node().name, "protocol": one["protocol"], "ip": one["ip_address"], "port": one["port"], "not_after": ends_s}
+        for one, ends_s in _certificates() if ends_s < until_s
+    ]
+    return failed("Certificates expiring", expired=expired) if expired else json_answer(OK)
+
+
+def _certificates():
+    """(listener, end of its certificate in Unix seconds) of each TLS listener."""
+    path = node().settings.tls_cert
+    if not path:
+        return
+    try:
+        ends_s = certificate.end_s(path)
+    except (OSError, ValueError):
+        ends_s = 0  # it cannot be read any more: a restart would fail
+    for one in shapes.listeners():
+        if one["protocol"] in ("amqps", "https", "mqtts"):
+            yield one, ends_s

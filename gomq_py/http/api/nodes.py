@@ -1,0 +1,90 @@
+"""/api/nodes: the node there is: memory, descriptors, disk, and the collector of LavinMQ's routes."""
+import gc
+import os
+import resource
+
+from flask import Blueprint
+
+import gomq_py
+from gomq_py.broker.alarms import DISK, MEMORY
+from gomq_py.broker.exchange_types import EXCHANGE_TYPES
+from gomq_py.http import shapes, statistics
+from gomq_py.http.answers import json_answer, no_content, node
+from gomq_py.http.errors import NoSuchObject
+from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
+from gomq_py.observability import resources
+
+blueprint = Blueprint("nodes", __name__)
+
+
+def node_shape():
+    """The one node there is."""
+    alarms, watch = node().broker.alarms, node().broker.resource_watch
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    shape = {
+        "name": node().name, "type": "disc", "running": True, "os_pid": str(os.getpid()), "uptime": int(node().uptime_s() * 1000),
+        "processors": os.cpu_count(), "rates_mode": "basic", "fd_total": descriptors, "sockets_total": descriptors,
+        "mem_limit": watch.memory_limit, "mem_alarm": alarms.is_on(MEMORY), "mem_calculation_strategy": "rss",
+        "disk_total": watch.total_disk, "disk_free_limit": watch.disk_limit, "disk_free_alarm": alarms.is_on(DISK), "proc_total": 1,
+        "run_queue": 0, "partitions": [], "being_drained": False, "net_ticktime": 60, "db_dir": node().settings.data_dir,
+        "log_files": [node().settings.log_file] if node().settings.log_file else ["<stderr>"], "config_files": [], "enabled_plugins": [],
+        "applications": [{"name": "gomq_py", "description": "gomq-py", "version": gomq_py.__version__}],
+        "auth_mechanisms": [{"name": name, "description": description, "enabled": True} for name, description in (
+            ("PLAIN", "SASL PLAIN authentication mechanism"), ("AMQPLAIN", "QPid AMQPLAIN mechanism"))],
+        "exchange_types": [{"name": name, "description": f"{name} exchange", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
+        "contexts": shapes.contexts(), "cluster_links": [], "gc_num": sum(one["collections"] for one in gc.get_stats()),
+    }
+    statistics.view(statistics.THE_NODE, node()).put(shape)
+    return statistics.view(statistics.NODE_CHURN, node()).put(shape)
+
+
+def _check(name):
+    if name != node().name:
+        raise NoSuchObject()
+
+
+@blueprint.get("/api/nodes")
+@access(MONITORING)
+def list_nodes():
+    """The nodes: one."""
+    statistics.with_history()
+    return json_answer([node_shape()])
+
+
+@blueprint.get("/api/nodes/<name>")
+@access(MONITORING)
+def get_node(name):
+    """The node of this name."""
+    statistics.with_history()
+    _check(name)
+    return json_answer(node_shape())
+
+
+@blueprint.get("/api/nodes/<name>/memory")
+@access(MONITORING)
+def get_memory(name):
+    """The memory in use, which is not told apart by what it is for."""
+    _check(name)
+    used, resident = resources.used_memory(), resources.resident_memory()
+    return json_answer({"memory": {
+        "strategy": "rss", "total": {"rss": resident, "allocated": used, "erlang": 0}, "mapped_files": resident - used,
+    }})
+
+
+@blueprint.get("/api/nodes/gc_stats")
+@access(ADMINISTRATOR)
+def gc_stats():
+    """Python's cycle collector, by generation."""
+    return json_answer([{"generation": generation, **stats} for generation, stats in enumerate(gc.get_stats())])
+
+
+@blueprint.post("/api/nodes/gc_collect", defaults={"name": None})
+@blueprint.post("/api/nodes/<name>/gc_collect")
+@access(ADMINISTRATOR)
+def gc_collect(name):
+    """Collect cycles and give memory back to the system. Holds everybody up for some milliseconds per 100 MB."""
+    if name is not None:
+        _check(name)
+    gc.collect()
+    resources.give_memory_back()
+    return no_content()

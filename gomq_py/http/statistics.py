@@ -1,0 +1,155 @@
+"""Statistics: which counters each kind of thing has, under RabbitMQ's names, and how they are read from the model. Reads only.
+
+Sums over many queues are made in slices, so that ten thousand of them hold up no message.
+"""
+import os
+import resource
+from operator import attrgetter
+
+import gevent
+from flask import g, request
+
+from gomq_py.broker.totals import EXCHANGE_COUNTERS, QUEUE_COUNTERS
+from gomq_py.http.answers import node
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
+from gomq_py.observability import resources
+
+# Queues summed between two turns of the loop: some 2 us each.
+SLICE = 250
+# Oldest age that a query may ask for; RabbitMQ keeps a day, here ``stats_log_size`` samples are all there is.
+AGE_MAX_S = 86400
+
+LENGTH_NAMES = ("messages", "messages_ready", "messages_unacknowledged")
+QUEUE_STATS = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "deliver_get", "redeliver", "ack")
+VHOST_STATS = (*QUEUE_STATS, "confirm", "return_unroutable", "drop_unroutable")
+CHANNEL_STATS = ("publish", "confirm", "deliver_get")
+EXCHANGE_STATS = ("publish_in", "publish_out")
+OCTETS = ("recv_oct", "send_oct")
+CHURN = ("connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_created", "queue_deleted")
+NODE_STATS = ("mem_used", "fd_used", "sockets_used", "disk_free", "proc_used", "cpu_user_time", "cpu_sys_time")
+
+_queue_counters = attrgetter(*QUEUE_COUNTERS)
+_exchange_counters = attrgetter(*EXCHANGE_COUNTERS)
+
+
+def windows():
+    """{category: (age, increment)} in seconds of this request's query, for the views of single things. Raises BadRequest."""
+    found = {}
+    for category in CATEGORIES:
+        age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
+        if age is not None and increment is not None:
+            found[category] = (_seconds(f"{category}_age", age), _seconds(f"{category}_incr", increment))
+    return found
+
+
+def with_history():
+    """This request is about single things: their curves are shown where the query asks for them."""
+    g.windows = windows()
+
+
+def view(group, thing):
+    """The View of a thing, with curves after ``with_history``. May switch where the group is about many queues."""
+    return node().rates.look(group, thing, g.get("windows"))
+
+
+def _seconds(name, text):
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:9]) <= AGE_MAX_S:
+        raise BadRequest(f"{name} must be between 1 and {AGE_MAX_S} seconds")
+    return int(text)
+
+
+# reading
+
+def queue_stats(counters):
+    """QUEUE_STATS of the sums of QUEUE_COUNTERS."""
+    published, delivered, auto_delivered, got, auto_got, got_none, acked, requeued = counters
+    no_ack = auto_delivered - auto_got
+    return published, delivered - got - no_ack, no_ack, got - auto_got, auto_got, got_none, delivered, requeued, acked
+
+
+def _queue(queue):
+    ready, unacked = queue.ready_count, queue.unacked_count
+    return (ready + unacked, ready, unacked, *queue_stats(_queue_counters(queue)))
+
+
+def _channel(channel):
+    return channel.publishes, channel.confirmed_count, channel.unacked.next_tag - 1
+
+
+def _exchange(exchange):
+    return exchange.state.publish_in, exchange.state.publish_out
+
+
+def octets_of(connection):
+    """(received, sent)."""
+    return (connection.stream.received_octets if connection.stream is not None else 0,
+            connection.output.sent_octets if connection.output is not None else 0)
+
+
+def _vhost(thing):
+    """``thing``: (vhost, node)."""
+    vhost, node_ = thing
+    ready = unacked = 0
+    counters = list(_queue_counters(vhost.totals))
+    for number, queue in enumerate(list(vhost.queues.values())):
+        if number % SLICE == SLICE - 1:
+            gevent.sleep(0)
+        ready += queue.ready_count
+        unacked += queue.unacked_count
+        for index, value in enumerate(_queue_counters(queue)):
+            counters[index] += value
+    unroutable, returned = _exchange_counters(vhost.totals)
+    for exchange in list(vhost.exchanges.values()):
+        unroutable += exchange.state.unroutable
+        returned += exchange.state.returned
+    confirmed, received, sent = vhost.totals.confirmed, vhost.totals.received_octets, vhost.totals.sent_octets
+    for connection in node_.connections_in(vhost):
+        octets = octets_of(connection)
+        received, sent = received + octets[0], sent + octets[1]
+        confirmed += sum(channel.confirmed_count for channel in list(connection.channels.values()))
+    return (ready + unacked, ready, unacked, *queue_stats(counters), confirmed, returned, unroutable - returned, received, sent)
+
+
+def _whole(thing):
+    """``thing``: (vhosts, whether with what deleted vhosts had counted, node)."""
+    vhosts, everything, node_ = thing
+    sums = [0] * len(VHOST.names)
+    for vhost in vhosts:
+        for index, value in enumerate(_vhost((vhost, node_))):
+            sums[index] += value
+    if everything:
+        gone = node_.broker.totals
+        counters = (*queue_stats(_queue_counters(gone)), gone.confirmed, gone.returned, gone.unroutable - gone.returned)
+        for index, value in enumerate((*counters, gone.received_octets, gone.sent_octets), len(LENGTH_NAMES)):
+            sums[index] += value
+    return tuple(sums)
+
+
+def _churn(node_):
+    churn = node_.amqp.churn
+    totals = [node_.broker.totals, *(vhost.totals for vhost in list(node_.broker.vhosts.values()))]
+    return (
+        churn.connection_created, churn.connection_closed, churn.channel_created, churn.channel_closed,
+        *(sum(getattr(one, name) for one in totals) for name in CHURN[4:]))
+
+
+def _node(node_):
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return (
+        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.connections()), node_.broker.resource_watch.free_disk or 0,
+        1, usage.ru_utime, usage.ru_stime)
+
+
+def _lengths_and(stats):
+    return dict.fromkeys(LENGTH_NAMES, LENGTHS) | dict.fromkeys(stats, MESSAGES)
+
+
+QUEUE = Group(_lengths_and(QUEUE_STATS), _queue)
+VHOST = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _vhost)
+WHOLE = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _whole)
+EXCHANGE = Group(dict.fromkeys(EXCHANGE_STATS, MESSAGES), _exchange)
+CHANNEL = Group(dict.fromkeys(CHANNEL_STATS, MESSAGES), _channel)
+CONNECTION = Group(dict.fromkeys(OCTETS, DATA), octets_of)
+THE_NODE = Group(dict.fromkeys(NODE_STATS, NODE), _node)
+NODE_CHURN = Group(dict.fromkeys(CHURN, NODE), _churn)
