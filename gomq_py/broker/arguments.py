@@ -3,9 +3,8 @@
 Used by vhosts when a queue is declared. Unknown keys are accepted and kept, as in RabbitMQ. A queue that exists already is only compared with, never
 checked again, so that a definition from an older broker stays usable.
 """
-import re
-
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import MAX_SIZE
 from gomq_py.broker.values import difference_in, same_argument, type_name
 
@@ -20,7 +19,6 @@ _QUEUES = frozenset((CLASSIC, QUORUM))
 _CLASSIC_ONLY = frozenset((CLASSIC,))
 _STREAM_ONLY = frozenset((STREAM,))
 
-_MAX_AGE = re.compile(r"\d+[YMDhms]")
 # 10 years, RabbitMQ's limit for timers.
 _MAX_TIMER_MS = 10 * 365 * 24 * 3600 * 1000
 
@@ -147,8 +145,16 @@ def _queue_version(value, arguments):
 
 def _max_age(value, arguments):
     _text(value, arguments)
-    if not _MAX_AGE.fullmatch(value):
-        raise _Wrong("invalid_max_age")
+    try:
+        milliseconds_of_age(value)
+    except ValueError:
+        raise _Wrong("invalid_max_age") from None
+
+
+def _filter_size(value, arguments):
+    _integer(value, arguments)
+    if not 16 <= value <= 255:
+        raise _Wrong(f"{{value_out_of_range,{value}}}")
 
 
 _queue_type = _one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM)
@@ -168,11 +174,12 @@ ARGUMENTS = {
     "x-overflow": (_one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"), _QUEUES),
     "x-queue-mode": (_one_of("\"unsupported queue mode '{}'\"", "default", "lazy"), _CLASSIC_ONLY),
     "x-queue-version": (_queue_version, _CLASSIC_ONLY),
-    "x-single-active-consumer": (_boolean, _QUEUES),
+    "x-single-active-consumer": (_boolean, _ALL),
     QUEUE_TYPE: (_queue_type, _ALL),
     "x-quorum-initial-group-size": (_not_negative, frozenset((QUORUM,))),
     "x-max-age": (_max_age, _STREAM_ONLY),
     "x-stream-max-segment-size-bytes": (_not_negative, _STREAM_ONLY),
+    "x-stream-filter-size-bytes": (_filter_size, _STREAM_ONLY),
     "x-initial-cluster-size": (_not_negative, _STREAM_ONLY),
     "x-queue-leader-locator": (_one_of("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"), _ALL),
     "x-delivery-limit": (_not_negative, _QUEUES),

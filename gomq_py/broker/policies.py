@@ -3,8 +3,7 @@
 Of the policies that match an entity the one of highest priority counts, and of the operator policies likewise; the two are merged. Values only:
 vhosts keep the sets and apply them, parameters persist them.
 """
-import re
-
+from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.observability.log import logger
 from gomq_py.patterns import Pattern
 
@@ -178,8 +177,10 @@ def _overflow(key, value):
 
 def _age(key, value):
     _text(key, value)
-    if not re.fullmatch(r"\d+[YMDhms]", value):
-        raise PolicyError(f"{value!r} is not a valid value for {key}: a number and one of Y, M, D, h, m, s is needed")
+    try:
+        milliseconds_of_age(value)
+    except ValueError:
+        raise PolicyError(f"{value!r} is not a valid value for {key}: a number above 0 and one of Y, M, D, h, m, s is needed") from None
 
 
 def _anything(_key, _value):
@@ -190,11 +191,12 @@ KEYS = {
     "message-ttl": _count, "expires": _positive, "max-length": _count, "max-length-bytes": _count, "delivery-limit": _limit, "max-age": _age,
     "overflow": _overflow, "dead-letter-exchange": _text, "dead-letter-routing-key": _text, "consumer-timeout": _count, "alternate-exchange": _text,
     "delayed-message": _boolean, "federation-upstream": _text, "federation-upstream-set": _text, "message-deduplication": _boolean,
+    "stream-max-segment-size-bytes": _count,
 }
 KEYS.update(dict.fromkeys((
     "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-mode", "queue-version",
     "queue-master-locator", "queue-leader-locator", "initial-cluster-size", "target-group-size", "dead-letter-strategy", "max-in-memory-length",
-    "max-in-memory-bytes", "stream-max-segment-size-bytes", "stream-filter-size-bytes", "federation-upstream-pattern", "shards-per-node",
+    "max-in-memory-bytes", "stream-filter-size-bytes", "federation-upstream-pattern", "shards-per-node",
     "routing-key", "max-segment-size-bytes",
 ), _anything))
 

@@ -6,15 +6,18 @@ between the two leaves a folder that nothing in the log names, and those go at b
 """
 import os
 
+from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.queue_settings import PLAIN
 from gomq_py.broker.queues.delay import DelayQueue
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.priority_store import open_priority_store
 from gomq_py.storage.recovery import open_store
+from gomq_py.storage.stream_recovery import open_stream_store
 
 LOG = logger("broker")
 INCARNATION_SIZE = 16
@@ -55,11 +58,15 @@ class QueueFactory:
             if not recovered:
                 raise
             store, failure = None, error
-        queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
-        queue.on_expiring = self._limit_expiring
+        queue: Queue
+        if queue_type_of(arguments) == STREAM:
+            queue = StreamQueue(name, vhost, store, self.scheduler, self._timers, arguments)
+        else:
+            queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
+            queue.on_expiring = self._limit_expiring
         if failure is not None:
             queue.fail(failure)  # it is there, closed, and everything else goes on
-        elif store.ready_count:
+        elif queue.on_expiring is not None and store.ready_count:
             self._limit_expiring(queue)  # the last run may have left messages that expire
         if durable:
             self._incarnations[queue] = incarnation
@@ -70,6 +77,8 @@ class QueueFactory:
     def _open_store(self, folder, incarnation, durable, arguments):
         """The store that the arguments ask for, and the report of its recovery."""
         shared = (folder, self._files, self._pool, self._committer, incarnation)
+        if queue_type_of(arguments) == STREAM:
+            return open_stream_store(*shared, arguments.get("x-stream-max-segment-size-bytes", self._segment_bytes))
         if "x-max-priority" in arguments:
             return open_priority_store(*shared, int(arguments["x-max-priority"]), self._segment_bytes, durable)
         return open_store(*shared, self._segment_bytes, durable)
@@ -114,7 +123,9 @@ class QueueFactory:
         if timeout_ms != queue.consumer_timeout_ms:
             queue.consumer_timeout_ms = timeout_ms
             self.on_consumer_timeout()
-        if settings is None or not settings.needs_limits:
+        if isinstance(queue, StreamQueue):
+            queue.configure(settings or PLAIN)
+        elif settings is None or not settings.needs_limits:
             if queue.limits is not None:
                 queue.limits.configure(PLAIN)
         else:

@@ -4,6 +4,7 @@ Made by a vhost when a queue is declared and whenever its policies change, given
 the smallest counts, wherever it comes from; of everything else the argument counts before the policy. An operator's policy is merged into the user's
 before that (broker.policies).
 """
+from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import deduplication_of
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
@@ -19,16 +20,16 @@ _SMALLEST = {
     "max_bytes": ("x-max-length-bytes", "max-length-bytes"),
     "delivery_limit": ("x-delivery-limit", "delivery-limit"),
     "consumer_timeout_ms": ("x-consumer-timeout", "consumer-timeout"),
+    "segment_bytes": ("x-stream-max-segment-size-bytes", "stream-max-segment-size-bytes"),
 }
 _ARGUMENT_FIRST = {
     "dead_letter_exchange": ("x-dead-letter-exchange", "dead-letter-exchange"),
     "dead_letter_routing_key": ("x-dead-letter-routing-key", "dead-letter-routing-key"),
     "overflow": ("x-overflow", "overflow"),
-    "max_age": ("x-max-age", "max-age"),
 }
 
 _DEFAULTS = {"overflow": DROP_HEAD}
-_FOR_CHANNELS = ("consumer_timeout_ms",)
+_NOT_FOR_QUEUES = ("consumer_timeout_ms", "max_age_ms", "segment_bytes")  # but for channels and streams
 
 
 class QueueSettings:
@@ -37,7 +38,7 @@ class QueueSettings:
     A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is. ``deduplication``: see there.
     """
 
-    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST, "deduplication")
+    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST, "max_age_ms", "deduplication")
     delivery_limit: float | None
 
     def __init__(self, arguments=None, policy=None):
@@ -52,6 +53,8 @@ class QueueSettings:
             texts = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
             setattr(self, name, texts[0] if texts else _DEFAULTS.get(name))
         self.deduplication = deduplication_of(arguments, policy)
+        ages = [_age_ms(value) for value in (arguments.get("x-max-age"), policy.get("max-age"))]
+        self.max_age_ms = min((age for age in ages if age is not None), default=None)
         if arguments.get("x-queue-type") == "quorum" and self.delivery_limit is None:
             self.delivery_limit = QUORUM_DELIVERY_LIMIT
 
@@ -72,13 +75,21 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """Whether the queue itself has something to observe; a consumer timeout is seen to by channels."""
-        return any(getattr(self, name) != getattr(PLAIN, name) for name in self.__slots__ if name not in _FOR_CHANNELS)
+        """Whether the queue itself has something to observe; a consumer timeout is seen to by channels, an age by streams."""
+        return any(getattr(self, name) != getattr(PLAIN, name) for name in self.__slots__ if name not in _NOT_FOR_QUEUES)
 
 
 def _is_count(value):
     """A number that is a limit: RabbitMQ takes a negative one (in a policy of delivery-limit) as none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def _age_ms(value):
+    """An age such as "7D" in milliseconds; None where it is none."""
+    try:
+        return milliseconds_of_age(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 PLAIN = QueueSettings()

@@ -4,9 +4,9 @@ Above exchanges, queues and the topology log, below the doors. A verb checks eve
 without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the doors' business, and so is waiting for the
 committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
 """
-from gomq_py.amqp.wire.errors import AccessRefused, NotFound, NotImplemented_, PreconditionFailed, ResourceError, ResourceLocked
+from gomq_py.amqp.wire.errors import AccessRefused, NotFound, PreconditionFailed, ResourceError, ResourceLocked
 from gomq_py.broker import events as events_, names, records
-from gomq_py.broker.arguments import STREAM, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of
+from gomq_py.broker.arguments import check_may_be_unnamed, check_queue_arguments, check_same_arguments
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.events import Events
@@ -235,9 +235,6 @@ class VHost:
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
-        if queue_type_of(arguments) == STREAM:
-            # Better refused than taken for a queue: its messages would be gone after the first reader.
-            raise NotImplemented_(f"{entity}: streams are not available in this version").soft()
         queue = self._factory.create(self.name, name, durable, auto_delete, owner if exclusive else None, arguments)
         if durable:
             try:

@@ -38,13 +38,13 @@ def open_store(folder, files, pool, committer, incarnation, segment_bytes=838860
     if not durable or not os.path.isdir(store.folder):
         return store, RecoveryReport()
     try:
-        return store, _Recovery(store).run()
+        return store, Recovery(store).run()
     except OSError as error:
         raise StoreError(store.folder, 0, f"cannot be opened: {error}") from error
 
 
-class _Recovery:
-    """One store being opened."""
+class Recovery:
+    """One store being opened; of a queue here, of a stream in stream_recovery."""
 
     def __init__(self, store):
         self.store = store
@@ -65,6 +65,9 @@ class _Recovery:
                 self._remove_acks(number)
         if found:
             self.store.begin_behind(max(found))
+        return self._report()
+
+    def _report(self):
         if self.scanned and self.store.committer.enabled:
             # After a kill, what was seen may be in the page cache only; from here on it is as good as anything confirmed.
             self.files.sync_folder(self.store.folder)

@@ -27,6 +27,8 @@ cdef class Segment:
     cdef Py_ssize_t sealed_entries
     cdef readonly Py_ssize_t synced
     cdef readonly tuple timestamps
+    cdef readonly uint64_t first_offset
+    cdef public Py_ssize_t readers
 
     cpdef int attach(self, msgs, acks) except -1
     cpdef int detach(self) except -1

@@ -22,7 +22,8 @@ class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
     ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone. ``end`` is where the data ends,
-    ``capacity`` where it must. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the
+    ``capacity`` where it must. Of a stream's segment ``first_offset`` is the offset of the record with ordinal 0, and ``readers`` counts the cursors
+    in it. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the
     others, ``runs`` and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been
     delivered.
     """
@@ -32,7 +33,7 @@ class Segment:
         "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
         "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed", "runs", "run_count",
         "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
-        "synced",
+        "synced", "first_offset", "readers",
     )
 
     def __init__(self, number):
@@ -48,7 +49,7 @@ class Segment:
         self.checked_at = self.damaged_at = self.damaged_end = 0
         self.sealed_entries = -1
         self.timestamps = (0, 0)
-        self.synced = 0
+        self.synced = self.first_offset = self.readers = 0
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
     # files
@@ -93,6 +94,7 @@ class Segment:
             self.acks.map[:head_format.HEAD_BYTES] = head.ljust(head_format.HEAD_BYTES, b"\0")
             self.ack_seed = int.from_bytes(head[60:], "little")
         self.generation = generation
+        self.first_offset = first_offset
         self.end = self.announced = head_format.HEAD_BYTES
         self.written_here = self.is_direct = True
 
@@ -216,6 +218,7 @@ class Segment:
         self.capacity = head.capacity
         self.seed = head.seed
         self.generation = head.generation
+        self.first_offset = head.first_offset
         self.end = self.announced = seal.end
         self.count = seal.records
         self.body_bytes = seal.body_bytes
@@ -251,7 +254,7 @@ class Segment:
 
     def get_runs(self):
         """What of the segment was gone when its acks were loaded: see format.acks."""
-        return array("Q", self.runs)
+        return array("Q", self.runs) if self.runs is not None else array("Q")
 
     def break_acks_seal(self):
         """More acks are about to come: what the seal says holds no longer."""
@@ -324,9 +327,13 @@ class Segment:
 
     def seal(self):
         """Write the msgs file's seal; all of it has been flushed, and nothing more comes."""
+        self.note_timestamps()
+        self._write_seal()
+
+    def note_timestamps(self):
+        """Bring ``timestamps`` up to date: of the first and the last record. For an open segment."""
         if self.count and self.written_here:
             self.timestamps = octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
-        self._write_seal()
 
     def write_head(self, head):
         """Write head proper and seal of a segment that was scanned."""

@@ -23,11 +23,14 @@ OPEN, CLOSING, CLOSED = "open", "closing", "closed"
 
 
 class Channel(HotChannel):
-    """An open channel. ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: last declared on it."""
+    """An open channel. ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: last declared on it.
+
+    ``prefetch_is_given``: by the client, and not only by the settings.
+    """
 
     __slots__ = (
         "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
-        "closed_by_both", "held_notices", "_ended",
+        "closed_by_both", "held_notices", "prefetch_is_given", "_ended",
     )
 
     def __init__(self, connection, channel_id):
@@ -46,6 +49,7 @@ class Channel(HotChannel):
         self.method_id = 0
         self.closed_by_both = False
         self.held_notices = None
+        self.prefetch_is_given = False
         self._ended = False
         self.choose_lane()
         connection.server.churn.channel_created += 1

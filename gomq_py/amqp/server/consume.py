@@ -7,6 +7,7 @@ import os
 from base64 import urlsafe_b64encode
 
 from gomq_py.amqp.server import events
+from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_stream, stream_consumer
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
@@ -29,6 +30,7 @@ def basic_qos(channel, method):
         channel.resume_consumers()
     else:
         channel.prefetch_count = method.prefetch_count
+        channel.prefetch_is_given = True
     channel.reply(BasicQosOk())
 
 
@@ -66,6 +68,7 @@ def basic_get(channel, method):
     name = named_queue(channel, method.queue)
     channel.access.read("queue", name)
     queue = channel.vhost.queue(name, channel.connection)
+    check_stream_has_no_get(queue)
     message = Message()
     if not queue.get(message, method.no_ack):
         channel.reply(BasicGetEmpty())
@@ -134,6 +137,9 @@ def _queue_consumer(channel, method, tag):
     others = () if queue.ring is None else queue.ring.consumers
     if others and (method.exclusive or others[0].exclusive):
         raise AccessRefused(f"queue '{name}' in vhost '{channel.vhost.name}' in exclusive use")
+    if is_stream(queue):
+        consumer = channel.consumers[tag] = stream_consumer(channel, method, queue, tag, _cancelled)
+        return consumer
     consumer = AMQPConsumer(
         channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=priority,
         arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,

@@ -10,7 +10,10 @@ cdef Py_ssize_t delivery_size(
 cdef Py_ssize_t write_delivery(
     unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* prefix, Py_ssize_t prefix_length, uint64_t tag, bint redelivered,
     const unsigned char* source, Py_ssize_t routing_at, Py_ssize_t routing_length) noexcept
-@cython.locals(part=Py_ssize_t)
 cdef Py_ssize_t write_content(
     unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t properties_at, Py_ssize_t properties_length,
     Py_ssize_t body_at, Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
+@cython.locals(part=Py_ssize_t)
+cdef Py_ssize_t write_body(
+    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t body_at, Py_ssize_t body_length,
+    Py_ssize_t frame_max) noexcept

@@ -46,7 +46,11 @@ def write_content(out, at, channel, source, properties_at, properties_length, bo
     octets.copy(out, at + 19, source, properties_at, properties_length)
     at += 19 + properties_length
     out[at] = 0xCE
-    at += 1
+    return write_body(out, at + 1, channel, source, body_at, body_length, frame_max)
+
+
+def write_body(out, at, channel, source, body_at, body_length, frame_max):
+    """Write the body frames at ``at``; returns the offset behind them."""
     while body_length > 0:
         part = body_length
         if part > frame_max - FRAME_OVERHEAD:

@@ -9,6 +9,7 @@ cdef class Consumer:
     cdef bint ringed
     cpdef Py_ssize_t capacity(self) except -1
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    cpdef bint is_behind(self) except -1
     cpdef cancel(self, reason)
 
 cdef class ConsumerRing:

@@ -30,6 +30,10 @@ class Consumer:
         """Take up to ``limit`` messages from the queue and write them out, as far as its socket goes without waiting. Returns the octets written."""
         raise NotImplementedError
 
+    def is_behind(self):
+        """Streams only: whether there is something it has not looked at."""
+        return True
+
     def cancel(self, reason):
         """The queue let go of this consumer (deleted, closed, fenced): tell the peer. ``reason`` is for the log."""
 

@@ -25,6 +25,9 @@ def reason(arguments, **properties):
     {"x-overflow": "reject-publish-dlx"}, {"x-queue-mode": "lazy"}, {"x-queue-version": 2}, {"x-single-active-consumer": False},
     {"x-queue-type": "classic"}, {"x-queue-type": "quorum"}, {"x-queue-type": "stream"}, {"x-queue-type": "stream", "x-max-age": "7D"},
     {"x-queue-type": "quorum", "x-delivery-limit": 5}, {"x-delivery-limit": 0}, {"x-queue-leader-locator": "client-local"}, {"x-consumer-timeout": 0},
+    {"x-queue-type": "stream", "x-max-length": 0, "x-max-length-bytes": 0, "x-stream-max-segment-size-bytes": 0},
+    {"x-queue-type": "stream", "x-stream-filter-size-bytes": 16}, {"x-queue-type": "stream", "x-stream-filter-size-bytes": 255},
+    {"x-queue-type": "stream", "x-single-active-consumer": True}, {"x-queue-type": "stream", "x-initial-cluster-size": 1},
     {"x-never-heard-of": [1, {"a": None}]},
 ])
 def test_accepted(arguments):
@@ -56,7 +59,7 @@ def test_dead_letter_exchange_must_be_a_name():
 @pytest.mark.parametrize("kind, key, value", [
     ("classic", "x-max-age", "1D"), ("quorum", "x-max-priority", 5), ("quorum", "x-queue-mode", "lazy"), ("quorum", "x-max-age", "1D"),
     ("stream", "x-message-ttl", 5), ("stream", "x-expires", 5), ("stream", "x-dead-letter-exchange", "x"), ("stream", "x-overflow", "drop-head"),
-    ("stream", "x-max-priority", 5), ("stream", "x-single-active-consumer", True), ("stream", "x-delivery-limit", 5),
+    ("stream", "x-max-priority", 5), ("stream", "x-delivery-limit", 5),
 ])
 def test_refused_on_that_type_of_queue(kind, key, value):
     assert reason({"x-queue-type": kind, key: value}) == f"invalid arg '{key}' for {ENTITY} of queue type rabbit_{kind}_queue"
@@ -69,5 +72,22 @@ def test_quorum_queues_and_streams_are_durable_and_shared(kind, properties, name
     assert reason({"x-queue-type": kind}, **properties) == f"invalid property '{name}' for {ENTITY}"
 
 
-def test_max_age_is_a_number_and_a_unit():
-    assert reason({"x-queue-type": "stream", "x-max-age": "1x"}) == f"invalid arg 'x-max-age' for {ENTITY}: invalid_max_age"
+@pytest.mark.parametrize("value", ["1Y", "1M", "7D", "1h", "30m", "1s", "0001s", "999999999999s"])
+def test_max_age_accepted(value):
+    check({"x-queue-type": "stream", "x-max-age": value})
+
+
+@pytest.mark.parametrize("value", ["", "1", "D", "1x", "0D", "-1D", "1.5h", "1 D", "1D ", "1d", "9999999999999s", "\u0661D"])
+def test_max_age_is_a_number_above_0_and_a_unit(value):
+    assert reason({"x-queue-type": "stream", "x-max-age": value}) == f"invalid arg 'x-max-age' for {ENTITY}: invalid_max_age"
+
+
+@pytest.mark.parametrize("key, value, text", [
+    ("x-max-age", 5, "{unacceptable_type,signedint}"), ("x-stream-max-segment-size-bytes", -1, "{value_negative,-1}"),
+    ("x-stream-max-segment-size-bytes", "1", '"expected integer, got longstr"'), ("x-stream-filter-size-bytes", 15, "{value_out_of_range,15}"),
+    ("x-stream-filter-size-bytes", 256, "{value_out_of_range,256}"), ("x-stream-filter-size-bytes", "16", '"expected integer, got longstr"'),
+    ("x-max-length", -1, "{value_negative,-1}"), ("x-max-length-bytes", True, '"expected integer, got bool"'),
+    ("x-initial-cluster-size", -1, "{value_negative,-1}"), ("x-single-active-consumer", 1, "{unacceptable_type,signedint}"),
+])
+def test_refused_on_a_stream(key, value, text):
+    assert reason({"x-queue-type": "stream", key: value}) == f"invalid arg '{key}' for {ENTITY}: {text}"

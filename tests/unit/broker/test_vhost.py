@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.amqp.wire.errors import (
-    AccessRefused, AMQPError, CommandInvalid, NotFound, NotImplemented_, PreconditionFailed, ResourceError, ResourceLocked,
+    AccessRefused, AMQPError, CommandInvalid, NotFound, PreconditionFailed, ResourceError, ResourceLocked,
 )
 from tests.support.model import make_vhost, routed
 
@@ -224,15 +224,6 @@ def test_queue_type_other_than_classic_needs_a_name(vhost):
     error = refusal(vhost.declare_queue, "", durable=True, arguments={"x-queue-type": "quorum"})
 
     assert error == (PreconditionFailed, "Cannot declare a server-named queue for type rabbit_quorum_queue")
-
-
-def test_stream_is_refused_on_the_channel_rather_than_taken_for_a_queue(vhost):
-    with pytest.raises(NotImplemented_) as refused:
-        vhost.declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
-
-    assert refused.value.text == "queue 's' in vhost '/': streams are not available in this version"
-    assert not refused.value.closes_connection
-    assert "s" not in vhost.queues
 
 
 def test_exclusive_queue_belongs_to_its_owner(vhost):

@@ -1,0 +1,24 @@
+from libc.stdint cimport uint64_t, uint32_t
+from gomq_py cimport octets
+from gomq_py.amqp.server cimport delivery as consumer_delivery
+from gomq_py.amqp.server.hot_channel cimport HotChannel
+from gomq_py.amqp.server.unacked cimport Holder, Unacked
+from gomq_py.amqp.wire cimport delivery, stream_content
+from gomq_py.broker.queues.stream_queue cimport StreamQueue
+from gomq_py.broker.queues.stream_reader cimport StreamReader
+from gomq_py.net.buffers cimport HubBuffers
+from gomq_py.storage.message cimport Message
+cimport cython
+
+cdef class StreamConsumer(consumer_delivery.AMQPConsumer):
+    cdef readonly StreamQueue stream
+    cdef readonly StreamReader reader
+    cdef readonly object start_at
+    cpdef bint is_behind(self) except -1
+    @cython.locals(reader=StreamReader, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,
+        prefix_length=Py_ssize_t, at=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, channel=cython.uint)
+    cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    @cython.locals(message=Message)
+    cdef Py_ssize_t _write(self, unsigned char* out, Py_ssize_t at, const unsigned char* prefix, Py_ssize_t prefix_length, unsigned int channel) except -1
+    @cython.locals(data=bytearray, body_length=Py_ssize_t)
+    cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

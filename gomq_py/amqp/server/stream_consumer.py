@@ -1,0 +1,100 @@
+"""Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output buffer.
+
+Beside delivery, whose consumer it is a kind of: it reads through a StreamReader of its own, and tells each message's offset. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.amqp.server import delivery as consumer_delivery
+from gomq_py.amqp.wire import delivery, stream_content
+from gomq_py.broker.queues import stream_queue as _stream_queue, stream_reader as _stream_reader  # noqa: F401  (their .pxd type what is read)
+
+
+class StreamConsumer(consumer_delivery.AMQPConsumer):
+    """``start_at`` (broker.queues.stream_offset) is where it begins; where only one consumer is active at a time, when its turn has come."""
+
+    __slots__ = ("stream", "reader", "start_at")
+
+    def __init__(self, output, channel, queue, tag, start_at, **options):
+        consumer_delivery.AMQPConsumer.__init__(self, output, channel, queue, tag, **options)
+        self.stream = queue
+        self.reader = None
+        self.start_at = start_at
+
+    def start(self):
+        """Attach to the stream: deliveries may begin."""
+        if not self.stream.single_active:
+            self._open()
+        consumer_delivery.AMQPConsumer.start(self)
+
+    def stop(self):
+        """basic.cancel or the end of the channel: detach. What it holds unacked stays with the channel."""
+        self._close()
+        consumer_delivery.AMQPConsumer.stop(self)
+
+    def cancel(self, reason):
+        """The stream let go of this consumer."""
+        self._close()
+        consumer_delivery.AMQPConsumer.cancel(self, reason)
+
+    def is_behind(self):
+        """Whether there are messages it has not looked at."""
+        if self.reader is None:
+            self._open()
+        return self.reader.is_behind()
+
+    def deliver(self, limit):
+        """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written."""
+        reader = self.reader
+        unacked = self.channel.unacked
+        message = self.message
+        buffers = self.output.buffers
+        out = buffers.output_at
+        room = self.capacity()
+        if limit > room:
+            limit = room
+        room = buffers.output_octets
+        prefix = octets.pointer(self.prefix)
+        prefix_length = len(self.prefix)
+        channel = self.channel.id
+        now_s = self.stream.scheduler.now_ms // 1000
+        at = 0
+        while limit > 0 and reader.next(message):
+            size = delivery.delivery_size(
+                prefix_length, message.routing_length, message.properties_length + stream_content.GROWTH_BYTES, message.body_length, self.frame_max)
+            if at + size > room:
+                if at == 0:
+                    return self._deliver_large(size)
+                break
+            at = self._write(out, at, prefix, prefix_length, channel)
+            unacked.add(self.holder, reader.take(), message.body_length, now_s)
+            self.stream.note_delivered()
+            limit -= 1
+        if at:
+            self.output.send_filled(at)
+        return at
+
+    def _write(self, out, at, prefix, prefix_length, channel):
+        message = self.message
+        at = delivery.write_delivery(
+            out, at, channel, prefix, prefix_length, self.channel.unacked.next_tag, False, message.buffer, message.routing_at,
+            message.routing_length)
+        return stream_content.write_stream_content(
+            out, at, channel, message.buffer, message.properties_at, message.properties_length, message.body_at, message.body_length,
+            self.frame_max, message.location)
+
+    def _deliver_large(self, size):
+        """Deliver one message larger than the output buffer."""
+        data = bytearray(size)
+        size = self._write(octets.pointer(data), 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id)
+        del data[size:]
+        body_length = self.message.body_length
+        self.channel.unacked.add(self.holder, self.reader.take(), body_length, self.stream.scheduler.now_ms // 1000)
+        self.stream.note_delivered()
+        self.output.write(data)
+        return size
+
+    def _open(self):
+        self.reader = self.stream.open_reader(self.start_at)
+
+    def _close(self):
+        if self.reader is not None:
+            self.stream.close_reader(self.reader)

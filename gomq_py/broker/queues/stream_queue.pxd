@@ -1,0 +1,31 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from gomq_py.broker.queues cimport consumers as _consumers
+from gomq_py.broker.queues cimport queue
+from gomq_py.broker.queues.consumers cimport Consumer
+from gomq_py.broker.queues.stream_reader cimport StreamReader
+from gomq_py.storage.message cimport Message
+from gomq_py.storage.stream_store cimport StreamStore
+
+cdef class StreamQueue(queue.Queue):
+    cdef readonly StreamStore stream
+    cdef readonly object retention
+    cdef list _readers, _free_slots
+    cdef Py_ssize_t _unacked
+
+    cpdef StreamReader open_reader(self, start)
+    cpdef close_reader(self, StreamReader reader)
+    cdef int note_delivered(self) except -1
+    cpdef settle(self, uint64_t location)
+    cpdef requeue(self, uint64_t location)
+    cpdef reject(self, uint64_t location, bint requeue)
+    @cython.locals(reader=StreamReader)
+    cdef _give_back(self, uint64_t location)
+    cdef _free(self, StreamReader reader)
+    cpdef bint get(self, Message message, bint no_ack) except -1
+    cpdef bint peek(self, Message message) except -1
+    cpdef offer(self, Consumer consumer)
+    cdef Py_ssize_t waiting(self) except -1
+    @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, more=bint, consumer=Consumer)
+    cdef Py_ssize_t _deliver(self) except -1

@@ -1,0 +1,161 @@
+"""Stream queue: a stream, as routes and doors see it: a queue whose messages stay, and whose consumers each read all of them.
+
+Beside queue, whose verbs it has; above storage.stream_store. In a turn each consumer that has credit and is not at the end gets a share, round robin;
+consumers at the end are looked at when something was published, and cost nothing otherwise. Never yields, never waits for a socket or a disk.
+"""
+from gomq_py.amqp.wire.errors import ResourceError
+from gomq_py.broker.queues import consumers as _consumers, queue
+from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
+from gomq_py.broker.queues.stream_retention import StreamRetention
+from gomq_py.storage.stream_cursor import StreamCursor
+
+
+class StreamQueue(queue.Queue):
+    """Durable, shared, never deleted by itself. ``stream`` is its store."""
+
+    __slots__ = ("stream", "retention", "_readers", "_free_slots", "_unacked")
+
+    def __init__(self, name, vhost, store, scheduler, timers, arguments=None):
+        queue.Queue.__init__(self, name, vhost, store, scheduler, True, None, False, arguments)
+        self.stream = store
+        self.retention = None if store is None else StreamRetention(store, timers, self.wake)
+        self._readers = []
+        self._free_slots = []
+        self._unacked = 0
+
+    # readers
+
+    def open_reader(self, start):
+        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back. Raises ResourceError."""
+        if not self._free_slots and len(self._readers) >= SLOTS:
+            raise ResourceError(f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more").soft()
+        cursor = StreamCursor(self.stream, self.stream.next_offset)
+        start.move(cursor, self.scheduler.now_ms)
+        if self._free_slots:
+            slot = self._free_slots.pop()
+        else:
+            slot = len(self._readers)
+            self._readers.append(None)
+        reader = StreamReader(cursor, slot)
+        self._readers[slot] = reader
+        return reader
+
+    def close_reader(self, reader):
+        """Its consumer is gone; what that held unacked stays with its channel."""
+        if reader.attached:
+            reader.attached = False
+            reader.cursor.close()
+            if reader.outstanding == 0:
+                self._free(reader)
+
+    def readers(self):
+        """The readers whose consumers are there."""
+        return [reader for reader in self._readers if reader is not None and reader.attached]
+
+    def note_delivered(self):
+        """A reader took a message."""
+        self.delivered += 1
+        self._unacked += 1
+
+    def configure(self, settings):
+        """Observe these QueueSettings from now on."""
+        if not self.closed:
+            self.retention.configure(settings)
+
+    # settling: nothing is removed, the consumer has credit again
+
+    def settle(self, location):
+        """basic.ack."""
+        if not self.closed:
+            self._give_back(location)
+            self.acked += 1
+
+    def requeue(self, location):
+        """basic.nack, basic.reject and basic.recover only give credit back, as in RabbitMQ: what was read can be read again by its offset."""
+        if not self.closed:
+            self._give_back(location)
+            self.requeued += 1
+
+    def reject(self, location, requeue):
+        """As requeue()."""
+        self.requeue(location)
+
+    def _give_back(self, location):
+        reader = self._readers[location >> OFFSET_BITS]
+        reader.outstanding -= 1
+        self._unacked -= 1
+        if reader.outstanding == 0 and not reader.attached:
+            self._free(reader)
+
+    def _free(self, reader):
+        self._readers[reader.slot] = None
+        self._free_slots.append(reader.slot)
+
+    # what a queue does and a stream does not
+
+    def get(self, message, no_ack):
+        """A stream gives no single messages away."""
+        return False
+
+    def peek(self, message):
+        """There is no next message of a stream, only of a reader."""
+        return False
+
+    def hold(self):
+        """Nothing comes back to a stream that others could overtake."""
+
+    def release(self):
+        """As hold()."""
+
+    @property
+    def unacked_count(self):
+        """Messages delivered and not settled yet, by all consumers together."""
+        return 0 if self.closed else self._unacked
+
+    # turns
+
+    def turn(self):
+        """Deliver to the consumers that are ready and behind, then let go of what is too much or too old."""
+        octets = queue.Queue.turn(self)
+        if not self.closed and self.stream.rolled:
+            self.retention.apply()
+        return octets
+
+    def offer(self, consumer):
+        """A consumer that had no capacity has some again."""
+        if self.ring is not None:
+            self.ring.offer(consumer)
+            if not self.touched and self.waiting() and consumer.is_behind():
+                self.scheduler.touch(self)
+
+    def waiting(self):
+        """Messages that a turn could deliver, to a reader that stands at the first."""
+        return 0 if self.closed or self.paused else self.stream.ready_count
+
+    def _deliver(self):
+        octets = 0
+        more = True
+        while more and octets < queue.TURN_OCTETS and self.waiting():
+            more = False
+            rivals = 0 if self.ring is None else self.ring.ready
+            while rivals > 0 and octets < queue.TURN_OCTETS and self.ring is not None:
+                consumer = self.ring.take_next()
+                if consumer is None:
+                    break
+                rivals -= 1
+                if consumer.is_behind():
+                    octets += consumer.deliver(_consumers.UNLIMITED)
+                if self.ring is not None and consumer.queue is self:
+                    self.ring.offer(consumer)
+                    if consumer.ringed and consumer.is_behind():
+                        more = True
+            if rivals > 0:
+                more = True
+        if more and self.ring is not None and self.ring.ready and self.waiting():
+            self.scheduler.later(self)
+        return octets
+
+    def _let_go(self, reason):
+        if self.retention is not None:
+            self.retention.close()
+        queue.Queue._let_go(self, reason)

@@ -1,0 +1,69 @@
+"""Stream retention: which of a stream's oldest segments go, because there is too much or because they are too old.
+
+Beside stream_queue, which asks when a segment was begun, its settings changed, or the timer fired. Whole segments go, never the newest; so a stream
+keeps up to a segment less than its limits allow. The timer runs only while there is a segment that will be too old. Never yields.
+"""
+# Segments dropped before others get their turn: each costs closing a file, and unlinking it later.
+SLICE = 32
+
+# A timer may fire this late; so no stream of many small segments wakes up for each.
+SLACK_MS = 1000
+
+
+class StreamRetention:
+    """``wake()`` asks for a turn, in which ``apply`` is called."""
+
+    def __init__(self, store, timers, wake):
+        self._store = store
+        self._timers = timers
+        self._wake = wake
+        self._timer = None
+        self._max_length = self._max_bytes = self._max_age_ms = None
+
+    def configure(self, settings):
+        """Observe these QueueSettings from now on."""
+        self._max_length, self._max_bytes, self._max_age_ms = settings.max_length, settings.max_bytes, settings.max_age_ms
+        if settings.segment_bytes is not None:
+            self._store.set_segment_bytes(settings.segment_bytes)
+        self.close()
+        self._store.rolled = True
+        self._wake()
+
+    def apply(self):
+        """Drop what is too much or too old."""
+        store = self._store
+        store.rolled = False
+        octets = 0 if self._max_bytes is None else store.record_bytes()
+        for _ in range(SLICE):
+            oldest = store.oldest()
+            if oldest is None or not self._is_too_much(store.ready_count, octets, oldest[2]):
+                self._wait_for(oldest)
+                return
+            octets -= oldest[1]
+            store.drop_oldest()
+        store.rolled = True
+        self._wake()
+
+    def close(self):
+        """The stream is gone or closed: nothing fires any more."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _is_too_much(self, count, octets, last_ms):
+        return (
+            self._max_length is not None and count > self._max_length
+            or self._max_bytes is not None and octets > self._max_bytes
+            or self._max_age_ms is not None and last_ms + self._max_age_ms < self._timers.now_ms()
+        )
+
+    def _wait_for(self, oldest):
+        """Look again when the oldest segment will be too old."""
+        if self._max_age_ms is not None and oldest is not None and self._timer is None:
+            due_ms = oldest[2] + self._max_age_ms - self._timers.now_ms()
+            self._timer = self._timers.start(due_ms + SLACK_MS, self._fired)
+
+    def _fired(self):
+        self._timer = None
+        self._store.rolled = True
+        self._wake()

@@ -1,0 +1,73 @@
+"""Stream recovery: open a stream's store as the last run left it, however that ended.
+
+Beside recovery, whose rules hold: each segment is looked at by itself, by its seal or by a scan. A stream has no acks; what it must not lose besides
+its messages is where its offsets go on, so that the newest segment is kept even when it is empty. May block: boot and ``queue.declare`` only.
+"""
+import os
+import re
+
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.recovery import Recovery, RecoveryReport
+from gomq_py.storage.segment import Segment
+from gomq_py.storage.stream_store import StreamStore
+
+_NAME = re.compile(r"msgs\.(\d{10})")
+
+
+def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
+    """Create a stream's store, or open the one in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be
+    read.
+    """
+    store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
+    if not os.path.isdir(store.folder):
+        return store, RecoveryReport()
+    try:
+        return store, StreamRecovery(store).run()
+    except OSError as error:
+        raise StoreError(store.folder, 0, f"cannot be opened: {error}") from error
+
+
+class StreamRecovery(Recovery):
+    """One stream's store being opened."""
+
+    def run(self):
+        numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.store.folder)) if match)
+        found = []
+        for number in numbers:
+            segment = self._open_segment(number)
+            if segment is not None:
+                found.append(segment)
+        for segment in found:
+            if segment.ordinal or segment is found[-1]:
+                self.store.adopt(segment)
+            else:
+                self.files.unlink(self.store.path_of("msgs", segment.number))
+        if numbers:
+            self.store.begin_behind(numbers[-1])
+        return self._report()
+
+    def _open_segment(self, number):
+        """The segment of a file; None where it is nobody's."""
+        msgs = self.files.open(self.store.path_of("msgs", number))
+        try:
+            head = self._head_of_pair(number, msgs, None)
+            if head is None:
+                self._remove_pair(msgs, None)
+                return None
+            segment = Segment(number)
+            segment.attach(msgs, None)
+            self._restore_messages(segment, head)
+            segment.detach()
+            return segment
+        finally:
+            self.files.close(msgs)
+
+    def _restore_messages(self, segment, head):
+        octets = segment.msgs.read(0, head_format.HEAD_BYTES)
+        seal = head_format.decode_seal(head.seed, octets)
+        segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT))
+        if seal is not None and head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
+            segment.restore(head, seal)
+        else:
+            self._scan(segment, head)

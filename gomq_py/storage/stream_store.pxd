@@ -1,0 +1,40 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from gomq_py.storage cimport message_store
+from gomq_py.storage.message cimport Message
+from gomq_py.storage.message_store cimport MessageStore
+from gomq_py.storage.segment cimport Segment
+from gomq_py.storage.segment_log cimport SegmentLog
+
+cdef class StreamStore(message_store.MessageStore):
+    cdef readonly uint64_t first_offset, next_offset, synced_offset
+    cdef public bint rolled
+    cdef list _order, _dropped
+    cdef set _reported
+    cdef uint64_t _sync_offset
+
+    @cython.locals(size=Py_ssize_t, segment=Segment)
+    cpdef int append(self, Message message) except -1
+    @cython.locals(segment=Segment)
+    cpdef int flush(self) except -1
+    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, segment=Segment)
+    cpdef Segment find(self, uint64_t offset)
+    cdef bint enter(self, Segment segment) except -1
+    cdef int leave(self, Segment segment) except -1
+    cdef int report_damage(self, Segment segment, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count) except -1
+    cpdef Segment last_segment(self)
+    @cython.locals(segment=Segment)
+    cpdef uint64_t offset_for_timestamp(self, uint64_t timestamp_ms) except? 0
+    @cython.locals(segment=Segment)
+    cpdef list describe(self)
+    @cython.locals(segment=Segment)
+    cpdef tuple oldest(self)
+    @cython.locals(segment=Segment)
+    cpdef drop_oldest(self)
+    @cython.locals(segment=Segment, before=Segment)
+    cdef Segment _begin_segment(self, Py_ssize_t size)
+    @cython.locals(segment=Segment)
+    cpdef drop_oldest_if_empty(self)
+    cdef _forget(self, Segment segment)
+    cdef _let_go(self, Segment segment)

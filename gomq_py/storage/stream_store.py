@@ -1,0 +1,278 @@
+"""Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments at its old end.
+
+Beside message_store, which it is to a queue: the same append, the same files without acks. A record's offset is its segment's first offset plus its
+ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
+Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
+"""
+from gomq_py.storage import damage, message_store
+from gomq_py.storage.errors import StoreFull
+from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.segment import MSGS, Segment
+from gomq_py.storage.segment_log import FIRST_SEGMENT_BYTES, LARGEST_SEGMENT_BYTES, LARGEST_SEGMENT_NUMBER, SegmentLog
+
+
+class StreamStore(message_store.MessageStore):
+    """``first_offset`` is that of the oldest message kept, ``next_offset`` what the next one gets; ``ready_count`` and ``ready_bytes`` sum what is
+    kept.
+
+    ``synced_offset``: all before it has been flushed once, so that no crash gives those offsets to other messages. ``rolled``: segments were begun
+    since the owner last set it to False, which is when retention has to be looked at. Made by storage.stream_recovery.open_stream_store.
+    """
+
+    __slots__ = ("first_offset", "next_offset", "synced_offset", "rolled", "_order", "_dropped", "_reported", "_sync_offset")
+
+    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
+        super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, 0, listener)
+        self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
+        self.rolled = False
+        self._order = []
+        self._dropped = []  # left the log, still in the folder until that is safe
+        self._reported = set()
+
+    # the hot verb
+
+    def append(self, message):
+        """Copy the message in; its location is its offset.
+
+        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
+        """
+        size = (44 + message.routing_length + message.properties_length + message.body_length + 7) & ~7
+        segment = self._write
+        if segment is None or segment.end + size > segment.capacity:
+            segment = self._begin_segment(size)
+        segment.append(message)
+        message.location = self.next_offset
+        self.next_offset += 1
+        self.ready_count += 1
+        self.ready_bytes += message.body_length
+        # Transient or not: what a stream has shown to readers under an offset must be what a later run shows under it.
+        if not segment.unsynced & MSGS:
+            self._mark_messages(segment)
+        return 0
+
+    def flush(self):
+        """End of a batch: what was appended is announced."""
+        segment = self._write
+        if segment is not None and segment.announced < segment.end:
+            self._announce(segment)
+        return 0
+
+    # reading
+
+    def find(self, offset):
+        """The segment that holds this offset, or the next one kept; None when there is none."""
+        low, high = 0, len(self._order)
+        while low < high:
+            middle = (low + high) // 2
+            segment = self._order[middle]
+            if segment.first_offset + segment.ordinal <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self._order[low] if low < len(self._order) else None
+
+    def enter(self, segment):
+        """A cursor comes into the segment: it is mapped as long as one is. False: it cannot be read, and the store is fenced."""
+        if not segment.is_open:
+            try:
+                self._open(segment)
+            except OSError as error:
+                self.fence(error)
+                return False
+        segment.readers += 1
+        return True
+
+    def leave(self, segment):
+        """A cursor has left the segment."""
+        segment.readers -= 1
+        if segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced and not segment.syncing:
+            if segment.sealed:
+                self._close_segment(segment)
+            else:
+                self._mark_messages(segment)  # sealed and closed by the sync
+        return 0
+
+    def report_damage(self, segment, start, end, count):
+        """A cursor had to step over ``count`` damaged records; said once."""
+        if (segment.number, start) not in self._reported:
+            self._reported.add((segment.number, start))
+            damage.set_aside(self, segment, start, end, count)
+        return 0
+
+    def last_segment(self):
+        """The newest segment there is, or None."""
+        return self._last
+
+    def offset_for_timestamp(self, timestamp_ms):
+        """The first offset of the segment in which messages of this time (Unix milliseconds) and later begin; ``next_offset`` when all are older.
+
+        The search within the segment is a cursor's.
+        """
+        self._note_newest()
+        for segment in reversed(self._order):
+            if segment.count and segment.timestamps[0] < timestamp_ms:
+                return max(segment.first_offset, self.first_offset)
+        return self.first_offset
+
+    def describe(self):
+        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (of the file, up to the end of the data),
+        ``body_bytes, sealed`` (nothing more comes), ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
+        """
+        self._note_newest()
+        return [{
+            "number": segment.number, "first_offset": segment.first_offset, "next_offset": segment.first_offset + segment.ordinal,
+            "count": segment.count, "bytes": segment.end, "body_bytes": segment.body_bytes, "sealed": segment is not self._write,
+            "file": self.path_of("msgs", segment.number), "first_timestamp_ms": segment.timestamps[0],
+            "last_timestamp_ms": segment.timestamps[1],
+        } for segment in self._order]
+
+    # retention
+
+    def oldest(self):
+        """(messages, octets of records, last timestamp) of the oldest segment, or None where it is the newest too: that one is never dropped."""
+        if len(self._order) < 2:
+            return None
+        segment = self._order[0]
+        return segment.count, segment.end - HEAD_BYTES, segment.timestamps[1]
+
+    def record_bytes(self):
+        """Octets of records kept."""
+        return sum(segment.end - HEAD_BYTES for segment in self._order)
+
+    def drop_oldest(self):
+        """The oldest segment leaves the log, and its file the disk once what the log goes on with is flushed."""
+        segment = self._order.pop(0)
+        self.first_offset = self._order[0].first_offset
+        self.ready_count -= segment.count
+        self.ready_bytes -= segment.body_bytes
+        self._forget(segment)
+        self._dropped.append(segment)
+        if len(self._dropped) == 1:
+            self.committer.after_sync(self._unlink_dropped, hurry=False)
+
+    def purge(self):
+        """Drop all messages; offsets go on. Returns how many there were."""
+        count = self.ready_count
+        if count:
+            self._mark_messages(self._begin_segment(0))
+            while len(self._order) > 1:
+                self.drop_oldest()
+            self.flush()
+        return count
+
+    def set_segment_bytes(self, segment_bytes):
+        """The size of segments begun from here on."""
+        self.segment_bytes = usable_segment_bytes(segment_bytes)
+        self._next_bytes = min(self._next_bytes, self.segment_bytes)
+
+    # opening
+
+    def adopt(self, segment):
+        """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
+        self._segments[segment.number] = segment
+        if self._last is not None:
+            self._last.next = segment
+        else:
+            self.first_offset = segment.first_offset
+        self._order.append(segment)
+        self._last = segment
+        self.ready_count += segment.count
+        self.ready_bytes += segment.body_bytes
+        self.next_offset = self.synced_offset = segment.first_offset + segment.ordinal
+
+    def delete_files(self):
+        """Nothing goes in or out any more, and nothing stays on the disk."""
+        self._dropped = []
+        self._order = []
+        SegmentLog.delete_files(self)
+
+    # what the log asks
+
+    def sync_files(self, acks_too):
+        """As SegmentLog.sync_files; notes what the sync will have covered."""
+        files = SegmentLog.sync_files(self, acks_too)
+        self._sync_offset = self.next_offset
+        return files
+
+    def synced(self):
+        """What sync_files gave last has been flushed."""
+        self.synced_offset = self._sync_offset
+        SegmentLog.synced(self)
+
+    def _begin_segment(self, size):
+        """A new segment to write to."""
+        before = self._last
+        segment = self._roll(size)
+        self._order.append(segment)
+        self.rolled = True
+        if before is not None and before.ordinal == 0:
+            self.drop_oldest_if_empty()
+        return segment
+
+    def drop_oldest_if_empty(self):
+        """Empty segments at the old end, which only held the offset, go."""
+        while len(self._order) > 1 and self._order[0].ordinal == 0:
+            self.drop_oldest()
+
+    def _is_idle(self, segment):
+        return segment.readers == 0
+
+    def _leave_behind(self, segment):
+        """The writer has moved on: the segment is sealed when that has been flushed, and closed unless somebody reads it."""
+        if segment.written_here:
+            segment.note_timestamps()
+            self._announce(segment)
+            self._mark_messages(segment)
+
+    def _note_newest(self):
+        if self._write is not None:
+            self._write.note_timestamps()
+
+    def _create_segment(self, capacity):
+        if self._next_number > LARGEST_SEGMENT_NUMBER:
+            raise StoreFull(self.folder, 0, "segment numbers are used up")
+        segment = Segment(self._next_number)
+        try:
+            self._make_folder()
+            msgs = self.files.create(self.path_of("msgs", segment.number), capacity)
+        except OSError as error:
+            raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
+        self.committer.mark_folder(self.folder)
+        segment.attach(msgs, None)
+        segment.begin(self.incarnation, self.pool.next_generation(), self.next_offset)
+        self.files.overwritten(msgs, 0, HEAD_BYTES)
+        return segment
+
+    def _open(self, segment):
+        segment.attach(self.files.open(self.path_of("msgs", segment.number)), None)
+
+    def _discard(self, segment):
+        self._let_go(segment)
+        self.files.unlink(self.path_of("msgs", segment.number))
+
+    def _forget(self, segment):
+        """The segment is no longer part of the log; readers in it notice because it is closed."""
+        del self._segments[segment.number]
+        if segment.unsynced:
+            self._unsynced.remove(segment)
+            segment.unsynced = 0
+        self._let_go(segment)
+
+    def _let_go(self, segment):
+        if segment.is_open:
+            self._announce(segment)
+            self._close_segment(segment)
+
+    def _unlink_dropped(self, error):
+        """The log goes on without them on the disk too, unless the sync failed: then they are there again after a restart."""
+        dropped, self._dropped = self._dropped, []
+        if error is not None or not dropped:
+            return
+        for segment in dropped:
+            self.files.unlink(self.path_of("msgs", segment.number))
+        self.committer.mark_folder(self.folder)
+
+
+def usable_segment_bytes(wanted):
+    """The nearest size a segment can have."""
+    return max(FIRST_SEGMENT_BYTES, min(int(wanted), LARGEST_SEGMENT_BYTES))

@@ -1,0 +1,95 @@
+"""Streams for tests: a store in a folder, with messages as plain values, and what the wire says of a stream."""
+from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
+from gomq_py.storage.pool import SegmentPool
+from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stream_recovery import open_stream_store
+from gomq_py.storage.sync import GroupCommit
+from tests.support.stores import INCARNATION
+
+STREAM = {"x-queue-type": "stream"}
+# The smallest there is; about 1170 messages without properties in each.
+SEGMENT_BYTES = 65536
+
+
+class StreamBench:
+    """One stream's store with everything below it. Message n has the body ``b"n"`` and came at n milliseconds after ``epoch_ms``."""
+
+    epoch_ms = 1_700_000_000_000
+
+    def __init__(self, folder, files=None, enabled=False, segment_bytes=SEGMENT_BYTES):
+        self.folder = folder
+        self.files = files or Files()
+        self.enabled = enabled
+        self.segment_bytes = segment_bytes
+        self.damaged = []
+        self.fenced = []
+        self.message = Message()
+        self.start()
+
+    def start(self):
+        self.committer = GroupCommit(self.files, enabled=self.enabled)
+        self.pool = SegmentPool(self.folder / "pool", self.files, self.committer)
+        self.store, self.report = open_stream_store(
+            self.folder / "stream", self.files, self.pool, self.committer, INCARNATION, self.segment_bytes, self)
+        return self.store
+
+    def reopen(self):
+        self.store.close()
+        self.committer.stop()
+        return self.start()
+
+    def crash(self):
+        """As after kill -9: what is in the mappings is there, what is in memory is not."""
+        self.committer.kill()
+        return self.start()
+
+    def sync(self):
+        """Everything so far is on the disk, and what waited for that has happened."""
+        self.committer.wait()
+        self.committer.wait()
+
+    # what the store tells
+
+    def record_damaged(self, store, path, start, end, count):
+        self.damaged.append((path, start, end, count))
+
+    def store_fenced(self, store, error):
+        self.fenced.append(error)
+
+    # messages as values
+
+    def push(self, count=1, body=None, persistent=True):
+        """Append messages with their offsets as bodies."""
+        for _ in range(count):
+            offset = self.store.next_offset
+            self.message.assign(b"", b"s", b"\0\0", b"%d" % offset if body is None else body, self.epoch_ms + offset, persistent=persistent)
+            self.store.append(self.message)
+        self.store.flush()
+
+    def cursor(self, offset=0):
+        """A new cursor."""
+        return StreamCursor(self.store, offset)
+
+    def read(self, cursor, limit=1 << 30):
+        """The bodies of the next messages as numbers; each must be the message of its offset."""
+        message = Message()
+        found = []
+        while len(found) < limit and cursor.peek(message):
+            number = int(message.get_body())
+            assert cursor.offset == number == message.describe()["location"]
+            found.append(number)
+            cursor.step()
+        return found
+
+    def read_all(self, offset=0):
+        """Everything from an offset on."""
+        cursor = self.cursor(offset)
+        try:
+            return self.read(cursor)
+        finally:
+            cursor.close()
+
+    def files_there(self):
+        """The names of the stream's segment files."""
+        return sorted(path.name for path in (self.folder / "stream").glob("msgs.*"))

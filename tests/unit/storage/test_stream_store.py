@@ -1,0 +1,258 @@
+"""Stream store and cursor: offsets, any number of readers, whole segments dropped, restarts."""
+import os
+
+import pytest
+
+from gomq_py.storage.errors import StoreClosed, StoreError
+from tests.support.no_switch import no_switch
+from tests.support.streams import SEGMENT_BYTES, StreamBench
+
+
+@pytest.fixture
+def bench(tmp_path):
+    bench = StreamBench(tmp_path)
+    yield bench
+    bench.store.close()
+    bench.committer.stop()
+
+
+def test_offsets_count_from_0_over_segments(bench):
+    bench.push(4000)
+
+    assert bench.read_all() == list(range(4000))
+    assert [part["first_offset"] for part in bench.store.describe()][0] == 0
+    assert len(bench.store.describe()) > 2
+    assert (bench.store.first_offset, bench.store.next_offset, bench.store.ready_count) == (0, 4000, 4000)
+
+
+def test_append_and_read_do_not_switch(bench):
+    cursor = bench.cursor()
+    with no_switch():
+        bench.push(3000)
+        bench.read(cursor)
+
+
+def test_reading_removes_nothing_and_readers_are_independent(bench):
+    one, other = bench.cursor(), bench.cursor(2500)
+    bench.push(3000)
+
+    assert bench.read(one, 10) == list(range(10))
+    assert bench.read(other) == list(range(2500, 3000))
+    assert bench.read(one) == list(range(10, 3000))
+    assert bench.read_all() == list(range(3000))
+
+
+@pytest.mark.parametrize("offset", [0, 1, 1167, 1168, 1169, 2999, 3000, 3005])
+def test_cursor_begins_at_any_offset_and_waits_for_one_that_has_not_come(bench, offset):
+    bench.push(3000)
+    cursor = bench.cursor(offset)
+
+    assert bench.read(cursor) == list(range(offset, 3000))
+    bench.push(10)
+    assert bench.read(cursor) == list(range(max(3000, offset), 3010))
+
+
+def test_cursor_at_the_end_sees_what_comes_without_walking(bench):
+    bench.push(100)
+    cursor = bench.cursor(bench.store.next_offset)
+
+    assert bench.read(cursor) == []
+    bench.push(2000)
+    assert bench.read(cursor) == list(range(100, 2100))
+
+
+def test_dropped_segment_moves_its_readers_to_the_first_message_kept(bench):
+    bench.push(3000)
+    cursor = bench.cursor()
+    bench.read(cursor, 5)
+
+    bench.store.drop_oldest()
+
+    first = bench.store.first_offset
+    assert first > 1000
+    assert bench.read(cursor) == list(range(first, 3000))
+    assert bench.read_all(7) == list(range(first, 3000))
+    assert bench.store.ready_count == 3000 - first
+
+
+def test_newest_segment_is_never_dropped(bench):
+    bench.push(10)
+    assert bench.store.oldest() is None
+
+    bench.push(2000)
+    assert bench.store.oldest()[0] > 1000
+
+
+def test_dropped_files_go_once_the_rest_is_on_disk(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(3000)
+    names = bench.files_there()
+
+    bench.store.drop_oldest()
+
+    assert bench.files_there() == names
+    bench.sync()
+    assert bench.files_there() == names[1:]
+    bench.reopen()
+    assert bench.read_all()[0] == bench.store.first_offset > 0
+
+
+def test_offsets_go_on_after_a_restart(bench):
+    bench.push(1500)
+    bench.reopen()
+
+    assert (bench.store.first_offset, bench.store.next_offset) == (0, 1500)
+    bench.push(1500)
+    assert bench.read_all() == list(range(3000))
+    bench.reopen()
+    assert bench.read_all() == list(range(3000))
+
+
+def test_offsets_go_on_after_a_kill(bench):
+    bench.push(1500)
+    bench.crash()
+
+    assert bench.report.scanned > 0
+    bench.push(1)
+    assert bench.read_all() == list(range(1501))
+
+
+def test_purge_keeps_offsets_over_restarts(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(2000)
+    cursor = bench.cursor(5)
+
+    assert bench.store.purge() == 2000
+    assert bench.store.purge() == 0
+    assert bench.read(cursor) == []
+    bench.sync()
+    for restart in (bench.reopen, bench.crash, bench.reopen):
+        restart()
+        assert (bench.store.first_offset, bench.store.next_offset, bench.store.ready_count) == (2000, 2000, 0)
+    bench.push(3)
+    assert bench.read_all() == [2000, 2001, 2002]
+    bench.sync()
+    assert len(bench.files_there()) == 1
+
+
+def test_restarts_without_messages_leave_no_files_behind(bench):
+    for _ in range(3):
+        bench.reopen()
+    assert bench.files_there() == []
+    bench.push(1)
+    for _ in range(3):
+        bench.reopen()
+    assert len(bench.files_there()) == 1
+
+
+def test_segments_that_nobody_reads_are_closed(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    cursor = bench.cursor()
+    bench.push(3000)
+    bench.sync()
+    segments = [bench.store.find(part["first_offset"]) for part in bench.store.describe()]
+
+    bench.read(cursor, 1)
+    assert [segment.is_open for segment in segments] == [True] + [False] * (len(segments) - 2) + [True]
+    bench.read(cursor)
+    assert [segment.is_open for segment in segments] == [False] * (len(segments) - 1) + [True]
+
+
+def test_sealed_segments_need_no_scan(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(3000)
+    bench.sync()
+    bench.crash()
+
+    assert bench.report.scanned == 1
+    assert bench.read_all() == list(range(3000))
+
+
+@pytest.mark.parametrize("wanted, offset", [(0, 0), (1, 1), (1400, 1400), (2999, 2999), (3000, 3000), (1 << 40, 3000)])
+@pytest.mark.parametrize("restart", [False, True])
+def test_offset_for_a_timestamp_is_the_first_message_at_or_after_it(bench, wanted, offset, restart):
+    bench.push(3000)
+    if restart:
+        bench.reopen()
+    cursor = bench.cursor(bench.store.offset_for_timestamp(bench.epoch_ms + wanted))
+
+    assert cursor.skip_before(bench.epoch_ms + wanted) == offset
+    assert bench.read(cursor, 1) == ([offset] if offset < 3000 else [])
+
+
+def test_describe_tells_what_each_file_holds(bench):
+    bench.push(2000)
+
+    parts = bench.store.describe()
+
+    assert [part["sealed"] for part in parts] == [True, False]
+    assert sum(part["count"] for part in parts) == 2000
+    assert parts[0]["next_offset"] == parts[1]["first_offset"] == parts[0]["count"]
+    assert parts[0]["bytes"] <= SEGMENT_BYTES and os.path.getsize(parts[0]["file"]) == SEGMENT_BYTES
+    assert (parts[0]["first_timestamp_ms"], parts[1]["last_timestamp_ms"]) == (bench.epoch_ms, bench.epoch_ms + 1999)
+
+
+@pytest.mark.parametrize("at", ["header", "body"])
+def test_damaged_record_costs_one_record_and_its_offset_is_skipped(bench, at):
+    bench.push(10)
+    bench.reopen()
+    part = bench.store.describe()[0]
+    size = (part["bytes"] - 128) // 10
+    with open(part["file"], "r+b") as file:
+        position = 128 + 4 * size + (16 if at == "header" else size - 8)
+        file.seek(position)
+        octet = file.read(1)
+        file.seek(position)
+        file.write(bytes((octet[0] ^ 0x40,)))
+
+    assert bench.read_all() == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert bench.read_all(4) == [5, 6, 7, 8, 9]
+    assert [count for _, _, _, count in bench.damaged] == [1]  # said once, however many readers meet it
+    bench.push(1)
+    assert bench.read_all(9) == [9, 10]
+
+
+def test_message_larger_than_a_segment_gets_one_that_fits(bench):
+    bench.push(1)
+    bench.push(1, body=b"1" + b" " * 200_000)
+    bench.push(1)
+
+    assert bench.read_all() == [0, 1, 2]
+    assert [part["count"] for part in bench.store.describe()] == [1, 2]
+
+
+def test_closed_store_takes_nothing(bench):
+    bench.push(1)
+    bench.store.close()
+
+    with pytest.raises(StoreClosed):
+        bench.push(5000)
+
+
+def test_message_larger_than_any_segment_is_refused(bench):
+    with pytest.raises(StoreError):
+        bench.store.purge()
+        bench.push(1, body=bytes(1 << 28))
+
+
+def test_deleted_stream_leaves_nothing(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(3000)
+    bench.store.drop_oldest()
+    bench.store.delete_files()
+    bench.committer.stop()
+
+    assert not (tmp_path / "stream").exists()
+
+
+def test_synced_offset_is_what_a_flush_has_covered(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(10)
+    assert bench.store.synced_offset == 0
+    bench.sync()
+    assert bench.store.synced_offset == 10
+    bench.push(1, persistent=False)
+    bench.sync()
+    assert bench.store.synced_offset == 11
+    bench.reopen()
+    assert bench.store.synced_offset == 11
