@@ -1,4 +1,7 @@
 """The management app: blueprints, access, error translation and headers. A factory, so that several brokers live in one process."""
+import contextlib
+from http import HTTPStatus
+
 from flask import Flask, g
 from werkzeug.routing import UnicodeConverter
 
@@ -60,6 +63,9 @@ def create_metrics_app(node):
 def _add_headers(response):
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
+    # The standard's words (RFC 9110), as RabbitMQ sends them; the framework would shout.
+    with contextlib.suppress(ValueError):
+        response.status = f"{response.status_code} {HTTPStatus(response.status_code).phrase}"
     response.headers["Server"] = f"gomq-py/{gomq_py.__version__}"
     g.pop("user", None)
     return response

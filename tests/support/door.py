@@ -38,6 +38,10 @@ class HandCommitter(GroupCommit):
     def after_sync(self, callback, hurry=True):
         self.waiting.append(callback)
 
+    def wait(self):
+        """The broker's stop: nobody is left who would finish a sync for it."""
+        self.finish()
+
     def finish(self, error=None):
         """The sync that everybody waits for is over. Returns how many waited."""
         waiting, self.waiting = self.waiting, []

@@ -40,7 +40,7 @@ def test_frame_that_is_none_or_out_of_place_closes_the_connection(client, octets
     client.expect_error(ConnectionClose, code, text, 0)
 
 
-@pytest.mark.parametrize("head", [b"\x01\0\1" + (131065).to_bytes(4, "big"), b"\x01\0\0\xff\xff\xff\xff"])
+@pytest.mark.parametrize("head", [b"\x01\0\1" + (131073).to_bytes(4, "big"), b"\x01\0\0\xff\xff\xff\xff"])
 def test_head_of_a_frame_that_is_too_large_is_enough_to_close_the_connection(client, head):
     client.send(head)
 
@@ -58,7 +58,7 @@ def test_wrong_frame_end_closes_the_connection_and_what_follows_is_not_read(clie
 def test_frame_max_is_the_negotiated_one(door):
     client = door.client(frame_max=4096)
 
-    client.send(b"\x03\0\1" + (4089).to_bytes(4, "big"))
+    client.send(b"\x03\0\1" + (4097).to_bytes(4, "big"))
 
     assert client.expect(ConnectionClose, 0).reply_code == 501
 
