@@ -12,9 +12,11 @@ from gomq_py.net.proxy_protocol import Proxies
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
-AMQP, AMQPS, HTTP, HTTPS, METRICS = "amqp", "amqps", "http", "https", "metrics"
+AMQP, AMQPS, HTTP, HTTPS, METRICS, CONTROL = "amqp", "amqps", "http", "https", "metrics", "control"
 # Side door -> (option of its address, option of its port).
 SIDE_DOORS = {HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"), METRICS: ("metrics_http_bind", "metrics_http_port")}
+# Who may connect to the unix sockets: the management API's asks for a login, gomq-py-ctl's lets its owner do everything.
+HTTP_UNIX_MODE, CONTROL_UNIX_MODE = 0o660, 0o600
 # What a [sni:HOST] section puts in front of a key that is for one protocol's port only.
 SNI_PROTOCOLS = {AMQPS: "amqp", HTTPS: "http"}
 
@@ -51,6 +53,9 @@ class Doors:
             self._serve_amqp(bound, AMQP)
         for protocol in (HTTP, HTTPS, METRICS):
             self._open_side_door(protocol, self._handshaker(protocol, contexts) if protocol in contexts else None)
+        if settings.http_unix_path:
+            self.listeners.append(self._make_side_door(HTTP, bind_unix(settings.http_unix_path, settings.listen_backlog, HTTP_UNIX_MODE), None))
+        self._open_control()
         for name, listening in self._inherited:
             LOG.warning("the service manager handed over a socket named %r on %s, which nobody serves", name, listening.getsockname())
             listening.close()
@@ -139,6 +144,21 @@ class Doors:
                 raise
             LOG.warning("going on without %s: %s", option.replace("_", " "), error)
             return []
+
+    def _open_control(self) -> None:
+        """gomq-py-ctl's socket, which is nothing to stop a broker for unless somebody named its path; without the management API only then."""
+        settings = self._settings
+        asked_for = "control_unix_path" in settings.origins
+        if not settings.control_unix_path or (settings.http_port < 0 and not asked_for):
+            return
+        try:
+            listening = bind_unix(settings.control_unix_path, settings.listen_backlog, CONTROL_UNIX_MODE)
+        except BindError as error:
+            if asked_for:
+                raise
+            LOG.warning("going on without the control socket: %s", error)
+            return
+        self.listeners.append(self._make_side_door(CONTROL, listening, None))
 
     def _take_inherited(self, protocol: str) -> list[Any]:
         """The sockets that were handed over for a protocol; there may be one per address."""

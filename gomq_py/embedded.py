@@ -26,7 +26,7 @@ class Broker:
                  **settings):
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port, "mqtt_port": mqtt_port, "tls_cert": str(tls_cert),
-            "tls_key": str(tls_key), "amqps_port": amqps_port, "https_port": -1, "metrics_http_port": -1, **settings,
+            "tls_key": str(tls_key), "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "", "metrics_http_port": -1, **settings,
         }
         self.data_dir = data_dir
         self._own_folder = None

@@ -21,7 +21,7 @@ from gomq_py.auth.errors import BackendError
 from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
-from gomq_py.doors import METRICS, Doors
+from gomq_py.doors import Doors
 from gomq_py.net.listener import BindError
 from gomq_py.net.systemd import Systemd
 from gomq_py.observability.log import logger
@@ -55,6 +55,7 @@ class Launcher:
         self._amqp: Any = None
         self._asked_to_stop: Any = None
         self._doors: Any = None
+        self._management: Any = None
         self._pidfile = ""
         self._wakeup: Any = None
 
@@ -168,9 +169,10 @@ class Launcher:
         self._doors.open()
 
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
-        from gomq_py.http.door import ManagementDoor, MetricsDoor  # here, because a broker without them should not carry Flask
-        kind = MetricsDoor if protocol == METRICS else ManagementDoor
-        return kind(listening, self.broker, self._amqp, self.settings, lambda: self.listeners, tls)
+        if self._management is None:
+            from gomq_py.http.door import Management  # here, because a broker without it should not carry Flask
+            self._management = Management(self.broker, self._amqp, self.settings, lambda: self.listeners)
+        return self._management.door(protocol, listening, tls)
 
     def _say_what_is_unusual(self) -> None:
         speed = build_info.speed()

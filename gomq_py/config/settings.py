@@ -17,7 +17,6 @@ SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
 
 _NO_MQTT = "MQTT"
-_NO_MANAGEMENT = "the management API"
 _NO_CLUSTERING = "clustering"
 _NO_SSO = "single sign-on for management pages"
 
@@ -105,8 +104,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
            "How x-consistent-hash exchanges spread keys when they do not say."),
-    Option("main", "control_unix_path", PATH, "/tmp/gomqctl.sock", "Unix socket of gomq-py-ctl.",
-           flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",), pending=_NO_MANAGEMENT),
+    Option("main", "control_unix_path", PATH, "/tmp/gomqctl.sock", "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none.",
+           flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
     Option("main", "stats_interval", integer(100), 5000, "Milliseconds between two samples of the curves that somebody looks at."),
     Option("main", "stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
     Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",)),
@@ -174,8 +173,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",), environment=("HTTP_PORT",)),
     Option("mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS; opens only with tls_cert.", name="https_port",
            flags=("--https-port",), environment=("HTTPS_PORT",)),
-    Option("mgmt", "unix_path", PATH, "", "Unix socket of the management API.", name="http_unix_path", flags=("--http-unix-path",),
-           pending=_NO_MANAGEMENT),
+    Option("mgmt", "unix_path", PATH, "", "Unix socket of the management API; empty for none.", name="http_unix_path", flags=("--http-unix-path",)),
     Option("mgmt", "http_systemd_socket_name", TEXT, "http",
            "Name (FileDescriptorName=) of the sockets that systemd hands over for the management API."),
     # -- clustering ----------------------------------------------------------------------------------------------------------------------------

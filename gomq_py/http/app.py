@@ -11,7 +11,7 @@ from gomq_py.http.api import (
     bindings, connections, definitions, exchanges, health, identity, limits, metrics, nodes, overview, parameters, permissions, policies, queues,
     users, vhosts,
 )
-from gomq_py.http.login import FailedLogins
+from gomq_py.http.login import FailedLogins, LocalOperator
 
 RESOURCES = (
     identity, overview, nodes, health, metrics, connections, exchanges, queues, bindings, vhosts, users, permissions, policies, parameters, limits,
@@ -47,6 +47,13 @@ def create_app(node):
         app.register_blueprint(resource.blueprint)
     errors.register(app)
     app.after_request(_add_headers)
+    return app
+
+
+def create_control_app(node):
+    """The WSGI app of the control socket: as ``create_app``, for the operator of this machine, who need not log in."""
+    app = create_app(node)
+    app.extensions["gomq.operator"] = LocalOperator()
     return app
 
 

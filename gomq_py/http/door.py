@@ -1,32 +1,54 @@
-"""The management door as the launcher sees it: opened on a listening socket, closed again. Importing it is what brings Flask in."""
+"""The management doors as the launcher sees them: opened on listening sockets, closed again. Importing it is what brings Flask in.
+
+    http, https     users log in; over TCP, TLS or a unix socket
+    control         no login: whoever may connect to the socket's path may do everything
+    metrics         /metrics alone, without a login
+
+All of them show one Node and share its rates.
+"""
 import socket as socket_module
 
-from gomq_py.http.app import create_app, create_metrics_app
+from gomq_py.http.app import create_app, create_control_app, create_metrics_app
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
-from gomq_py.net.listener import format_address
+from gomq_py.net.listener import format_address, path_id, remove_path
+
+HTTP, HTTPS, CONTROL, METRICS = "http", "https", "control", "metrics"
+_APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_app}
 
 
-class ManagementDoor:
-    """The API on one listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
+class Management:
+    """What the doors of one broker have in common."""
 
-    protocol = "http"
-    create_app = staticmethod(create_app)
-
-    def __init__(self, listening, broker, amqp, settings, listeners, tls=None):
-        """``listening`` is bound and listens already, and is owned from here on; ``listeners()`` answers what is open in this process.
-
-        ``tls`` encrypts: anything with an SSL context's ``wrap_socket``.
-        """
+    def __init__(self, broker, amqp, settings, listeners):
+        """``listeners()`` answers what is open in this process."""
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
-        node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", rates)
+        self._node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", rates)
+        self._apps = {}
+
+    def door(self, protocol, listening, tls=None):
+        """A Door that is not open yet. ``listening`` is bound and listens already, and is owned from here on.
+
+        ``tls`` encrypts (and makes http https): anything with an SSL context's ``wrap_socket``.
+        """
+        kind = HTTP if protocol == HTTPS else protocol
+        if kind not in self._apps:
+            self._apps[kind] = _APPS[kind](self._node)
+        return Door(HTTPS if tls is not None else protocol, listening, self._apps[kind], tls)
+
+
+class Door:
+    """One listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
+
+    def __init__(self, protocol, listening, app, tls=None):
         name = listening.getsockname()
+        self.protocol = protocol
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0
-        if tls is not None:
-            self.protocol = "https"
-        self._server = ManagementServer(listening, self.create_app(node), tls)
+        self._path = name if isinstance(name, str) else None
+        self._path_id = path_id(name) if self._path else None
+        self._server = ManagementServer(listening, app, tls)
 
     def start(self):
         """Begin to accept."""
@@ -35,10 +57,5 @@ class ManagementDoor:
     def close(self):
         """Stop accepting; requests under way have a second to end. May switch."""
         self._server.close()
-
-
-class MetricsDoor(ManagementDoor):
-    """The metrics alone, without a login."""
-
-    protocol = "metrics"
-    create_app = staticmethod(create_metrics_app)
+        if self._path:
+            remove_path(self._path, self._path_id)

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from flask import current_app, g, request
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly
+from gomq_py.auth.permissions import Permission
+from gomq_py.auth.users import User
 from gomq_py.http.errors import NotAuthorised, Throttled
 from gomq_py.observability.log import logger
 
@@ -63,6 +65,19 @@ class FailedLogins:
         self._failures.pop(address, None)
 
 
+class LocalOperator(User):
+    """Who speaks over the control socket: may do everything, and is in no list."""
+
+    __slots__ = ()
+
+    def __init__(self):
+        User.__init__(self, "gomq-py-ctl", "", "", (ADMINISTRATOR,), None)
+
+    def permission(self, vhost):
+        """All rights, everywhere."""
+        return Permission(self.name, vhost, ".*", ".*", ".*")
+
+
 def reach(user):
     """Every tag that the user's tags reach."""
     reached = set()
@@ -73,6 +88,9 @@ def reach(user):
 
 def authenticate():
     """The user of this request. Raises NotAuthorised or Throttled. May switch."""
+    operator = current_app.extensions.get("gomq.operator")
+    if operator is not None:
+        return operator
     failures = current_app.extensions["gomq.failures"]
     address = request.remote_addr or ""
     failures.check(address)

@@ -154,7 +154,7 @@ class Listener:
         self._greenlet: Any = None
         self._accepted = 0
         self._name = listening.getsockname()
-        self._path_id = _path_id(self._name) if isinstance(self._name, str) and not inherited else None
+        self._path_id = path_id(self._name) if isinstance(self._name, str) and not inherited else None
         self.address = format_address(self._name)
         """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
         self.port = self._name[1] if isinstance(self._name, tuple) else 0
@@ -170,8 +170,8 @@ class Listener:
         if self._greenlet is not None:
             self._greenlet.kill()
         self._socket.close()
-        if self._path_id is not None and _path_id(self._name) == self._path_id:
-            os.unlink(self._name)
+        if self._path_id is not None:
+            remove_path(self._name, self._path_id)
             self._path_id = None
 
     def _accept_forever(self) -> None:
@@ -240,13 +240,19 @@ class Listener:
             connection.close()
 
 
-def _path_id(path: str) -> tuple[int, int] | None:
+def path_id(path: str) -> tuple[int, int] | None:
     """What tells the file of this name from another one of the same name; None without a file (the abstract namespace has none)."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
+
+
+def remove_path(path: str, identity: Any) -> None:
+    """Unlink a socket, unless somebody else's stands there by now; ``identity`` is what path_id() said when it was bound."""
+    if path_id(path) == identity:
+        os.unlink(path)
 
 
 def _peer_process(connection: Any) -> int:

@@ -29,7 +29,7 @@ class BrokerProcess:
         self.data_dir = Path(data_dir)
         self._config = config
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **(environment or {})}
-        self._options = {"port": 0, "mqtt_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1, **options}
+        self._options = {"port": 0, "mqtt_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1, "control_unix_path": "", **options}
         self.process = None
         self.ports = {}
         self.log = []
