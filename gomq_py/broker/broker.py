@@ -70,6 +70,10 @@ class Broker:
         self._tell_events()
         self._log_exchange = self._open_log_exchange() if settings.log_exchange else None
 
+    def describe_pool(self):
+        """What the pool of segments holds, for people."""
+        return self._pool.describe()
+
     def close(self):
         """Close every queue and log, flushed. May switch."""
         self.resource_watch.stop()

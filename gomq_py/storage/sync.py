@@ -130,6 +130,15 @@ class GroupCommit:
         """Whether there is nothing to flush and no greenlet to do it."""
         return self._greenlet is None
 
+    def describe(self):
+        """What it is doing, for people."""
+        state = "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle else "waiting for more"
+        return (
+            f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} queues, {len(self._later)} of acks, "
+            f"{len(self._logs)} logs, {len(self._folders)} folders; waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
+            f"{len(self._failed)} paths failed"
+        )
+
     # the cycle
 
     def _has_marks(self):
