@@ -10,7 +10,7 @@ cdef class HotChannel:
     cdef public uint64_t published, publishes
     cdef public list refused
     cdef readonly Unacked unacked
-    cdef public Py_ssize_t prefetch_count, global_prefetch
+    cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers
     cdef bint in_confirming, in_settled
     @cython.locals(consumer=Consumer)
