@@ -18,4 +18,4 @@ cdef class HotChannel:
     cpdef watch_unacked(self)
     cpdef trace_delivery(self, Message message, queue_name)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1
-    cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1
+    cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1

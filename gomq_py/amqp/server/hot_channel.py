@@ -43,7 +43,7 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. False: the tag is unknown, and nothing was done."""
+        """basic.reject and basic.nack; ``requeue`` as in unacked. False: the tag is unknown, and nothing was done."""
         if not self.unacked.reject(tag, multiple, requeue):
             return False
         self.resume_consumers()
