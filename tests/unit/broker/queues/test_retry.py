@@ -71,7 +71,9 @@ def test_each_return_waits_longer_up_to_the_maximum(bench):
     assert take(bench, queue)[2] == {"x-delivery-count": 4}
 
 
-@pytest.mark.parametrize(("kind", "waiting"), [("failed", {FAILED}), ("returned", {RETURNED}), ("all", {LOST, RETURNED, FAILED}), ("disabled", set())])
+@pytest.mark.parametrize(("kind", "waiting"), [
+    ("failed", {FAILED}), ("returned", {RETURNED}), ("all", {LOST, RETURNED, FAILED}), ("disabled", set()),
+])
 def test_type_says_which_returns_wait(bench, kind, waiting):
     queue = bench.limited({**ALL, "x-delayed-retry-type": kind, "x-delivery-limit": 50})
     bench.publish(queue, b"a")
