@@ -6,6 +6,9 @@ from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment
 from gomq_py.storage.segment_log cimport SegmentLog
 
+cdef int _FROM_CURSOR, _FROM_REQUEUED
+cdef unsigned int MSGS
+
 cdef class MessageStore(SegmentLog):
     cdef readonly Py_ssize_t level
     cdef readonly Py_ssize_t ready_count, unacked_count
