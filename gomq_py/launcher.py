@@ -176,7 +176,7 @@ class Launcher:
         settings, files = self.settings, Files((NullReplicator(),))
         self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
         self._data_dir.open()
-        self._committer = GroupCommit(files, enabled=settings.sync)
+        self._committer = GroupCommit(files, enabled=settings.sync, slow_s=settings.slow_sync_warning)
         self.broker = Broker(self._data_dir, files, self._committer, settings)
         if settings.load_definitions:
             definitions.load(self.broker, settings.load_definitions)
