@@ -2,7 +2,7 @@
 
 Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of an
 eighth of a second, and the timer is armed for the next bucket that is not empty; without connections nothing
-ticks. Never writes: the connection does.
+ticks. Nothing of a connection that has ended is kept, however long the interval it had chosen. Never writes: the connection does.
 """
 import heapq
 import math
@@ -11,6 +11,8 @@ import time
 import gevent
 
 TICKS_PER_S = 8
+# Ticks without a bucket that may wait in the heap.
+SLACK = 64
 
 
 class Heartbeats:
@@ -18,10 +20,12 @@ class Heartbeats:
 
     def __init__(self, clock=time.monotonic):
         self._clock = clock
-        self._buckets = {}
-        self._order = []
+        self._buckets = {}  # tick -> connections as keys, never empty
+        self._order = []  # a heap of ticks, some of which may have no bucket any more
         self._intervals = {}
+        self._ticks = {}  # connection -> its bucket
         self._timer = None
+        self._armed_for = 0
 
     def watch(self, connection, heartbeat_s):
         """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
@@ -32,24 +36,33 @@ class Heartbeats:
 
     def forget(self, connection):
         """Check it no more."""
-        self._intervals.pop(connection, None)
+        if self._intervals.pop(connection, None) is None:
+            return
+        tick = self._ticks.pop(connection, None)
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            return
+        del bucket[connection]
+        if not bucket:
+            del self._buckets[tick]
+            if len(self._order) > 2 * len(self._buckets) + SLACK:
+                self._order = list(self._buckets)
+                heapq.heapify(self._order)
 
     def close(self):
         """Stop the timer."""
         self._intervals.clear()
+        self._ticks.clear()
         self._buckets.clear()
         self._order.clear()
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer.close()
-            self._timer = None
+        self._disarm()
 
     def run_due(self):
         """Check every connection whose time has come."""
         now = self._clock()
         while self._order and self._order[0] <= now * TICKS_PER_S:
-            for connection in self._buckets.pop(heapq.heappop(self._order)):
-                if connection in self._intervals:
+            for connection in list(self._buckets.pop(heapq.heappop(self._order), ())):
+                if connection in self._intervals:  # the check of another one may have ended it
                     # Scheduled from now, not from when it was due: a late timer must not make two checks follow each other closely.
                     self._schedule(connection, now)
                     connection.check_heartbeat()
@@ -57,19 +70,30 @@ class Heartbeats:
     def _schedule(self, connection, now):
         due = math.ceil((now + self._intervals[connection]) * TICKS_PER_S)
         if due not in self._buckets:
-            self._buckets[due] = []
+            self._buckets[due] = {}
             heapq.heappush(self._order, due)
-        self._buckets[due].append(connection)
+        self._buckets[due][connection] = None
+        self._ticks[connection] = due
 
     def _arm(self):
-        if not self._order:
+        if not self._buckets:
+            self._order.clear()
+            self._disarm()
             return
-        if self._timer is None:
-            self._timer = gevent.get_hub().loop.timer(0.0)
-        self._timer.stop()
-        self._timer = gevent.get_hub().loop.timer(max(0.0, self._order[0] / TICKS_PER_S - self._clock()))
+        if self._timer is not None and self._armed_for <= self._order[0]:
+            return
+        self._disarm()
+        self._armed_for = self._order[0]
+        self._timer = gevent.get_hub().loop.timer(max(0.0, self._armed_for / TICKS_PER_S - self._clock()))
         self._timer.start(self._on_timer)
 
+    def _disarm(self):
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
     def _on_timer(self):
+        self._disarm()
         self.run_due()
         self._arm()

@@ -1,4 +1,6 @@
 """One timer for the heartbeats of all connections."""
+import gc
+
 import gevent
 
 from gomq_py.amqp.server.heartbeats import Heartbeats
@@ -116,4 +118,36 @@ def test_timer_runs_by_itself():
 
     wait_until(lambda: connection.checks >= 2, sleep=gevent.sleep)
 
+    heartbeats.close()
+
+
+def test_nothing_is_kept_of_connections_that_ended():
+    """A client may choose an interval of 18 hours: as many connections as it opens and closes meanwhile must not stay."""
+    heartbeats, clock = wheel()
+    kept = Watched()
+    heartbeats.watch(kept, 65535)
+    for _ in range(1000):
+        connection = Watched()
+        heartbeats.watch(connection, 65535)
+        heartbeats.forget(connection)
+        clock.now += 1
+
+    assert gc.get_referrers(connection) == []
+    assert len(heartbeats._order) < 200 and len(heartbeats._buckets) == 1
+    clock.now += 40000
+    heartbeats.run_due()
+    assert kept.checks == 1
+    heartbeats.close()
+
+
+def test_without_connections_nothing_ticks():
+    heartbeats, clock = wheel()
+    connection = Watched()
+    heartbeats.watch(connection, 10)
+    heartbeats.forget(connection)
+
+    clock.now += 20
+    heartbeats._on_timer()
+
+    assert heartbeats._timer is None
     heartbeats.close()
