@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import os
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 
 import bcrypt
 
@@ -52,7 +51,7 @@ def check_hash(password_hash, algorithm=SHA256):
     stripped = _without_prefix(password_hash)
     try:
         size = len(b64decode(stripped, validate=True))
-    except Base64Error:
+    except ValueError:
         raise ValueError("the password hash is not base64") from None
     expected = SALT_SIZE + hashlib.new(_DIGESTS[algorithm], usedforsecurity=False).digest_size
     if size != expected:
@@ -79,7 +78,7 @@ def verify(password, password_hash, algorithm=SHA256):
         return False
     try:
         raw = b64decode(_without_prefix(password_hash), validate=True)
-    except Base64Error:
+    except ValueError:  # neither base64 nor, with that, ASCII
         return False
     return hmac.compare_digest(_digest(algorithm, raw[:SALT_SIZE] + octets), raw[SALT_SIZE:])
 

@@ -5,7 +5,6 @@ otherwise. What this broker does not have is reported too, never silently droppe
 """
 import json
 from base64 import b64decode
-from binascii import Error as Base64Error
 
 import gevent
 
@@ -216,11 +215,11 @@ class Importer:
         missing = [name for name in required if name not in entry and not (name == "vhost" and self._vhost is not None)]
         if missing:
             raise DefinitionsError(f"an entry of {key} lacks {', '.join(missing)}: {entry!r}")
-        for name in ("name", "vhost", "user", "source", "destination", "routing_key", "component"):
-            if name in entry and not isinstance(entry[name], str):
-                raise DefinitionsError(f"{name} should be a text in {key}: {entry!r}")
-        if not isinstance(entry.get("arguments", {}), dict):
-            raise DefinitionsError(f"arguments should be an object in {key}: {entry!r}")
+        parts = [entry, entry["metadata"]] if isinstance(entry.get("metadata"), dict) else [entry]
+        for part in parts:
+            for name, value in part.items():
+                if name in _TYPES and not _TYPES[name][0](value):
+                    raise DefinitionsError(f"{name} should be {_TYPES[name][1]} in {key}: {entry!r}")
 
     def _problem(self, key, entry, reason):
         name = entry.get("name", entry.get("user", entry.get("source")))
@@ -304,9 +303,36 @@ def _algorithm_of(password_hash):
         return passwords.BCRYPT
     try:
         return _HASHES_BY_SIZE.get(len(b64decode(password_hash, validate=True)), passwords.SHA256)
-    except Base64Error:
+    except ValueError:
         return passwords.SHA256
 
+
+def _is_text(value):
+    return isinstance(value, str)
+
+
+def _is_optional_text(value):
+    return value is None or isinstance(value, str)
+
+
+def _is_flag(value):
+    return isinstance(value, bool)
+
+
+def _are_tags(value):
+    return value is None or isinstance(value, str) or isinstance(value, list) and all(isinstance(tag, str) for tag in value)
+
+
+# What a value of an entry must be, wherever it stands, and how that is called.
+_TYPES = {
+    **dict.fromkeys(("name", "vhost", "user", "source", "destination", "routing_key", "component", "configure", "write", "read", "exchange", "type",
+                     "destination_type", "pattern", "apply-to"), (_is_text, "a text")),
+    **dict.fromkeys(("password", "password_hash", "hashing_algorithm", "description"), (_is_optional_text, "a text")),
+    **dict.fromkeys(("durable", "auto_delete", "internal"), (_is_flag, "true or false")),
+    **dict.fromkeys(("arguments", "definition"), (lambda value: isinstance(value, dict), "an object")),
+    "metadata": (lambda value: value is None or isinstance(value, dict), "an object"),
+    "tags": (_are_tags, "a text or a list of texts"),
+}
 
 # list: the keys an entry must have; in the order of import
 _LISTS = {

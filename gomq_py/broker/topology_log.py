@@ -82,8 +82,9 @@ class TopologyLog:
         self._compact_if_long()
 
     def append(self, record):
-        """Add a record. Raises OSError, and then nothing has changed."""
+        """Add a record. Raises OSError, ValueError for one that could not be read again; then nothing has changed."""
         payload = encode_table(record)
+        read_record(payload, SHAPES)
         self._compact_if_long()  # before: what this record says is not in the model yet, so a snapshot begun after it would miss it
         self._log.append(payload)
         self._committer.mark_file(self._log.file)

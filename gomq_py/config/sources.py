@@ -29,7 +29,10 @@ class _Given(argparse.Action):
     """Keeps the text together with the flag as it was spelled, so that a complaint can name it."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
-        setattr(namespace, self.dest, (option_string, self.const if values in ([], None) else values))
+        text = self.const if values in ([], None) else values
+        if text is None:  # "-l --": argparse takes the dashes for the value's place
+            parser.error(f"argument {option_string}: expected one argument")
+        setattr(namespace, self.dest, (option_string, text))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -37,6 +37,9 @@ VERSION = 1
 # 16 MiB: far above any definition (argument tables end at a frame), far below what would hurt when a length lies.
 MAX_PAYLOAD = 1 << 24
 
+# No log lives to write that many; behind a larger one there would be no number for the next.
+MAX_ORDINAL = 1 << 62
+
 
 class LogError(Exception):
     """The log cannot be read at all; ``path`` and ``reason`` are in the text."""
@@ -66,12 +69,9 @@ class Damage:
 
 
 class FramedLog:
-    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks.
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks."""
 
-    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no crash's doing.
-    """
-
-    def __init__(self, files, path, born_whole=False):
+    def __init__(self, files, path):
         self.path = os.fspath(path)
         self.file = files.open_log(self.path)
         if not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
@@ -79,10 +79,9 @@ class FramedLog:
         self.damage = []  # what replay found: Damage, in the order of the file
         self.record_count = 0
         self._files = files
-        self._born_whole = born_whole
         self._log_id = None
         self._ordinal = 0
-        self._replayed = self.is_new = self.file.size == 0
+        self._replayed = self.file.size == 0
         self._successor = None  # while rewrite_soon is on its way
 
     def __repr__(self):
@@ -92,8 +91,7 @@ class FramedLog:
         """Every payload in order, as bytes. When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
 
         What was replayed is flushed: after a kill it may be in the system's cache only, and would be built upon as if it could not be lost.
-        What is wrong stands in ``damage``; a log with promised damage is copied to ``<path>.damaged`` first. Raises LogError for an unknown version,
-        and for one that was born whole and of which nothing can be read any more; the file is then left as it is.
+        What is wrong stands in ``damage``; a log with promised damage is copied to ``<path>.damaged`` first. Raises LogError for an unknown version.
         """
         if self._replayed:
             return
@@ -102,8 +100,6 @@ class FramedLog:
             self.record_count += 1
             yield payload
         self.damage = scan.damage
-        if self._born_whole and not self.record_count and (scan.log_id is None or any(damage.promised for damage in self.damage)):
-            raise LogError(self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record")
         self._log_id = scan.log_id
         self._ordinal = scan.next_ordinal
         if any(damage.promised for damage in self.damage):
@@ -283,7 +279,7 @@ class LogScan:
         magic, version, _, length, ordinal, synced, log_id, check = HEAD.unpack_from(content, position)
         if magic != MAGIC or CHECK.unpack_from(content, position + HEAD.size)[0] != octets.crc32c(0, content, position, HEAD.size):
             return None
-        if length > MAX_PAYLOAD or ordinal < self.next_ordinal or (self.log_id is not None and log_id != self.log_id):
+        if length > MAX_PAYLOAD or not self.next_ordinal <= ordinal <= MAX_ORDINAL or (self.log_id is not None and log_id != self.log_id):
             return None
         if version != VERSION:
             raise LogError(self.path, f"record version {version} at {position}, this gomq-py knows {VERSION}")
@@ -316,12 +312,10 @@ def encode_record(log_id, ordinal, synced_size, payload):
 def encode_log(payloads):
     """A whole log of these payloads: (content, log id, number of records)."""
     log_id, count = new_log_id(), 0
-    parts = []
+    parts = [encode_record(log_id, 0, 0, b"")]
     for count, payload in enumerate(payloads, 1):
         parts.append(encode_record(log_id, count, 0, payload))
-    content = b"".join(parts)
-    # The log takes its name when all of it has been flushed: its birth may say so.
-    return encode_record(log_id, 0, HEAD_SIZE + len(content), b"") + content, log_id, count
+    return b"".join(parts), log_id, count
 
 
 def new_log_id():

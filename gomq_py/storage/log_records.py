@@ -6,6 +6,9 @@ wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refus
 from gomq_py.amqp.wire.errors import SyntaxError_
 from gomq_py.amqp.wire.fields import decode_table
 
+# Arguments from a peer, as deep as it may nest them, lie one table down in a record.
+DEEPER = 1
+
 
 class RecordError(ValueError):
     """The record cannot be used; the text says what is wrong with it."""
@@ -47,7 +50,7 @@ def read_record(payload, shapes):
     Raises RecordError.
     """
     try:
-        record, end = decode_table(payload)
+        record, end = decode_table(payload, 0, DEEPER)
     except SyntaxError_:
         raise RecordError(f"{len(payload)} octets are no field table") from None
     op = record.get("op")

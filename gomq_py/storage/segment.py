@@ -338,7 +338,8 @@ class Segment:
     def write_head(self, head):
         """Write head proper and seal of a segment that was scanned."""
         proper = head.encode()
-        self.msgs.map[:len(proper)] = proper
+        if head_format.decode(self.msgs.map[:len(proper)], head_format.MSGS_MAGIC) != head:
+            self.msgs.map[:len(proper)] = proper
         self._write_seal()
 
     def _write_seal(self):

@@ -7,11 +7,13 @@ import os
 
 import pytest
 
-from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import FramedLog, LogScan
 from tests.support.node import Node
 
+MAX_DEPTH = 32  # how deep a client may nest tables
 QUEUE = {"op": "queue", "vhost": "/", "name": "q", "auto_delete": False, "arguments": {}, "incarnation": b"0123456789abcdef"}
 EXCHANGE = {"op": "exchange", "vhost": "/", "name": "x", "type": "topic", "auto_delete": False, "internal": False, "arguments": {}}
 UNUSABLE = [
@@ -87,4 +89,32 @@ def test_what_others_leave_in_the_data_folder_does_not_keep_the_broker_from_boot
     node = Node(root)
 
     assert node.take("jobs")[0] == b"kept"
+    node.stop()
+
+
+def test_arguments_nested_as_deep_as_a_client_may_survive_a_restart(root):
+    deepest = {}
+    for _ in range(MAX_DEPTH):
+        deepest = {"k": deepest}
+    decode_table(encode_table(deepest))
+    node = Node(root)
+    node.vhost.declare_queue("deep", durable=True, arguments=deepest)
+    node.stop()
+
+    node = Node(root)
+
+    assert node.vhost.queue("deep").arguments == deepest
+    node.stop()
+
+
+def test_arguments_nested_deeper_than_can_be_read_again_are_refused(root):
+    node = Node(root)
+    deepest = {}
+    for _ in range(MAX_DEPTH + 1):
+        deepest = {"k": deepest}
+
+    with pytest.raises(PreconditionFailed, match="no field table"):
+        node.vhost.declare_queue("deep", durable=True, arguments=deepest)
+
+    assert "deep" not in node.vhost.queues
     node.stop()

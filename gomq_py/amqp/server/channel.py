@@ -19,8 +19,6 @@ from gomq_py.broker import tracing
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
-# More than a client can be delivered in its life.
-NO_LIMIT = 1 << 62
 OPEN, CLOSING, CLOSED = "open", "closing", "closed"
 
 
@@ -41,7 +39,6 @@ class Channel(HotChannel):
         self.vhost = connection.vhost
         self.access = connection.access
         self.prefetch_count = connection.default_prefetch
-        self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN
         self.replies = Replies(connection.write, connection.committer.after_sync, self._disk_refused)
         self.confirms = None
@@ -68,7 +65,6 @@ class Channel(HotChannel):
             raise self.content.unexpected_frame()
         method = decode_method(payload)
         self.method_id = method.ID
-        self.connection.tables.check_method(method, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")

@@ -147,12 +147,8 @@ class Move:
             for location in locations[self._at:end]:
                 if how == settle.ACK:
                     queue.settle(location)
-                elif how == settle.DROP:
-                    queue.reject(location, False)
-                elif how == settle.REQUEUE:
-                    queue.requeue(location)
                 else:
-                    queue.give_back(location, how)
+                    queue.reject(location, how == settle.REQUEUE)
             self._at = end
             if end == len(locations):
                 self._parts.popleft()

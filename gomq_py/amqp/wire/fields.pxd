@@ -12,7 +12,7 @@ cdef int check_array(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int 
 @cython.locals(size=cython.Py_ssize_t, special=cython.int)
 cdef int check_table(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int depth) noexcept
 @cython.locals(size=cython.Py_ssize_t)
-cdef Py_ssize_t table_end(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
+cdef Py_ssize_t table_end(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int depth=*) noexcept
 @cython.locals(kind=cython.uchar)
 cdef Py_ssize_t skip_value(const unsigned char* p, Py_ssize_t at) noexcept
 @cython.locals(end=cython.Py_ssize_t, size=cython.Py_ssize_t)
@@ -27,7 +27,7 @@ cdef object read_scalar(const unsigned char* p, Py_ssize_t at)
 cdef tuple find_entry(const unsigned char* p, Py_ssize_t length, bytes key)
 
 @cython.locals(p="const unsigned char*", end=cython.Py_ssize_t)
-cpdef tuple decode_table(object data, Py_ssize_t offset=*)
+cpdef tuple decode_table(object data, Py_ssize_t offset=*, int deeper=*)
 @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t)
 cpdef tuple decode_array(object data, Py_ssize_t offset=*)
 @cython.locals(p="const unsigned char*", end=cython.Py_ssize_t)

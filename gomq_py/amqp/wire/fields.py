@@ -109,24 +109,24 @@ def check_table(p, at, end, depth):
     return special
 
 
-def table_end(p, at, end):
+def table_end(p, at, end, depth=0):
     """Where the table whose u32 size is at ``at`` ends; -1 if it is malformed or runs past ``end``."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
     at += 4
-    if size > end - at or check_table(p, at, at + size, 0) < 0:
+    if size > end - at or check_table(p, at, at + size, depth) < 0:
         return -1
     return at + size
 
 
-def decode_table(data, offset=0):
+def decode_table(data, offset=0, deeper=0):
     """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. The first of equal keys wins, as in RabbitMQ.
 
-    Raises SyntaxError_.
+    ``deeper``: levels it may have more than one from a peer, as it was put into another. Raises SyntaxError_.
     """
     p = octets.pointer(data)
-    end = table_end(p, offset, len(data)) if offset >= 0 else -1
+    end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1
     if end < 0:
         raise SyntaxError_("malformed field table")
     return read_table(p, offset), end

@@ -28,6 +28,9 @@ RUN_END = 3
 REQUEUED = 4
 COUNT = 5
 
+# Where a record of the largest segment may end (a location has 28 bits for a position): what lies beyond was never written.
+LARGEST_POSITION = 1 << 28
+
 # A count is kept in 29 bits; nobody delivers a message that often.
 LARGEST_COUNT = (1 << 29) - 1
 
@@ -103,7 +106,9 @@ def _collect(p, seed, limit, acks, found):
             valid += 1
             acks.entries = index + 1
             position = word - kind
-            if kind == ACKED:
+            if position > LARGEST_POSITION and kind != COUNT:
+                kind = 0
+            elif kind == ACKED:
                 found.append(position << 32 | (position + ENTRY_BYTES))
             elif kind == RUN_START:
                 start = position

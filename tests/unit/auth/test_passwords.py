@@ -69,3 +69,9 @@ def test_unknown_algorithm_is_refused():
 def test_hash_that_could_never_match_is_refused(broken):
     with pytest.raises(ValueError):
         passwords.check_hash(broken)
+
+
+def test_a_hash_that_is_not_ascii_matches_nothing_and_is_refused():
+    assert not passwords.verify("x", "\u00fc" * 48)
+    with pytest.raises(ValueError):
+        passwords.check_hash("\u00fc" * 48)

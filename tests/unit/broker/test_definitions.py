@@ -172,3 +172,20 @@ def test_values_json_does_not_have_are_written_as_others(make):
     definitions = exported_vhost(vhost)
 
     assert definitions["queues"][0]["arguments"] == {"x-octets": "a\ufffd", "x-list": [1, None, {"a": True}]}
+
+
+@pytest.mark.parametrize("entry, wrong", [
+    ({"users": [{"name": "u", "password_hash": True}]}, "password_hash should be a text"),
+    ({"users": [{"name": "u", "tags": [1]}]}, "tags should be a text or a list of texts"),
+    ({"queues": [{"name": "q", "vhost": "/", "durable": "yes"}]}, "durable should be true or false"),
+    ({"policies": [{"name": "p", "vhost": "/", "pattern": 5, "definition": {}}]}, "pattern should be a text"),
+    ({"vhosts": [{"name": "v", "metadata": {"tags": 7}}]}, "tags should be a text or a list of texts"),
+])
+def test_a_value_of_the_wrong_kind_is_refused_before_anything_has_changed(tmp_path, entry, wrong):
+    node = Node(tmp_path / "data")
+
+    with pytest.raises(DefinitionsError, match=wrong):
+        Importer(node.broker).run({"vhosts": [{"name": "new"}], **entry})
+
+    assert set(node.broker.vhosts) == {"/"}
+    node.stop()
