@@ -18,8 +18,9 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined --param as
 FLAGS += " -fno-sanitize=alignment,vptr"
 TESTS = (
     "tests/fuzz/test_seeds.py", "tests/unit/amqp/wire", "tests/unit/amqp/server/test_fast_lane.py", "tests/unit/amqp/server/test_unacked.py",
-    "tests/unit/amqp/server/test_delivery.py", "tests/unit/amqp/server/test_publish_lanes.py", "tests/unit/storage", "tests/unit/net/test_output.py",
-    "tests/unit/net/test_buffers.py", "tests/unit/net/test_stream.py", "tests/unit/broker/queues", "tests/unit/broker/exchanges/test_topic_trie.py",
+    "tests/unit/amqp/server/test_delivery.py", "tests/unit/storage/format", "tests/unit/storage/test_message_store.py",
+    "tests/unit/storage/test_priority_store.py", "tests/unit/storage/test_requeued.py", "tests/unit/storage/test_segment_log.py",
+    "tests/unit/net/test_output.py", "tests/unit/net/test_stream.py", "tests/unit/broker/queues", "tests/unit/broker/exchanges/test_topic_trie.py",
     "tests/unit/perf/test_walk.py", "tests/unit/perf/test_batch.py", "tests/unit/perf/test_latency.py",
 )
 
@@ -41,7 +42,8 @@ def main():
         "PYTHONFAULTHANDLER": "",
         "GOMQ_FUZZ_CORPUS": str(ROOT / "build" / "fuzz"),
     }
-    arguments = sys.argv[1:] or ["-q", "-n", "2", "-m", "not long", "-p", "no:faulthandler", "--timeout", "600", *TESTS]
+    arguments = sys.argv[1:] or ["-q", "-n", "2", "-m", "not long", "--hypothesis-profile", "quick", *TESTS]
+    arguments += ["-p", "no:faulthandler", "--timeout", "600"]
     sys.exit(subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=COPY, env=run))
 
 

@@ -10,6 +10,8 @@ from tests.support.broker_process import BrokerProcess
 
 # A slow machine is no fault of a property.
 hypothesis.settings.register_profile("suite", deadline=None)
+# For runs that are slow by themselves (make asan): --hypothesis-profile=quick.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("suite")
 
 

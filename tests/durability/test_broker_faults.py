@@ -36,10 +36,12 @@ class Scenario:
         self.number = 0
 
     def run(self):
+        self.refusals = 0
         for step in (self.boot, self.declare, self.traffic, self.delete, self.stop, self.boot, self.traffic, self.stop):
             try:
                 step()
             except REFUSALS:
+                self.refusals += 1
                 if self.life is None or not self.life.broker:
                     return self.files
         return self.files
@@ -115,7 +117,7 @@ class Scenario:
                 self.world.accounts[incarnation].confirmed |= numbers
 
 
-@pytest.mark.parametrize("how", ["fail", "after", "dead"])
+@pytest.mark.parametrize("how", ["fail", "short", "after", "dead"])
 def test_a_fault_at_every_seam_call_of_a_broker_breaks_no_promise(tmp_path, how):
     calls = len(Scenario(tmp_path / "whole", None, how).run().calls)
     assert calls > 60
@@ -124,5 +126,17 @@ def test_a_fault_at_every_seam_call_of_a_broker_breaks_no_promise(tmp_path, how)
         scenario = Scenario(tmp_path / f"{fail_at}", fail_at, how)
         scenario.run()
         assert scenario.files.failed is not None
+        for _ in range(2):
+            check_folder(scenario.root, scenario.world)
+
+
+@pytest.mark.parametrize("how", ["little", "slow"])
+def test_a_system_that_takes_little_or_its_time_at_any_seam_call_refuses_nothing(tmp_path, how):
+    calls = len(Scenario(tmp_path / "whole", None, how).run().calls)
+
+    for at in range(1, calls + 1):
+        scenario = Scenario(tmp_path / f"{at}", at, how)
+        scenario.run()
+        assert scenario.refusals == 0 and scenario.files.failed is not None
         for _ in range(2):
             check_folder(scenario.root, scenario.world)

@@ -28,6 +28,7 @@ class Scenario:
         self.account = Account()
         self.root = root
         self.refused = 0
+        self.ended = False
         self.files = FaultyFiles(fail_at, how, error)
         root.mkdir()
 
@@ -36,6 +37,7 @@ class Scenario:
         try:
             self.first_life()
             self.second_life()
+            self.ended = True
         except (StoreError, OSError):
             assert self.files.failed is not None
         return self.files
@@ -96,8 +98,8 @@ class Scenario:
 
 
 @pytest.mark.parametrize("how, error", [
-    ("fail", errno.EIO), ("fail", errno.ENOSPC), ("after", errno.EIO), ("dead", errno.EIO),
-], ids=["EIO", "ENOSPC", "EIO-after", "dead"])
+    ("fail", errno.EIO), ("fail", errno.ENOSPC), ("after", errno.EIO), ("dead", errno.EIO), ("slow", None),
+], ids=["EIO", "ENOSPC", "EIO-after", "dead", "slow"])
 def test_a_fault_at_every_seam_call_breaks_no_promise(tmp_path, how, error):
     calls = len(Scenario(tmp_path / "whole", None, how, error).run().calls)
     assert calls > 40
@@ -106,6 +108,7 @@ def test_a_fault_at_every_seam_call_breaks_no_promise(tmp_path, how, error):
         scenario = Scenario(tmp_path / f"{fail_at}", fail_at, how, error)
         scenario.run()
         assert scenario.files.failed is not None
+        assert how != "slow" or scenario.ended and not scenario.refused, "a slow disk is no failing one"
         for _ in range(2):
             found = found_in(scenario.root)
             scenario.account.check([(number, redelivered) for number, redelivered, _ in found])

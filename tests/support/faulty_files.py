@@ -5,19 +5,25 @@ the folder can be recovered with plain ``Files``.
 """
 import errno
 import os
+import signal
 import threading
+
+import gevent
 
 from tests.support.watched_files import ANNOUNCEMENTS, POOL_CALLS, WatchedFiles
 
 
+SLOW_TURNS = 200  # far more than a scenario does between two of its flushes
 LONGEST_HOLD_S = 20.0  # a test that forgets to resume ends all the same
 
 
 class FaultyFiles(WatchedFiles):
     """Misbehaves at seam call ``fail_at`` (from 1), or never. ``calls`` is what happened: (call, base name) in order.
 
-    ``how``: "fail" raises instead of doing it, "short" does half of an append and then raises, "after" does it and raises all the same (the answer
-    was lost; a flush that failed after some pages), "hold" lets a flush hang until ``resume`` is set, "dead" fails this call and every later one.
+    ``how``: "fail" raises instead of doing it, "short" does half of an append and then raises, "little" has the system take an append a little at a
+    time, "after" does it and raises all the same (the answer was lost; a flush that failed after some pages), "slow" lets a flush take many turns of
+    the loop (for flushes in greenlets), "hold" lets it hang until ``resume`` is set, "dead" fails this call and every later one, "kill" calls
+    ``on_kill()`` and ends the process as kill -9 does.
     """
 
     def __init__(self, fail_at=None, how="fail", error=errno.EIO, listeners=()):
@@ -29,7 +35,8 @@ class FaultyFiles(WatchedFiles):
         self.calls = []
         self.failed = None  # (call, base name) that was hit
         self._count_lock = threading.Lock()
-        self._short = False
+        self.on_kill = None
+        self._short = self._little = False
 
     def about_to(self, call, subject):
         if call in ANNOUNCEMENTS:
@@ -48,6 +55,15 @@ class FaultyFiles(WatchedFiles):
         if self.how == "hold":
             if call in POOL_CALLS:  # a slow disk is felt in the pool; the hub's own calls do not wait for the platter
                 self.resume.wait(LONGEST_HOLD_S)
+        elif self.how == "slow":
+            if call in POOL_CALLS:
+                for _ in range(SLOW_TURNS):
+                    gevent.sleep(0)
+        elif self.how == "little":
+            self._little = call == "append"
+        elif self.how == "kill":
+            self.on_kill()
+            os.kill(os.getpid(), signal.SIGKILL)
         elif self.how == "short" and call == "append":
             self._short = True
         elif self.how == "after" and call in POOL_CALLS:
@@ -63,6 +79,9 @@ class FaultyFiles(WatchedFiles):
         self._short = False
         super()._write(file, at, octets[:len(octets) // 2])
         raise OSError(self.error, os.strerror(self.error))
+
+    def _write_once(self, file, at, octets):
+        return super()._write_once(file, at, octets[:max(1, len(octets) // 5)] if self._little else octets)
 
     def _flush_anyway(self, call, subject):
         fd = os.open(subject, os.O_RDONLY)
