@@ -74,6 +74,13 @@ class QueueFactory:
                 self._known_folders.add(folder)
         return queue
 
+    def reopen(self, queue):
+        """Another queue over the files of one that is closed. One that is not durable comes back empty. Blocks. Raises OSError, StoreError."""
+        if queue.store is not None:
+            queue.store.close()
+        incarnation = self._incarnations.pop(queue, None)
+        return self.create(queue.vhost, queue.name, bool(queue.durable), bool(queue.auto_delete), queue.exclusive_owner, queue.arguments, incarnation)
+
     def _open_store(self, folder, incarnation, durable, arguments):
         """The store that the arguments ask for, and the report of its recovery."""
         shared = (folder, self._files, self._pool, self._committer, incarnation)

@@ -44,10 +44,10 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name."""
+    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name. Said again when it is paused or resumed."""
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete), "arguments": queue.arguments,
-        "incarnation": incarnation,
+        "incarnation": incarnation, "paused": bool(queue.paused),
     }
 
 

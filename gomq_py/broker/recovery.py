@@ -164,7 +164,7 @@ def _restore_exchange(name, record, vhost):
 
 
 def _restore_queue(name, record, vhost):
-    vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"])
+    vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"], bool(record.get("paused")))
 
 
 def _restore_binding(_key, record, vhost):

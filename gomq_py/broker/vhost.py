@@ -261,6 +261,41 @@ class VHost:
             raise PreconditionFailed(f"{entity} not empty")
         return self._drop_queue(queue)
 
+    def pause_queue(self, queue, paused):
+        """Deliver nothing of a queue until it is resumed, over a restart too if it is durable. Raises ResourceError."""
+        before, queue.paused = queue.paused, paused
+        if queue.durable and bool(before) != bool(paused):
+            try:
+                self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+            except ResourceError:
+                queue.paused = before
+                raise
+        queue.wake()
+
+    def restart_queue(self, queue):
+        """Open a queue again that a fault of its store has closed; what its files hold is ready. It is another object, with the same bindings.
+
+        Deliveries that are unacked still belong to the closed one: settling them changes nothing. Blocks, as recovery does. Raises PreconditionFailed
+        where it is not closed, or closes again at once.
+        """
+        entity = described("queue", queue.name, self.name)
+        if not queue.closed:
+            raise PreconditionFailed(f"{entity} is not closed")
+        bindings = self.bindings_to(queue)
+        again = self._factory.reopen(queue)
+        again.paused = queue.paused
+        for binding in bindings:
+            binding.source.unbind(binding)
+        self._bindings_to.pop(queue, None)
+        queue.on_unused = None
+        if queue.exclusive_owner is not None:
+            self._exclusive[queue.exclusive_owner].pop(queue, None)
+        self._add_queue(again)
+        for binding in bindings:
+            self.add_binding(Binding(binding.source, again, binding.routing_key, binding.arguments))
+        if again.closed:
+            raise PreconditionFailed(f"{entity} could not be opened again: see the log")
+
     def release_owner(self, owner):
         """A connection is gone: delete its exclusive queues. Returns how many there were."""
         queues = list(self._exclusive.get(owner, ()))
@@ -421,9 +456,11 @@ class VHost:
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
         return count
 
-    def recover_queue(self, name, auto_delete, arguments, incarnation):
+    def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False):
         """Put a durable queue of an earlier run back into place; for recovery at boot. Blocks."""
-        self._add_queue(self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation))
+        queue = self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation)
+        queue.paused = paused
+        self._add_queue(queue)
 
     def incarnation_of(self, queue):
         """The random number that tells a durable queue from earlier ones of its name."""

@@ -9,6 +9,7 @@ from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
+from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
@@ -309,6 +310,21 @@ class Queue(destination.Destination):
     def purge(self):
         """Drop the ready messages; returns how many."""
         count = self.store.purge()
+        self.wake()
+        return count
+
+    def purge_some(self, limit):
+        """Drop the oldest ready messages, up to ``limit``; returns how many."""
+        message = Message()
+        count = 0
+        try:
+            while count < limit and not self.closed and self.head(message):
+                location = message.describe()["location"]
+                self.shift_head()
+                self.drop(location)
+                count += 1
+        except StoreError as error:
+            self.fail(error)
         self.wake()
         return count
 

@@ -1,8 +1,9 @@
-"""/api/queues: list, declare, delete, purge, get messages, pause and resume."""
+"""/api/queues: list, declare, delete, purge, get messages."""
 import base64
 import time
 from itertools import islice
 
+import gevent
 from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
@@ -22,6 +23,8 @@ ACK_MODES = {
     "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
 }
 MAX_GET = 10000
+# Messages that go before others get their turn: some 5 ms.
+PURGE_SLICE = 5000
 MAX_UNACKED = 10000
 
 
@@ -81,69 +84,23 @@ def delete_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>/contents")
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
-    """Drop every ready message."""
+    """Drop every ready message, or with ``?count=`` at most so many, the oldest first."""
     queue = find_queue(vhost, name)
     require(READ, "queue", name, vhost)
-    queue.purge()
+    count = request.args.get("count", "")
+    if count and not (count.isascii() and count.isdigit()):
+        raise BadRequest("count must be a number of messages")
+    if not count:
+        queue.purge()
+        return no_content()
+    left = int(count)
+    while left > 0:
+        dropped = queue.purge_some(min(left, PURGE_SLICE))
+        if dropped == 0:
+            break
+        left -= dropped
+        gevent.sleep(0)
     return no_content()
-
-
-@blueprint.put("/api/queues/<vhost>/<name>/pause")
-@access(MANAGEMENT)
-def pause_queue(vhost, name):
-    """Deliver nothing until it is resumed; publishing goes on."""
-    queue = find_queue(vhost, name)
-    require(CONFIGURE, "queue", name, vhost)
-    queue.paused = True
-    return no_content()
-
-
-@blueprint.put("/api/queues/<vhost>/<name>/resume")
-@access(MANAGEMENT)
-def resume_queue(vhost, name):
-    """Deliver again."""
-    queue = find_queue(vhost, name)
-    require(CONFIGURE, "queue", name, vhost)
-    queue.paused = False
-    queue.wake()
-    return no_content()
-
-
-@blueprint.post("/api/queues/<vhost>/<name>/actions")
-@access(POLICYMAKER)
-def act_on_queue(vhost, name):
-    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to do."""
-    find_queue(vhost, name)
-    if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
-        raise BadRequest("unknown action: it is sync or cancel_sync")
-    return no_content()
-
-
-@blueprint.post("/api/rebalance/queues")
-@access(ADMINISTRATOR)
-def rebalance_queues():
-    """Spread leaders over the nodes: one node leads all of them already."""
-    return no_content()
-
-
-@blueprint.get("/api/queues/<vhost>/<name>/unacked")
-@access(MANAGEMENT)
-def list_unacked(vhost, name):
-    """Who holds which of its messages, and since when; LavinMQ's. At most MAX_UNACKED."""
-    queue = find_queue(vhost, name)
-    return json_answer(list(islice(_unacked(queue), MAX_UNACKED)))
-
-
-def _unacked(queue):
-    now_s = time.time()
-    for connection in node().connections():
-        for channel in list(connection.channels.values()):
-            for tag, holder, _, since_s, _ in channel.unacked.entries(MAX_UNACKED):
-                if holder.queue is queue:
-                    yield {
-                        "delivery_tag": tag, "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
-                        "unacked_for_seconds": max(0, int(now_s - since_s)), "channel_name": shapes.channel_name(channel, connection),
-                    }
 
 
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")

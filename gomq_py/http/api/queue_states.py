@@ -1,0 +1,41 @@
+"""/api/queues/<vhost>/<name>/pause, resume, restart: what an operator does with a queue besides its messages. LavinMQ's routes."""
+from flask import Blueprint
+
+from gomq_py.auth.permissions import CONFIGURE
+from gomq_py.http.answers import no_content
+from gomq_py.http.finding import find_queue, find_vhost, require
+from gomq_py.http.login import MANAGEMENT, access
+
+blueprint = Blueprint("queue_states", __name__)
+
+
+@blueprint.put("/api/queues/<vhost>/<name>/pause")
+@access(MANAGEMENT)
+def pause_queue(vhost, name):
+    """Deliver nothing until it is resumed, over a restart too; publishing goes on."""
+    _pause(vhost, name, True)
+    return no_content()
+
+
+@blueprint.put("/api/queues/<vhost>/<name>/resume")
+@access(MANAGEMENT)
+def resume_queue(vhost, name):
+    """Deliver again."""
+    _pause(vhost, name, False)
+    return no_content()
+
+
+@blueprint.put("/api/queues/<vhost>/<name>/restart")
+@access(MANAGEMENT)
+def restart_queue(vhost, name):
+    """Open a queue again that a fault of its store had closed, with what is in its files. 400 where it is not closed."""
+    queue = find_queue(vhost, name)
+    require(CONFIGURE, "queue", name, vhost)
+    find_vhost(vhost).restart_queue(queue)
+    return no_content()
+
+
+def _pause(vhost, name, paused):
+    queue = find_queue(vhost, name)
+    require(CONFIGURE, "queue", name, vhost)
+    find_vhost(vhost).pause_queue(queue, paused)
