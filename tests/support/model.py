@@ -16,7 +16,7 @@ class FakeQueue(Destination):
         self.on_unused = None
         self.ready_count = 0
         self.consumer_count = 0
-        self.closed = False
+        self.closed = self.paused = False
         self.settings = None
         self.limits = None
         for name in QUEUE_COUNTERS:

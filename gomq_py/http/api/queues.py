@@ -103,6 +103,43 @@ def purge_queue(vhost, name):
     return no_content()
 
 
+@blueprint.post("/api/queues/<vhost>/<name>/actions")
+@access(POLICYMAKER)
+def act_on_queue(vhost, name):
+    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to do."""
+    find_queue(vhost, name)
+    if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
+        raise BadRequest("unknown action: it is sync or cancel_sync")
+    return no_content()
+
+
+@blueprint.post("/api/rebalance/queues")
+@access(ADMINISTRATOR)
+def rebalance_queues():
+    """Spread leaders over the nodes: one node leads all of them already."""
+    return no_content()
+
+
+@blueprint.get("/api/queues/<vhost>/<name>/unacked")
+@access(MANAGEMENT)
+def list_unacked(vhost, name):
+    """Who holds which of its messages, and since when; LavinMQ's. At most MAX_UNACKED."""
+    queue = find_queue(vhost, name)
+    return json_answer(list(islice(_unacked(queue), MAX_UNACKED)))
+
+
+def _unacked(queue):
+    now_s = time.time()
+    for connection in node().connections():
+        for channel in list(connection.channels.values()):
+            for tag, holder, _, since_s, _ in channel.unacked.entries(MAX_UNACKED):
+                if holder.queue is queue:
+                    yield {
+                        "delivery_tag": tag, "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
+                        "unacked_for_seconds": max(0, int(now_s - since_s)), "channel_name": shapes.channel_name(channel, connection),
+                    }
+
+
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")
 @access(MANAGEMENT)
 def list_queue_bindings(vhost, name):
