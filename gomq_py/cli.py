@@ -3,6 +3,7 @@
 0 stopped as asked, 1 could not boot or died, 2 wrong flags, environment or configuration. What an operator can mend is one line on standard error,
 never a traceback.
 """
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         boot.warning("%s", warning)
     from gomq_py.launcher import BootError, Launcher  # here, so that --version and a wrong flag do not wait for it
     try:
-        return Launcher(settings).run()
+        return Launcher(settings, reread=functools.partial(sources.load, flags, dict(os.environ))).run()
     except BootError as error:
         return _complain(str(error), EXIT_FAILED)
 

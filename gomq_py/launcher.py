@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -25,6 +26,8 @@ from gomq_py.doors import Doors
 from gomq_py.net.listener import BindError
 from gomq_py.net.systemd import Systemd
 from gomq_py.observability.log import logger
+from gomq_py.reload import Reloader
+from gomq_py.state_dump import StateDump
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
@@ -44,9 +47,12 @@ class BootError(Exception):
 class Launcher:
     """One broker in this process. ``start`` and ``stop`` for tests and embedders, ``run`` for the command."""
 
-    def __init__(self, settings: Settings, listening: Any = None):
-        """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned from here on."""
+    def __init__(self, settings: Settings, listening: Any = None, reread: Callable[[], tuple[Settings, list[str]]] | None = None):
+        """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned from here on. ``reread()`` reads the
+        configuration again, where it comes from somewhere.
+        """
         self.settings = settings
+        self._reread = reread
         self._listening = listening
         self._systemd = Systemd({})
         self.broker: Any = None
@@ -63,19 +69,20 @@ class Launcher:
         """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
         self._asked_to_stop = Event()
         raise_descriptor_limit()
+        asked_to_reload = Event()  # a signal during the boot counts after it
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
-        watchdog = None
+        watchers += [gevent.signal_handler(signal.SIGHUP, asked_to_reload.set), gevent.signal_handler(signal.SIGUSR1, self._dump)]
+        helpers: list[Any] = []
         try:
             self._systemd = _service_manager()
             self.start()
             self._systemd.ready(self._where())
-            watchdog = self._watchdog()
+            helpers = [helper for helper in (self._watchdog(), _named("reload", self._reload_when_asked, asked_to_reload)) if helper is not None]
             self._asked_to_stop.wait()
             self._systemd.stopping()
             return EXIT_STOPPED
         finally:
-            if watchdog is not None:
-                watchdog.kill()
+            gevent.killall(helpers)
             self.stop()
             self._systemd.close()
             for watcher in watchers:
@@ -91,9 +98,25 @@ class Launcher:
                 self._systemd.alive()
                 gevent.sleep(self._systemd.watchdog_s / 2)
 
-        greenlet = gevent.spawn(tell)
-        greenlet.name = "watchdog"
-        return greenlet
+        return _named("watchdog", tell)
+
+    def _reload_when_asked(self, asked: Any) -> None:
+        """One reload at a time, and one more for any number of signals that come meanwhile. May switch."""
+        reloader = Reloader(self.settings, self._reread or (lambda: (self.settings, [])), self._doors, self.broker.resource_watch.look_now)
+        while True:
+            asked.wait()
+            asked.clear()
+            self._systemd.reloading()
+            try:
+                good = reloader.reload()
+            except Exception:
+                LOG.exception("fault while reloading the configuration")
+                good = False
+            self._systemd.ready(self._where() if good else f"{self._where()}; the last reload failed, see the log")
+
+    def _dump(self) -> None:
+        """In a greenlet of its own: what is going on, into the log. May switch."""
+        StateDump(self.broker, self._amqp, self._committer, self.listeners).write()
 
     def start(self) -> None:
         """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
@@ -153,7 +176,7 @@ class Launcher:
         settings, files = self.settings, Files((NullReplicator(),))
         self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
         self._data_dir.open()
-        self._committer = GroupCommit(files, enabled=settings.sync)
+        self._committer = GroupCommit(files, enabled=settings.sync, slow_s=settings.slow_sync_warning)
         self.broker = Broker(self._data_dir, files, self._committer, settings)
         if settings.load_definitions:
             definitions.load(self.broker, settings.load_definitions)
@@ -208,6 +231,13 @@ class Launcher:
             pass
         except OSError as error:
             LOG.warning("cannot remove the pidfile %s: %s", path, error.strerror or error)
+
+
+def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
+    """A greenlet that a dump of the state can name."""
+    greenlet = gevent.spawn(function, *arguments)
+    greenlet.name = name
+    return greenlet
 
 
 def _service_manager() -> Systemd:

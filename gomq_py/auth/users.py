@@ -12,7 +12,7 @@ from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.auth import passwords
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.observability.log import logger
-from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.framed_log import FramedLog, LogError
 from gomq_py.storage.log_records import RecordError, is_str, is_table, is_text, is_texts, optional, read_record
 
 LOG = logger("auth")
@@ -75,7 +75,7 @@ class Users:
         self._cache_key = os.urandom(32)
         self._verified = {}
         self.unreadable = 0  # records of the log that this version could not use
-        self._log = FramedLog(files, path)
+        self._log = FramedLog(files, path, born_whole=True)
         committer.mark_folder(os.path.dirname(path))  # its name may be new
         self._replay()
 
@@ -88,6 +88,19 @@ class Users:
     def damage(self):
         """What reading the log found broken, see storage.framed_log.Damage."""
         return self._log.damage
+
+    @property
+    def is_new(self):
+        """Whether this is the first boot of all: a file that was damaged, or whose users were deleted, is not."""
+        return self._log.is_new
+
+    def begin(self, name, password_hash, tags, grants):
+        """The first boot: create this user, or none with an empty name. On disk when this returns, whole or not at all. Blocks. Raises OSError."""
+        records = [_user_record(name, password_hash, passwords.SHA256, tags, grants)] if name else []
+        self._log.rewrite([encode_table(record) for record in records])
+        self._log.is_new = False
+        for record in records:
+            self._put(name, password_hash, passwords.SHA256, tags, grants)
 
     def __contains__(self, name):
         return name in self._users
@@ -140,8 +153,7 @@ class Users:
         if password is not None:
             password_hash = passwords.hash_password(password, algorithm)
         password_hash = passwords.check_hash(password_hash or "", algorithm)
-        record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags), "grants": list(grants)}
-        self._append(record)
+        self._append(_user_record(name, password_hash, algorithm, tags, grants))
         return self._put(name, password_hash, algorithm, tags, grants)
 
     def set_tags(self, name, tags):
@@ -237,17 +249,25 @@ class Users:
         self._committer.mark_file(self._log.file)
 
     def _replay(self):
-        for payload in self._log.replay():
-            try:
-                self._apply(read_record(payload, _SHAPES))
-            except RecordError as error:
-                self.unreadable += 1
-                LOG.error("users: a record is left out: %s", error)
+        try:
+            for payload in self._log.replay():
+                self._apply_payload(payload)
+        except LogError as error:
+            advice = "Restore it from a backup; or remove it, to begin again with the default user alone"
+            raise LogError(error.path, f"{error.reason}. {advice}") from error
         for damage in self._log.damage:
-            LOG.error("users: %r", damage)
+            kept = f"; a copy of the file is kept as {self._log.path}.damaged. Check users, passwords and permissions" if damage.promised else ""
+            LOG.error("users: %s: changes in octets %d to %d are lost: %s%s", self._log.path, damage.start, damage.end, damage.reason, kept)
         current = len(self._users) + sum(len(user.permissions) + len(user.topic_permissions) for user in self._users.values())
         if self._log.record_count > 2 * current + _COMPACT_OVER:
             self._log.rewrite([encode_table(record) for record in self._snapshot()])
+
+    def _apply_payload(self, payload):
+        try:
+            self._apply(read_record(payload, _SHAPES))
+        except RecordError as error:
+            self.unreadable += 1
+            LOG.error("users: a record is left out: %s", error)
 
     def _apply(self, record):
         op = record["op"]
@@ -303,6 +323,10 @@ _SHAPES = {
     "topic-permission-delete": {"user": is_text, "vhost": is_text, "exchange": is_text},
     "limits": {"user": is_text, "limits": is_table},
 }
+
+
+def _user_record(name, password_hash, algorithm, tags, grants):
+    return {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags), "grants": list(grants)}
 
 
 def _topic_permission(user, vhost, exchange, record):

@@ -70,6 +70,10 @@ class Broker:
         self._tell_events()
         self._log_exchange = self._open_log_exchange() if settings.log_exchange else None
 
+    def describe_pool(self):
+        """What the pool of segments holds, for people."""
+        return self._pool.describe()
+
     def close(self):
         """Close every queue and log, flushed. May switch."""
         self.resource_watch.stop()
@@ -162,14 +166,14 @@ class Broker:
     def _make_defaults(self):
         """The first boot: vhost /, and the default user with all rights in it.
 
-        Not where a log has lost what it had promised: a deleted ``guest`` must not come back because of a flipped bit.
+        Not where a log has lost what it had promised, nor where all users were deleted: a ``guest`` with a known password must not come back.
         """
         settings = self.settings
         if not self.vhosts and not _is_broken(self._log):
             self.create_vhost(DEFAULT_VHOST)
-        if not len(self.users) and settings.default_user and not _is_broken(self.users):
+        if self.users.is_new:
             password_hash = settings.default_password_hash or passwords.hash_password("guest")
-            self.users.set_user(settings.default_user, password_hash=password_hash, tags=("administrator",), grants=self.vhosts)
+            self.users.begin(settings.default_user, passwords.check_hash(password_hash, passwords.SHA256), ("administrator",), self.vhosts)
 
 
 def _is_broken(log):

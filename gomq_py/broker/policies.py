@@ -175,6 +175,11 @@ def _overflow(key, value):
         raise PolicyError(f"{value!r} is not a valid value for {key}")
 
 
+def _retry_type(key, value):
+    if value not in ("disabled", "all", "failed", "returned"):
+        raise PolicyError(f"{value!r} is not a valid value for {key}")
+
+
 def _age(key, value):
     _text(key, value)
     try:
@@ -192,6 +197,7 @@ KEYS = {
     "overflow": _overflow, "dead-letter-exchange": _text, "dead-letter-routing-key": _text, "consumer-timeout": _count, "alternate-exchange": _text,
     "delayed-message": _boolean, "federation-upstream": _text, "federation-upstream-set": _text, "message-deduplication": _boolean,
     "stream-max-segment-size-bytes": _count,
+    "delayed-retry-type": _retry_type, "delayed-retry-min": _count, "delayed-retry-max": _count,
 }
 KEYS.update(dict.fromkeys((
     "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-mode", "queue-version",

@@ -6,6 +6,7 @@ before that (broker.policies).
 """
 from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import deduplication_of
+from gomq_py.broker.queues.retry import retry_of
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 
@@ -35,10 +36,10 @@ _NOT_FOR_QUEUES = ("consumer_timeout_ms", "max_age_ms", "segment_bytes")  # but 
 class QueueSettings:
     """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back.
 
-    A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is. ``deduplication``: see there.
+    A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is. ``deduplication`` and ``retry``: see there.
     """
 
-    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST, "max_age_ms", "deduplication")
+    __slots__ = (*_SMALLEST, *_ARGUMENT_FIRST, "max_age_ms", "deduplication", "retry")
     delivery_limit: float | None
 
     def __init__(self, arguments=None, policy=None):
@@ -55,6 +56,7 @@ class QueueSettings:
         self.deduplication = deduplication_of(arguments, policy)
         ages = [_age_ms(value) for value in (arguments.get("x-max-age"), policy.get("max-age"))]
         self.max_age_ms = min((age for age in ages if age is not None), default=None)
+        self.retry = retry_of(arguments, policy)
         if arguments.get("x-queue-type") == "quorum" and self.delivery_limit is None:
             self.delivery_limit = QUORUM_DELIVERY_LIMIT
 

@@ -14,12 +14,13 @@ from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described, locked
+from gomq_py.broker.routing import Routing
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
 
 
-class VHost:
+class VHost(Routing):
     """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
 
     ``factory`` makes and removes queues (broker.queue_factory), ``log`` keeps what is durable (broker.topology_log),
@@ -27,10 +28,10 @@ class VHost:
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
+        super().__init__()
         self.name = name
         self.description = description
         self.tags = list(tags)
-        self.exchanges = {}
         self.queues = {}
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
@@ -38,8 +39,6 @@ class VHost:
         self._log = log
         self._events = events or Events(None)
         self._tracing_watchers = {}
-        self._bindings_to = {}  # destination: {binding: None}
-        self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
         self._exclusive = {}  # owner: {queue: None}
         self.parameters = {}  # (component, name): value, see broker.parameters
         self.limits = {}
@@ -95,41 +94,6 @@ class VHost:
         """Refuse an exclusive queue to everybody but its owner. Raises ResourceLocked."""
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
             raise ResourceLocked(locked(queue, self.name))
-
-    # routing
-
-    def route(self, exchange, routing_key, headers=None, more_keys=()):
-        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and alternates, which may form cycles.
-
-        ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
-        """
-        return tuple(self._reach(exchange, routing_key, headers, more_keys)[0])
-
-    def route_by_key(self, exchange, routing_key, more_keys=()):
-        """As route() without knowing the headers: None where an exchange on the way looks at them."""
-        found, passed = self._reach(exchange, routing_key, None, more_keys)
-        return None if exchange.deduplication is not None or any(each.needs_headers for each in passed) else tuple(found)
-
-    def _reach(self, exchange, routing_key, headers, more_keys):
-        """Destinations in the order they were found, and the exchanges passed on the way."""
-        found = {}
-        seen = {exchange}
-        ahead = [exchange]
-        while ahead:
-            current = ahead.pop()
-            matched = set()
-            current.match(routing_key, headers, matched)
-            for key in more_keys:
-                current.match(key, headers, matched)
-            if not matched and current.alternate is not None and current.alternate in self.exchanges:
-                matched.add(self.exchanges[current.alternate])
-            for destination in matched:
-                if not isinstance(destination, Exchange):
-                    found[destination] = None
-                elif destination not in seen:
-                    seen.add(destination)
-                    ahead.append(destination)
-        return found, seen
 
     # exchanges
 
@@ -396,25 +360,7 @@ class VHost:
         exchange.set_defaults(self._factory.exchange_defaults)
         self.exchanges[exchange.name] = exchange
         self.policies.configure_exchange(exchange)
-        self._alternate_changed(exchange.name)
-
-    def set_alternate(self, exchange, from_policy):
-        """The exchange's alternate is what its argument says, or else its policy."""
-        alternate = exchange.arguments.get("alternate-exchange", exchange.arguments.get("x-alternate-exchange", from_policy))
-        if alternate == exchange.alternate:
-            return
-        self._forget_alternate(exchange)
-        exchange.alternate = alternate
-        if alternate is not None:
-            self._alternates.setdefault(alternate, {})[exchange] = None
-        self.routes_changed(exchange)
-
-    def _forget_alternate(self, exchange):
-        users = self._alternates.get(exchange.alternate)
-        if users is not None:
-            users.pop(exchange, None)
-            if not users:
-                del self._alternates[exchange.alternate]
+        self.alternate_changed(exchange.name)
 
     def _drop_exchange(self, exchange):
         if exchange.durable:
@@ -422,11 +368,11 @@ class VHost:
         del self.exchanges[exchange.name]
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._let_go_of_park(exchange)
-        self._forget_alternate(exchange)
+        self.forget_alternate(exchange)
         for binding in exchange.bindings():
             self._remove_binding(binding)
         exchange.state.revision += 1
-        self._alternate_changed(exchange.name)
+        self.alternate_changed(exchange.name)
         self._unbind_all_from(exchange)
         self._events.emit("exchange.deleted", events_.exchange_deleted, exchange)
 
@@ -505,25 +451,6 @@ class VHost:
         """The last consumer of a queue has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
-
-    def routes_changed(self, exchange):
-        """What this exchange routes may have changed: throw away cached routes of it and of every exchange that leads to it."""
-        seen = {exchange}
-        ahead = [exchange]
-        while ahead:
-            current = ahead.pop()
-            current.state.revision += 1
-            upstream = [binding.source for binding in self._bindings_to.get(current, ())]
-            upstream.extend(self._alternates.get(current.name, ()))
-            for source in upstream:
-                if source not in seen:
-                    seen.add(source)
-                    ahead.append(source)
-
-    def _alternate_changed(self, name):
-        """An exchange of this name came or went: those that use it as their alternate route differently now."""
-        for user in self._alternates.get(name, ()):
-            self.routes_changed(user)
 
 
 def _check_same(entity_there, properties, entity):

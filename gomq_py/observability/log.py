@@ -74,17 +74,29 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
     Raises OSError on a path that cannot be opened.
     """
-    handler: Handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
-    root = logging.getLogger()
-    for old in list(root.handlers):
-        root.removeHandler(old)
-        old.close()
-    root.addHandler(handler)
-    # Libraries below warn rarely and with cause; their info is noise to an operator.
-    root.setLevel(logging.WARNING)
+    handler = open_handler(format_, path)
+    use(handler)
     set_level(level)
     return handler
+
+
+def open_handler(format_: str, path: str) -> Handler:
+    """What writes the log to ``path``, or to standard error when that is empty. Raises OSError; nothing has changed then."""
+    handler: Handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
+    return handler
+
+
+def use(handler: Handler) -> None:
+    """Write the log with this handler and close the one before; not a line is lost between them."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    root.addHandler(handler)
+    for old in before:
+        root.removeHandler(old)
+        old.close()
+    # Libraries below warn rarely and with cause; their info is noise to an operator.
+    root.setLevel(logging.WARNING)
 
 
 def set_level(level: str) -> None:

@@ -69,9 +69,12 @@ class Damage:
 
 
 class FramedLog:
-    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks."""
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks.
 
-    def __init__(self, files, path):
+    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no crash's doing.
+    """
+
+    def __init__(self, files, path, born_whole=False):
         self.path = os.fspath(path)
         self.file = files.open_log(self.path)
         if not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
@@ -79,9 +82,10 @@ class FramedLog:
         self.damage = []  # what replay found: Damage, in the order of the file
         self.record_count = 0
         self._files = files
+        self._born_whole = born_whole
         self._log_id = None
         self._ordinal = 0
-        self._replayed = self.file.size == 0
+        self._replayed = self.is_new = self.file.size == 0
         self._successor = None  # while rewrite_soon is on its way
 
     def __repr__(self):
@@ -91,7 +95,8 @@ class FramedLog:
         """Every payload in order, as bytes. When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
 
         What was replayed is flushed: after a kill it may be in the system's cache only, and would be built upon as if it could not be lost.
-        What is wrong stands in ``damage``; a log with promised damage is copied to ``<path>.damaged`` first. Raises LogError for an unknown version.
+        What is wrong stands in ``damage``; a log with promised damage is copied to ``<path>.damaged`` first. Raises LogError for an unknown version,
+        and for one that was born whole and of which nothing can be read any more; the file is then left as it is.
         """
         if self._replayed:
             return
@@ -100,6 +105,8 @@ class FramedLog:
             self.record_count += 1
             yield payload
         self.damage = scan.damage
+        if self._born_whole and not self.record_count and (scan.log_id is None or any(damage.promised for damage in self.damage)):
+            raise LogError(self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record")
         self._log_id = scan.log_id
         self._ordinal = scan.next_ordinal
         if any(damage.promised for damage in self.damage):
@@ -312,10 +319,12 @@ def encode_record(log_id, ordinal, synced_size, payload):
 def encode_log(payloads):
     """A whole log of these payloads: (content, log id, number of records)."""
     log_id, count = new_log_id(), 0
-    parts = [encode_record(log_id, 0, 0, b"")]
+    parts = []
     for count, payload in enumerate(payloads, 1):
         parts.append(encode_record(log_id, count, 0, payload))
-    return b"".join(parts), log_id, count
+    content = b"".join(parts)
+    # The log takes its name when all of it has been flushed: its birth may say so.
+    return encode_record(log_id, 0, HEAD_SIZE + len(content), b"") + content, log_id, count
 
 
 def new_log_id():

@@ -6,6 +6,9 @@ from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment
 from gomq_py.storage.segment_log cimport SegmentLog
 
+cdef int _FROM_CURSOR, _FROM_REQUEUED
+cdef unsigned int MSGS
+
 cdef class MessageStore(SegmentLog):
     cdef readonly Py_ssize_t level
     cdef readonly Py_ssize_t ready_count, unacked_count
@@ -24,6 +27,9 @@ cdef class MessageStore(SegmentLog):
     @cython.locals(segment=Segment)
     cpdef bint peek(self, Message message) except -1
     cpdef int shift(self) except -1
+    cpdef bint shows_recovered(self) except -1
+    @cython.locals(count=uint64_t, entry=uint64_t)
+    cpdef int postpone(self) except -1
     @cython.locals(at=Py_ssize_t, size=Py_ssize_t, body_length=Py_ssize_t, segment=Segment)
     cpdef int delete(self, uint64_t location) except -1
     @cython.locals(at=Py_ssize_t, body_length=Py_ssize_t, segment=Segment)

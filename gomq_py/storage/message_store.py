@@ -106,6 +106,20 @@ class MessageStore(SegmentLog):
         self.unacked_bytes += self._peeked_body
         return 0
 
+    def shows_recovered(self):
+        """Whether the last peek showed a message of an earlier run that had been delivered then and has not come back in this one."""
+        return self._peeked == _FROM_CURSOR and self._peeked_count > 0
+
+    def postpone(self):
+        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it ready again as it was."""
+        count, entry = self._peeked_count, self._peeked_entry
+        self._peeked_count = 0
+        self.shift()
+        if self._counts is None:
+            self._counts = DeliveryCounts()
+        self._counts.put(self._peeked_location, count - 1, entry)
+        return 0
+
     def delete(self, location):
         """An unacked message is done with. Neighbours deleted in order become one entry of the acks file, at the latest in flush."""
         at = location & 0xFFFFFFF

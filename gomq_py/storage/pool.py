@@ -85,6 +85,11 @@ class SegmentPool:
             if acks is not None:
                 self.files.close(acks)
 
+    def describe(self):
+        """What it holds, for people."""
+        retiring = sum(len(waiting) for waiting in self._retiring.values())
+        return f"{len(self._pairs)} pairs and {len(self._unnamed)} without names wait to be used again, {retiring} for their names to be flushed"
+
     def close(self):
         """Let go of all kept files."""
         for msgs, acks in self._pairs:

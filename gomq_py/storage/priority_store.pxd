@@ -17,6 +17,9 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef bint peek(self, Message message) except -1
     @cython.locals(store=MessageStore)
     cpdef int shift(self) except -1
+    cpdef bint shows_recovered(self) except -1
+    @cython.locals(store=MessageStore)
+    cpdef int postpone(self) except -1
     @cython.locals(store=MessageStore)
     cpdef int delete(self, uint64_t location) except -1
     @cython.locals(store=MessageStore, number=Py_ssize_t)

@@ -74,6 +74,20 @@ class PriorityStore(message_store.MessageStore):
             self._put_on(store)
         return 0
 
+    def shows_recovered(self):
+        """Whether the last peek showed a message of an earlier run that had been delivered then."""
+        return self._shown is not None and self._shown.shows_recovered()
+
+    def postpone(self):
+        """Take what the last peek showed without delivering it."""
+        store, self._shown = self._shown, None
+        self._take_off(store)
+        try:
+            store.postpone()
+        finally:
+            self._put_on(store)
+        return 0
+
     def delete(self, location):
         """An unacked message is done with."""
         store = self._of(location)

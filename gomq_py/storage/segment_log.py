@@ -158,7 +158,7 @@ class SegmentLog:
         if self.failure is not None:
             raise self.failure
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
-            raise StoreError(self.folder, 0, f"a record of {size} octets does not fit into a segment")
+            raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")  # costs this message, not the queue
         segment = self._create_segment(self._capacity_for(size))
         before = self._last
         self._segments[segment.number] = segment

@@ -14,6 +14,7 @@ from gevent.event import AsyncResult, Event
 from gevent.threadpool import ThreadPool
 
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.sync_watch import SyncWatch
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +28,17 @@ UNHURRIED_S = 0.2
 
 
 class GroupCommit:
-    """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing and calls everybody back at once."""
+    """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing and calls everybody back at once. A flush that takes longer
+    than ``slow_s`` seconds is logged while it does; 0: none is.
+    """
 
-    def __init__(self, files, enabled=True, threads=THREADS):
+    def __init__(self, files, enabled=True, threads=THREADS, slow_s=0):
         self.syncs = 0
         self._files = files
         self.enabled = enabled
         self._threads = threads
         self._pool = None
+        self._watch = SyncWatch(slow_s)
         self._greenlet = None
         self._wake = Event()
         self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
@@ -112,6 +116,7 @@ class GroupCommit:
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
+        self._watch.stop()
         if self._pool is not None:
             self._pool.kill()
             self._pool = None
@@ -129,6 +134,15 @@ class GroupCommit:
     def is_idle(self):
         """Whether there is nothing to flush and no greenlet to do it."""
         return self._greenlet is None
+
+    def describe(self):
+        """What it is doing, for people."""
+        state = "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle else "waiting for more"
+        return (
+            f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} queues, {len(self._later)} of acks, "
+            f"{len(self._logs)} logs, {len(self._folders)} folders; waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
+            f"{len(self._failed)} paths failed"
+        )
 
     # the cycle
 
@@ -217,7 +231,7 @@ class GroupCommit:
             if self._pool is None:
                 self._pool = ThreadPool(self._threads)
             lanes = min(self._threads, len(jobs))
-            results = [self._pool.spawn(_flush_each, jobs[lane::lanes]) for lane in range(lanes)]
+            results = [self._pool.spawn(_flush_each, jobs[lane::lanes], self._watch) for lane in range(lanes)]
             for result in results:
                 for owner, error in result.get():
                     logger.error("sync failed: %s", error)
@@ -272,14 +286,17 @@ class GroupCommit:
                     path = os.path.dirname(path)
 
 
-def _flush_each(jobs):
+def _flush_each(jobs, watch):
     """In a pool thread: flush one after the other. Returns (owner, error) of those that failed."""
     failed = []
     for function, target, owner in jobs:
+        watch.begin(target if isinstance(target, str) else target.path)
         try:
             function(target)
         except FileNotFoundError:  # a folder that went with its queue meanwhile has no names to flush; its parent is marked
             continue
         except Exception as error:
             failed.append((owner, error))
+        finally:
+            watch.end()
     return failed

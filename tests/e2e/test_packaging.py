@@ -5,6 +5,7 @@ dependencies.
 """
 import configparser
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -117,3 +118,17 @@ def test_commands_of_the_package_exist(copy):
     for target in declared["console_scripts"].values():
         module, _, function = target.partition(":")
         assert run(copy, "-c", f"from {module} import {function}").returncode == 0, target
+
+
+def test_changed_declarations_compile_anew_whoever_cimports_the_module():
+    """Cython's own tracker overlooks ``from package cimport module``, and a module would keep the offsets and constants of before."""
+    dependencies = pytest.importorskip("Cython.Build.Dependencies")
+    script = runpy.run_path(str(ROOT / "setup.py"))
+    original = dependencies.parse_dependencies
+    try:
+        script["see_modules"]()
+        cimports, *_ = dependencies.parse_dependencies(str(ROOT / "gomq_py/storage/segment.pxd"))
+    finally:
+        dependencies.parse_dependencies = original
+
+    assert {"gomq_py.storage.format.acks", "gomq_py.storage.format.record", "gomq_py.octets"} <= set(cimports)

@@ -19,6 +19,8 @@ from gomq_py.broker import tracing
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
+# More than a client can be delivered in its life.
+NO_LIMIT = 1 << 62
 OPEN, CLOSING, CLOSED = "open", "closing", "closed"
 
 
@@ -39,6 +41,7 @@ class Channel(HotChannel):
         self.vhost = connection.vhost
         self.access = connection.access
         self.prefetch_count = connection.default_prefetch
+        self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN
         self.replies = Replies(connection.write, connection.committer.after_sync, self._disk_refused)
         self.confirms = None
@@ -65,6 +68,7 @@ class Channel(HotChannel):
             raise self.content.unexpected_frame()
         method = decode_method(payload)
         self.method_id = method.ID
+        self.connection.tables.check_method(method, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")

@@ -40,8 +40,6 @@ OPEN, CLOSED = "open", "closed"
 CLOSE_TIMEOUT_S = 30
 # After broken framing nothing the client sends means anything: only its reading our close is waited for.
 BROKEN_CLOSE_TIMEOUT_S = 5
-# A client that lets its answers pile up to the output's limit is not read from; when it still has not read them after this long, it is gone.
-UNREAD_TIMEOUT_S = 30
 DISCARD_OCTETS = 16 * 1024
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
@@ -54,7 +52,7 @@ SILENT_CHECKS = 5
 class Connection:
     """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
 
-    def __init__(self, server, socket, address, guest):
+    def __init__(self, server, socket, address, guest=None):
         self.server = server
         self.guest = guest
         self.socket = socket
@@ -66,7 +64,10 @@ class Connection:
         self.events = server.broker.events
         self.bodies = server.bodies
         self.max_message_size = server.settings.max_message_size
+        self.tables = server.tables
         self.max_consumers_per_channel = server.settings.max_consumers_per_channel
+        self.max_consumers_per_connection = server.settings.max_consumers_per_connection
+        self.max_unacked_per_channel = server.settings.max_unacked_per_channel
         self.default_prefetch = server.settings.default_consumer_prefetch
         self.state = "handshake"
         self.channels = {}
@@ -111,10 +112,11 @@ class Connection:
     def _serve(self, rest):
         """Read until the end. May switch."""
         server = self.server
-        self.output = Output(self.socket, server.buffers())
+        self.output = Output(self.socket, server.buffers(), server.settings.max_unread_output)
         self.output.on_overflow = self._unread
         self.stream = Stream(self.socket, server.buffers(), self.output)
-        self.lane = FastLane(self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size)
+        self.lane = FastLane(
+            self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
         server.register(self)
         server.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
@@ -400,7 +402,8 @@ class Connection:
     def _unread(self):
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
         self.stream.pause()
-        timer = gevent.spawn_later(UNREAD_TIMEOUT_S, self.abort, f"the client has not read its answers for {UNREAD_TIMEOUT_S} s")
+        patience_s = self.server.settings.unread_timeout
+        timer = gevent.spawn_later(patience_s, self.abort, f"the client has not read its answers for {patience_s} s")
         self._timers.append(timer)
 
         def drained():

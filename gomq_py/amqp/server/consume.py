@@ -69,6 +69,7 @@ def basic_get(channel, method):
     channel.access.read("queue", name)
     queue = channel.vhost.queue(name, channel.connection)
     check_stream_has_no_get(queue)
+    _check_unacked(channel, method.no_ack)
     message = Message()
     if not queue.get(message, method.no_ack):
         channel.reply(BasicGetEmpty())
@@ -126,6 +127,14 @@ def _check_consumer_count(channel):
     limit = channel.connection.max_consumers_per_channel
     if limit and len(channel.consumers) >= limit:
         raise ResourceError(f"Max {limit} consumers per channel reached").soft()
+    limit = channel.connection.max_consumers_per_connection
+    if limit and sum(len(one.consumers) for one in channel.connection.channels.values()) >= limit:
+        raise ResourceError(f"Max {limit} consumers per connection reached").soft()
+
+
+def _check_unacked(channel, no_ack):
+    if not no_ack and channel.unacked.count >= channel.max_unacked:
+        raise ResourceError(f"Max {channel.max_unacked} unacknowledged messages per channel reached").soft()
 
 
 def _queue_consumer(channel, method, tag):

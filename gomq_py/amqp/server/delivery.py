@@ -67,6 +67,8 @@ class AMQPConsumer(consumers.Consumer):
             shared = self.channel.global_prefetch - self.channel.unacked.consumer_count
             if shared < room:
                 room = shared
+        if not self.no_ack and self.channel.max_unacked - self.channel.unacked.count < room:
+            room = self.channel.max_unacked - self.channel.unacked.count
         return room if room > 0 else 0
 
     def deliver(self, limit):

@@ -28,7 +28,7 @@ cdef class FastLane:
     cdef Message message
     cdef PropertyScan scan
     cdef unsigned char* at
-    cdef Py_ssize_t payload_max
+    cdef Py_ssize_t payload_max, header_max
     cdef uint64_t body_max
     cdef uint64_t now_ms
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t, after=Py_ssize_t, kind=cython.uint, number=cython.uint,

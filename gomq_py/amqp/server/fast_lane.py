@@ -33,10 +33,11 @@ class FastLane:
 
     __slots__ = (
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "routes", "scheduler", "settled_channels", "channel",
-        "route", "routing", "message", "scan", "at", "payload_max", "body_max", "now_ms",
+        "route", "routing", "message", "scan", "at", "payload_max", "header_max", "body_max", "now_ms",
     )
 
-    def __init__(self, handler, buffers, channels, frame_max, scheduler, max_message=134217728):
+    def __init__(self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072):
+        """``safe_octets``: properties of more are looked at for long tables, by the slow lane."""
         self.handler = handler
         self.buffers = buffers
         self.at = self.buffers.input_at
@@ -51,6 +52,7 @@ class FastLane:
         self.message = Message()
         self.scan = PropertyScan()
         self.now_ms = 0
+        self.header_max = 12 + safe_octets
         self.set_frame_max(frame_max)
 
     def set_frame_max(self, frame_max):
@@ -58,6 +60,7 @@ class FastLane:
         self.frame_max = frame_max
         # 8 octets more than fit into a frame: RabbitMQ lets them pass, because some clients (AMQPStorm) count without the overhead.
         self.payload_max = frame_max
+        self.header_max = min(self.header_max, self.payload_max)
         self.body_max = min(self.payload_max, self.max_message)
 
     def process(self, start, end, now_ms):
@@ -168,7 +171,7 @@ class FastLane:
             return WAIT
         header_size = octets.be32(at, header + 3)
         header_end = header + 7 + header_size
-        if at[header] != 2 or octets.be16(at, header + 1) != number or header_size < 14 or header_size > self.payload_max:
+        if at[header] != 2 or octets.be16(at, header + 1) != number or header_size < 14 or header_size > self.header_max:
             return SLOW
         if header_end >= end:
             return WAIT if header_end + 1 - position <= self.buffers.reserve else SLOW

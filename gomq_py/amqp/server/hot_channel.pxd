@@ -10,7 +10,7 @@ cdef class HotChannel:
     cdef public uint64_t published, publishes
     cdef public list refused
     cdef readonly Unacked unacked
-    cdef public Py_ssize_t prefetch_count, global_prefetch
+    cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers
     cdef bint in_confirming, in_settled
     @cython.locals(consumer=Consumer)
@@ -18,4 +18,4 @@ cdef class HotChannel:
     cpdef watch_unacked(self)
     cpdef trace_delivery(self, Message message, queue_name)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1
-    cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1
+    cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1

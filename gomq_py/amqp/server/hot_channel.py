@@ -14,14 +14,14 @@ class HotChannel:
 
     ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts in every mode), ``refused`` those to be
     nacked since the last confirms, ``unsynced`` whether some publish since then must be on disk first. ``prefetch_count`` is what new consumers
-    get, ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped`` holds
-    their deliveries back (channel.flow). ``watched``: somebody looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every
-    delivery is told to trace_delivery().
+    get, ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped``
+    holds their deliveries back (channel.flow). ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody looks
+    whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every delivery is told to trace_delivery().
     """
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
-        "consumers", "in_confirming", "in_settled", "watched", "tracing",
+        "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing",
     )
 
     def __init__(self, id_):
@@ -32,6 +32,7 @@ class HotChannel:
         self.refused = []
         self.unacked = Unacked()
         self.prefetch_count = self.global_prefetch = 0
+        self.max_unacked = 1 << 62
         self.consumers = {}
 
     def ack(self, tag, multiple):
@@ -42,7 +43,7 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. False: the tag is unknown, and nothing was done."""
+        """basic.reject and basic.nack; ``requeue`` as in unacked. False: the tag is unknown, and nothing was done."""
         if not self.unacked.reject(tag, multiple, requeue):
             return False
         self.resume_consumers()

@@ -145,6 +145,8 @@ def prepare(channel, method, properties, body):
     if not scan.scan_octets(properties):
         raise SyntaxError_("malformed basic properties")
     decoded = Properties.decode(properties)
+    if decoded.headers:
+        channel.connection.tables.check(decoded.headers, len(properties))
     if decoded.reply_to == REPLY_TO:
         properties = _with_reply_to(properties, scan.reply_to_at, _reply_name(channel))
     _check_user_id(channel, decoded.user_id)

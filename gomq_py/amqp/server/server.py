@@ -14,14 +14,13 @@ from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
 from gomq_py.amqp.server.heartbeats import Heartbeats
+from gomq_py.amqp.server.tables import TableLimits
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
-# Octets of unfinished message bodies over all connections: two of the largest messages at the same time, with the default maximum.
-BODIES_OCTETS = 256 * 1024 * 1024
 # What clients have to answer connection.close when the broker stops. An idle one that reads later finds it in its socket all the same.
 STOP_TIMEOUT_S = 1
 
@@ -43,7 +42,8 @@ class AMQPServer:
         self.broker = broker
         self.settings = settings
         self._node_name = f"gomq@{socket_module.gethostname()}"
-        self.bodies = BodyBudget(BODIES_OCTETS)
+        self.bodies = BodyBudget(settings.max_unfinished_bodies)
+        self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries)
         self.heartbeats = Heartbeats()
         self.timeouts = ConsumerTimeouts()
         broker.on_consumer_timeout(self._timeouts_changed)

@@ -3,8 +3,10 @@
 Above the channel's unacked ring, which tells the queues. Never answers: these methods have no -ok.
 """
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.queues.retry import FAILED, LOST, RETURNED
 
-ACK, REQUEUE, DROP = "ack", "requeue", "drop"
+# What becomes of a message; the numbers are those of unacked and of the queues.
+ACK, REQUEUE, DROP = 0, LOST, 8
 
 
 def basic_ack(channel, method):
@@ -14,12 +16,12 @@ def basic_ack(channel, method):
 
 def basic_nack(channel, method):
     """basic.nack: as basic.ack, but refused."""
-    settle(channel, method.delivery_tag, method.multiple, REQUEUE if method.requeue else DROP)
+    settle(channel, method.delivery_tag, method.multiple, RETURNED if method.requeue else DROP)
 
 
 def basic_reject(channel, method):
     """basic.reject: one refused."""
-    settle(channel, method.delivery_tag, False, REQUEUE if method.requeue else DROP)
+    settle(channel, method.delivery_tag, False, FAILED if method.requeue else DROP)
 
 
 def settle(channel, delivery_tag, multiple, how):
@@ -36,4 +38,4 @@ def apply(channel, delivery_tag, multiple, how):
     """Settle for good. False: the tag is unknown, and nothing was done."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
-    return channel.reject(delivery_tag, multiple, how == REQUEUE)
+    return channel.reject(delivery_tag, multiple, 0 if how == DROP else how)

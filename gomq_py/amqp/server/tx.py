@@ -147,8 +147,12 @@ class Move:
             for location in locations[self._at:end]:
                 if how == settle.ACK:
                     queue.settle(location)
+                elif how == settle.DROP:
+                    queue.reject(location, False)
+                elif how == settle.REQUEUE:
+                    queue.requeue(location)
                 else:
-                    queue.reject(location, how == settle.REQUEUE)
+                    queue.give_back(location, how)
             self._at = end
             if end == len(locations):
                 self._parts.popleft()

@@ -3,7 +3,7 @@ from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 cimport cython
 
-cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, SETTLE, REQUEUE, DROP, TAKE
+cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE
 
 @cython.final
 cdef class Holder:
@@ -36,7 +36,7 @@ cdef class Unacked:
     cpdef bint is_outstanding(self, uint64_t tag) except -1
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cpdef bint settle(self, uint64_t tag, bint multiple) except -1
-    cpdef bint reject(self, uint64_t tag, bint multiple, bint requeue) except -1
+    cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1
     cpdef bint take(self, uint64_t tag, bint multiple, taker) except -1
     cpdef bint requeue_some(self, Py_ssize_t limit) except -1
     @cython.locals(row=Py_ssize_t, tag=uint64_t)

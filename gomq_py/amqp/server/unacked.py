@@ -20,7 +20,8 @@ ASIDE = 28
 FIRST_CAPACITY = 16
 # Above this a ring that has become empty is given back.
 KEPT_CAPACITY = 1024
-SETTLE, REQUEUE, DROP, TAKE = 0, 1, 2, 3
+# What becomes of a message: done with, put back (its channel lets go of it), returned or failed (broker.queues.guard), not wanted, taken over.
+SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
@@ -132,8 +133,8 @@ class Unacked:
         return self._settle_slow(tag, multiple, SETTLE)
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack, as settle()."""
-        return self._settle_slow(tag, multiple, REQUEUE if requeue else DROP)
+        """basic.reject and basic.nack, as settle(). ``requeue``: REQUEUE, RETURNED or FAILED; 0: do not."""
+        return self._settle_slow(tag, multiple, requeue if requeue else DROP)
 
     def take(self, tag, multiple, taker):
         """As settle(), but the queues are not told: ``taker(queue, location)`` hears of each message, and settles it with its queue later."""
@@ -282,8 +283,10 @@ class Unacked:
             queue.requeue(location)
         elif how == TAKE:
             self.taker(queue, location)
-        else:
+        elif how == DROP:
             queue.reject(location, False)
+        else:
+            queue.give_back(location, how)
 
     def _make_room(self):
         """The ring is full: grow it, or move the stale entries of its older half aside when most are settled."""

@@ -8,6 +8,10 @@ A queue without limits has none and pays one comparison with None per call. It s
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
 
+# How a message comes back: its channel let go of it, basic.nack, basic.reject. Bits, so that a setting can mean several.
+LOST, RETURNED, FAILED = 1, 2, 4
+
+
 class QueueGuard:
     """Observes nothing."""
 
@@ -27,8 +31,8 @@ class QueueGuard:
     def settle(self):
         """The turn of the queue is over."""
 
-    def returned(self, location):
-        """An unacked message is to be requeued; True: it was not, because it went elsewhere."""
+    def returned(self, location, how):
+        """An unacked message is to be requeued (LOST, RETURNED, FAILED); True: it was not, because it went elsewhere, or waits."""
         return False
 
     def rejected(self, location):

@@ -11,18 +11,20 @@ cdef class QueueLimits(guard.QueueGuard):
     cdef int64_t ttl_ms, max_length, max_bytes, delivery_limit, timer_ms, used_ms
     cdef bint is_bounded, drops, has_exchange, slicing
     cdef Message message
-    cdef readonly object seen
+    cdef readonly object seen, retries
+    cdef int retried
+    cdef bint _must_wait(self, Message message) except -1
     cdef object seen_id, seen_ttl_ms
     cdef bint _is_duplicate(self, Message message) except -1
     cpdef configure(self, settings)
     @cython.locals(queue=Queue)
     cpdef int admits(self, Message message) except -1
-    @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int)
+    @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int, is_due=bint)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t)
     cpdef settle(self)
     @cython.locals(message=Message)
-    cpdef bint returned(self, uint64_t location) except -1
+    cpdef bint returned(self, uint64_t location, int how) except -1
     @cython.locals(due_ms=int64_t, by_queue_ms=int64_t)
     cdef int64_t _due_ms(self, Message message) noexcept
     cdef _show_count(self, Message message)

@@ -9,6 +9,7 @@ from gomq_py.broker.deduplication import SeenIds
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
+from gomq_py.broker.queues.retry import Retries
 from gomq_py.storage.message import Message
 
 # Messages that expire or are dropped before others get their turn: about a millisecond.
@@ -28,6 +29,7 @@ class QueueLimits(guard.QueueGuard):
     __slots__ = (
         "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes", "delivery_limit", "is_bounded", "drops",
         "has_exchange", "message", "timer", "timer_ms", "slicing", "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms",
+        "retries", "retried",
     )
 
     def __init__(self, queue, dead_letters, timers, on_idle):
@@ -36,7 +38,8 @@ class QueueLimits(guard.QueueGuard):
         self.timers = timers
         self.on_idle = on_idle
         self.message = Message()
-        self.seen = self.seen_id = self.seen_ttl_ms = None
+        self.seen = self.seen_id = self.seen_ttl_ms = self.retries = None
+        self.retried = 0
         self.timer = self.idle_timer = None
         self.timer_ms = self.used_ms = 0
         self.slicing = False
@@ -56,8 +59,20 @@ class QueueLimits(guard.QueueGuard):
             self.seen = None
         elif self.seen is None or self.seen.settings != settings.deduplication:
             self.seen = SeenIds(settings.deduplication)
+        self._configure_retries(settings.retry)
         self.used()
         self.queue.wake()
+
+    def _configure_retries(self, retry):
+        self.retried = 0 if retry is None else retry[0]
+        if retry is None:
+            if self.retries is not None:
+                self.retries.release()
+            self.retries = None
+            return
+        if self.retries is None:
+            self.retries = Retries(self.queue, self.queue.scheduler, self.timers)
+        _, self.retries.min_ms, self.retries.max_ms = retry
 
     # what the queue asks
 
@@ -88,15 +103,20 @@ class QueueLimits(guard.QueueGuard):
         left = SLICE
         while queue.head(message):
             due_ms = self._due_ms(message)
-            if due_ms == 0 or now_ms <= due_ms:
-                if message.delivery_count and self.delivery_limit >= 0:
+            is_due = due_ms == 0 or now_ms <= due_ms
+            if is_due and not (message.delivery_count and self.retried and self._must_wait(message)):
+                if message.delivery_count and (self.delivery_limit >= 0 or self.retried):
                     self._show_count(message)
                 return True
             if left == 0:
                 self._go_on_later()
                 return False
             left -= 1
-            self._drop(message, EXPIRED)
+            if is_due:
+                queue.store.postpone()
+                self.retries.wait_since_boot(message.location, message.delivery_count)
+            else:
+                self._drop(message, EXPIRED)
         return False
 
     def settle(self):
@@ -114,15 +134,20 @@ class QueueLimits(guard.QueueGuard):
             self.close()
             queue.limits = None  # no message with an expiry of its own is left
 
-    def returned(self, location):
-        """Whether the message has come back too often, and so went to the dead letters instead."""
-        if self.delivery_limit < 0:
+    def returned(self, location, how):
+        """Whether the message has come back too often, and so went to the dead letters instead, or waits before it is ready again."""
+        if self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
-        if not self.queue.read(location, message) or message.delivery_count < self.delivery_limit:
+        if not self.queue.read(location, message):
             return False
-        self._let_go(location, DELIVERY_LIMIT)
-        return True
+        if 0 <= self.delivery_limit <= message.delivery_count:
+            self._let_go(location, DELIVERY_LIMIT)
+            return True
+        if self.retried & how:
+            self.retries.wait(location, message.delivery_count + 1)
+            return True
+        return False
 
     def rejected(self, location):
         """An unacked message is not wanted back."""
@@ -138,10 +163,14 @@ class QueueLimits(guard.QueueGuard):
 
     def close(self):
         """The queue is gone or closed: nothing fires any more."""
-        for timer in (self.timer, self.idle_timer):
+        for timer in (self.timer, self.idle_timer, self.retries):
             if timer is not None:
                 timer.stop()
         self.timer = self.idle_timer = None
+
+    def _must_wait(self, message):
+        """Whether the message that was just peeked is one of an earlier run whose back-off is not over."""
+        return self.queue.store.shows_recovered() and self.retries.left_ms(message.delivery_count) > 0
 
     def _is_duplicate(self, message):
         """Whether a message of the same id was stored lately; the id is kept for appended()."""

@@ -30,6 +30,9 @@ cdef class Queue(destination.Destination):
     cpdef take(self, Message message, bint no_ack)
     cpdef settle(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
+    cpdef give_back(self, uint64_t location, int how)
+    cpdef ready_again(self, uint64_t location)
+    cdef bint _waits(self, uint64_t location, int how) except -1
     cpdef drop(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
     cpdef add_consumer(self, Consumer consumer)

@@ -142,12 +142,30 @@ class Queue(destination.Destination):
             self.scheduler.touch(self)
 
     def requeue(self, location):
-        """Put the message back to its place, marked redelivered."""
+        """Put the message back to its place, marked redelivered: whoever held it let go of it."""
+        if self.limits is None or not self._waits(location, _guard.LOST):
+            self.ready_again(location)
+
+    def give_back(self, location, how):
+        """A client wants the message to be delivered again (_guard.RETURNED, FAILED)."""
+        if self.limits is None:
+            self.requeue(location)
+        elif not self._waits(location, how):
+            self.ready_again(location)
+
+    def _waits(self, location, how):
+        """Whether the limits took over a message that came back."""
+        try:
+            return not self.closed and self.limits.returned(location, how)
+        except StoreError as error:
+            self.fail(error)
+            return True
+
+    def ready_again(self, location):
+        """An unacked message is ready, in its old place."""
         if self.closed:
             return
         try:
-            if self.limits is not None and self.limits.returned(location):
-                return
             self.store.requeue(location)
         except StoreError as error:
             self.fail(error)

@@ -4,6 +4,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from gomq_py cimport octets
 from gomq_py.storage.format cimport record
 
+# typed, and so without an attribute for Python: whoever needs them cimports
+cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT
+cdef Py_ssize_t ENTRY_BYTES
+
 @cython.locals(at=Py_ssize_t)
 cdef int put_entry(unsigned char* p, Py_ssize_t index, uint32_t seed, uint32_t word) noexcept
 

@@ -5,6 +5,7 @@ import pytest
 from gomq_py.auth import passwords, users
 from gomq_py.auth.users import Users, is_loopback
 from gomq_py.storage.files import Files
+from gomq_py.storage.framed_log import LogError
 
 
 class State:
@@ -216,3 +217,41 @@ def test_changed_topic_permissions_change_the_revision(reopen):
     store.delete_topic_permissions("ann", "/")
 
     assert before < after_set < ann.state.revision
+
+
+def test_file_of_which_nothing_can_be_read_is_an_error_that_says_what_to_do(reopen, tmp_path):
+    """Not the first boot again: that would bring back the default user with its known password."""
+    reopen().begin("guest", passwords.hash_password("changed"), (), ())
+    content = (tmp_path / "users").read_bytes()
+
+    for damaged in (content[:50] + bytes([content[50] ^ 1]) + content[51:], bytes(len(content)), content[:60]):
+        (tmp_path / "users").write_bytes(damaged)
+        with pytest.raises(LogError, match=r"users: the file is damaged, .* Restore it from a backup; or remove it"):
+            reopen()
+        assert (tmp_path / "users").read_bytes() == damaged
+
+
+def test_first_boot_without_users_that_crashes_in_a_later_change_boots(reopen, tmp_path):
+    store = reopen()
+    store.begin("", "", (), ())
+    store.set_user("ann", password="secret")
+    content = (tmp_path / "users").read_bytes()
+    (tmp_path / "users").write_bytes(content[:-5])
+
+    store = reopen()
+
+    assert not list(store) and not store.is_new
+
+
+def test_lost_changes_are_said_with_the_file_and_where_its_copy_is(reopen, tmp_path, caplog):
+    store = reopen()
+    store.begin("guest", passwords.hash_password("guest"), (), ())
+    store.set_user("ann", password="secret")
+    content = bytearray((tmp_path / "users").read_bytes())
+    content[90] ^= 1
+    (tmp_path / "users").write_bytes(content)
+
+    store = reopen()
+
+    assert [user.name for user in store] == ["ann"]
+    assert f"{tmp_path}/users.damaged. Check users, passwords and permissions" in caplog.text

@@ -5,6 +5,7 @@ import pytest
 
 from gomq_py.broker import queue_factory
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.framed_log import LogError
 from gomq_py.storage.recovery import open_store
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
@@ -62,6 +63,17 @@ def test_deleted_default_user_does_not_come_back(start, restart):
     node = restart(node)
 
     assert [user.name for user in node.broker.users] == ["admin"]
+
+
+def test_default_user_does_not_come_back_when_its_file_is_damaged(start, tmp_path):
+    node = start()
+    node.broker.users.set_user("guest", password="changed")
+    node.stop()
+    path, = tmp_path.rglob("users")
+    path.write_bytes(bytes(path.stat().st_size))
+
+    with pytest.raises(LogError, match="users: the file is damaged"):
+        start()
 
 
 def test_durable_topology_survives(start, restart):

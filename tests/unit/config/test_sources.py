@@ -102,6 +102,8 @@ def test_bad_environment_names_the_variable(load_from):
     ("[main]\ndata_dir\n", "gomq.ini:2: 'data_dir' is not a key = value line"),
     ("[main\n", "gomq.ini:1: '[main' is not a [section]"),
     ("[main]\nsync = perhaps\n", "gomq.ini:2: sync: 'perhaps' is not a yes or no"),
+    ("[amqp]\nmax_message_size = 0\n", "gomq.ini:2: max_message_size: '0' is not a whole number from 1 to 264241152"),
+    ("[amqp]\nmax_message_size = 268435456\n", "gomq.ini:2: max_message_size: '268435456' is not a whole number from 1 to 264241152"),
     ("[main]\ntcp_keepalive = 60:10\n", "gomq.ini:2: tcp_keepalive: '60:10' is not a keepalive"),
 ])
 def test_bad_file_names_file_and_line(load_from, ini, complaint):

@@ -268,8 +268,8 @@ def test_no_heartbeat_is_sent_where_something_else_was(door):
 
 # slow readers
 
-def test_client_that_never_reads_its_answers_is_not_read_from_and_then_dropped(door, monkeypatch):
-    monkeypatch.setattr(connection_module, "UNREAD_TIMEOUT_S", 0.1)
+def test_client_that_never_reads_its_answers_is_not_read_from_and_then_dropped(door):
+    door.settings.unread_timeout = 0.1
     client = door.client()
     connection = door.connection()
     connection.output.limit = 10_000

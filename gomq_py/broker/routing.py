@@ -1,0 +1,87 @@
+"""Routing: from an exchange to every queue that a message reaches, over bindings between exchanges and alternates, and what cached routes depend on.
+
+The part of a vhost that is asked per message; it decides nothing about declaring. A route that was found stays right until the revision of its
+exchange changes: whoever changes what an exchange leads to tells all that lead to it.
+"""
+from gomq_py.broker.exchanges.exchange import Exchange
+
+
+class Routing:
+    """Base of VHost. ``exchanges`` by name; ``_bindings_to`` is {destination: {binding: None}}."""
+
+    def __init__(self):
+        self.exchanges = {}
+        self._bindings_to = {}
+        self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
+
+    def route(self, exchange, routing_key, headers=None, more_keys=()):
+        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and alternates, which may form cycles.
+
+        ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
+        """
+        return tuple(self._reach(exchange, routing_key, headers, more_keys)[0])
+
+    def route_by_key(self, exchange, routing_key, more_keys=()):
+        """As route() without knowing the headers: None where an exchange on the way looks at them."""
+        found, passed = self._reach(exchange, routing_key, None, more_keys)
+        return None if exchange.deduplication is not None or any(each.needs_headers for each in passed) else tuple(found)
+
+    def _reach(self, exchange, routing_key, headers, more_keys):
+        """Destinations in the order they were found, and the exchanges passed on the way."""
+        found = {}
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            current = ahead.pop()
+            matched = set()
+            current.match(routing_key, headers, matched)
+            for key in more_keys:
+                current.match(key, headers, matched)
+            if not matched and current.alternate is not None and current.alternate in self.exchanges:
+                matched.add(self.exchanges[current.alternate])
+            for destination in matched:
+                if not isinstance(destination, Exchange):
+                    found[destination] = None
+                elif destination not in seen:
+                    seen.add(destination)
+                    ahead.append(destination)
+        return found, seen
+
+    # alternates
+
+    def set_alternate(self, exchange, from_policy):
+        """The exchange's alternate is what its argument says, or else its policy."""
+        alternate = exchange.arguments.get("alternate-exchange", exchange.arguments.get("x-alternate-exchange", from_policy))
+        if alternate == exchange.alternate:
+            return
+        self.forget_alternate(exchange)
+        exchange.alternate = alternate
+        if alternate is not None:
+            self._alternates.setdefault(alternate, {})[exchange] = None
+        self.routes_changed(exchange)
+
+    def forget_alternate(self, exchange):
+        users = self._alternates.get(exchange.alternate)
+        if users is not None:
+            users.pop(exchange, None)
+            if not users:
+                del self._alternates[exchange.alternate]
+
+    def routes_changed(self, exchange):
+        """What this exchange routes may have changed: throw away cached routes of it and of every exchange that leads to it."""
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            current = ahead.pop()
+            current.state.revision += 1
+            upstream = [binding.source for binding in self._bindings_to.get(current, ())]
+            upstream.extend(self._alternates.get(current.name, ()))
+            for source in upstream:
+                if source not in seen:
+                    seen.add(source)
+                    ahead.append(source)
+
+    def alternate_changed(self, name):
+        """An exchange of this name came or went: those that use it as their alternate route differently now."""
+        for user in self._alternates.get(name, ()):
+            self.routes_changed(user)

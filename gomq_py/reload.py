@@ -1,0 +1,94 @@
+"""Reload: reads the configuration anew and applies what can change while the broker runs, or nothing at all. Beside the launcher.
+
+Everything that can fail comes first, in a thread where it reads files: parsing, certificates, the log file. After that nothing fails, so a bad file
+or a certificate without its key leaves the old configuration whole, with one line in the log. An option is applied where its table entry says that it
+takes effect at run time; of the others that differ, the log says that they need a restart.
+"""
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+from gomq_py.config.settings import OPTIONS, Option, Settings
+from gomq_py.config.sources import ConfigError
+from gomq_py.net.listener import BindError
+from gomq_py.observability import log
+
+LOG = log.logger("reload")
+
+
+class Reloader:
+    """Reloads for one broker. ``settings`` are the ones that every room holds, and are changed in place."""
+
+    def __init__(self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any, applied: Callable[[], None]):
+        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after a change."""
+        self._settings = settings
+        self._reread = reread
+        self._doors = doors
+        self._applied = applied
+
+    def reload(self) -> bool:
+        """Read and apply; False when nothing was changed because something was wrong. The log file is opened anew either way. May switch."""
+        run = gevent.get_hub().threadpool.apply
+        try:
+            new, warnings = run(self._reread)
+            contexts = run(self._doors.prepare, (new,))
+            handler = log.open_handler(new.log_format, new.log_file)
+        except (ConfigError, BindError) as error:
+            return self._keep(str(error))
+        except OSError as error:
+            return self._keep(f"cannot write the log to {new.log_file}: {error.strerror}")
+        log.use(handler)
+        for warning in warnings:
+            LOG.warning("%s", warning)
+        self._apply(new, contexts)
+        return True
+
+    def _keep(self, why: str) -> bool:
+        self.reopen_log()
+        LOG.error("the old configuration stays: %s", why)
+        return False
+
+    def reopen_log(self) -> None:
+        """Go on in a new file where the old one was moved away."""
+        settings = self._settings
+        try:
+            log.use(log.open_handler(settings.log_format, settings.log_file))
+        except OSError as error:
+            LOG.error("cannot open the log %s anew, the old file goes on: %s", settings.log_file, error.strerror)
+
+    def _apply(self, new: Settings, contexts: dict[str, Any]) -> None:
+        settings = self._settings
+        changed, waiting = differences(settings, new)
+        told = [f"{option.key}: {_shown(option, settings)} -> {_shown(option, new)}" for option in changed]
+        for option in changed:
+            setattr(settings, option.attribute, getattr(new, option.attribute))
+            settings.origins.pop(option.attribute, None)
+            if option.attribute in new.origins:
+                settings.origins[option.attribute] = new.origins[option.attribute]
+        settings.sni = new.sni
+        self._doors.apply(settings, contexts)
+        log.set_level(settings.log_level)
+        self._applied()
+        if contexts:
+            told.append("certificates read anew")
+        LOG.info("configuration reloaded: %s", "; ".join(told) or "no change")
+        if waiting:
+            LOG.warning("these changes need a restart: %s", ", ".join(f"{option.key} in [{option.section}]" for option in waiting))
+
+
+def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:
+    """(options that take effect now, options that need a restart), of those whose value differs."""
+    changed, waiting = [], []
+    for option in OPTIONS:
+        before, after = getattr(old, option.attribute), getattr(new, option.attribute)
+        if before == after:
+            continue
+        # The first certificate opens ports and the last one closes them.
+        opens_or_closes = option.attribute == "tls_cert" and not (before and after)
+        (changed if option.reloadable and not opens_or_closes else waiting).append(option)
+    return changed, waiting
+
+
+def _shown(option: Option, settings: Settings) -> str:
+    return option.kind.show(getattr(settings, option.attribute)) or "nothing"

@@ -1,0 +1,188 @@
+"""State dump: what the broker is doing, as lines of the log, for an operator who wonders. Asked for with SIGUSR1. Beside the launcher.
+
+Reads everything and changes nothing. Bounded: of connections, queues and greenlets so many lines and the number of the rest. Sliced: the
+broker goes on in between, so the lines are not of one moment. Names only; never a password, a property that a client sent, or a message.
+"""
+import gc
+import heapq
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+from greenlet import getcurrent, greenlet
+
+from gomq_py.observability import resources
+from gomq_py.observability.log import logger
+
+LOG = logger("dump")
+# Lines of one kind; the whole is then under 200 KB.
+CONNECTIONS, QUEUES, GREENLETS = 200, 200, 50
+LINE_CHARACTERS = 400
+# What is looked at or written before others have their turn: some milliseconds' worth.
+OBJECTS_PER_TURN, LINES_PER_TURN, QUEUES_PER_TURN = 20_000, 20, 500
+LAG_SAMPLES = 20
+PACKAGE = os.sep + "gomq_py" + os.sep
+_NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
+
+
+class StateDump:
+    """Of one broker; any part may be None while it boots or stops."""
+
+    def __init__(self, broker: Any, amqp: Any, committer: Any, listeners: list[Any]):
+        self._broker = broker
+        self._amqp = amqp
+        self._committer = committer
+        self._listeners = listeners
+
+    def write(self) -> None:
+        """Write it to the log, part by part. May switch."""
+        count = 0
+        for part in (self._process, self._loop, self._resources, self._disk, self._connections, self._queues, self._greenlets):
+            try:
+                for line in part():
+                    LOG.info("%s", line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "...")
+                    count += 1
+                    if count % LINES_PER_TURN == 0:
+                        gevent.sleep(0)
+            except Exception:
+                LOG.exception("this part of the dump failed")
+        LOG.info("end of the dump, %d lines", count)
+
+    def _process(self) -> Iterator[str]:
+        used, system = os.times()[:2]
+        descriptors = len(os.listdir("/proc/self/fd"))
+        yield (f"process {os.getpid()}: {resources.used_memory() >> 20} MiB of memory, {used:.1f} s user and {system:.1f} s system time, "
+               f"{threading.active_count()} threads, {descriptors} descriptors")
+        for listener in self._listeners:
+            yield f"listening: {listener.protocol} {listener.address}"
+
+    def _loop(self) -> Iterator[str]:
+        """How late the loop comes to what is due at once: the worst of some turns. May switch."""
+        worst_s = 0.0
+        for _ in range(LAG_SAMPLES):
+            began = time.perf_counter()
+            gevent.sleep(0)
+            worst_s = max(worst_s, time.perf_counter() - began)
+        hub = gevent.get_hub()
+        pool = hub.threadpool
+        yield (f"loop: the slowest of {LAG_SAMPLES} turns took {worst_s * 1000:.1f} ms; {hub.loop.activecnt} watchers; "
+               f"pool of {pool.size} threads, {pool.task_queue.qsize()} jobs waiting")
+
+    def _resources(self) -> Iterator[str]:
+        if self._broker is None:
+            return
+        watch = self._broker.resource_watch
+        raised = ", ".join(sorted(self._broker.alarms.resources)) or "none"
+        yield (f"alarms: {raised}; memory {watch.used_memory >> 20} of {watch.memory_limit >> 20} MiB, "
+               f"disk {watch.free_disk >> 20} MiB free, least {watch.disk_limit >> 20} MiB")
+
+    def _disk(self) -> Iterator[str]:
+        if self._committer is not None:
+            yield "sync: " + self._committer.describe()
+        if self._broker is not None:
+            yield "segments: " + self._broker.describe_pool()
+
+    def _connections(self) -> Iterator[str]:
+        if self._amqp is None:
+            return
+        admission = self._amqp.admission
+        yield f"connections: {len(self._amqp.connections)}, and {admission.pending_count} that have not logged in yet"
+        shown = list(self._amqp.connections)
+        for connection in shown[:CONNECTIONS]:
+            if connection.state != "ended":
+                yield describe_connection(connection)
+        if len(shown) > CONNECTIONS:
+            yield f"... and {len(shown) - CONNECTIONS} more connections"
+
+    def _queues(self) -> Iterator[str]:
+        """Those with the most messages. May switch."""
+        if self._broker is None:
+            return
+        largest: list[tuple[int, int, Any]] = []
+        total = 0
+        for vhost in list(self._broker.vhosts.values()):
+            for queue in list(vhost.queues.values()):
+                total += 1
+                heapq.heappush(largest, (queue.ready_count + queue.unacked_count, total, queue))
+                if len(largest) > QUEUES:
+                    heapq.heappop(largest)
+                if total % QUEUES_PER_TURN == 0:
+                    gevent.sleep(0)
+        yield f"queues: {total}" + (f", the {QUEUES} with the most messages:" if total > QUEUES else "")
+        for _, _, queue in sorted(largest, reverse=True):
+            yield describe_queue(queue)
+
+    def _greenlets(self) -> Iterator[str]:
+        """Kinds of greenlets by where they wait, the most frequent first. May switch."""
+        kinds: Counter[str] = Counter()
+        here = getcurrent()
+        found = gc.get_objects()
+        while found:
+            part = found[-OBJECTS_PER_TURN:]
+            del found[-OBJECTS_PER_TURN:]
+            for one in part:
+                # type() and not isinstance(): some objects answer the latter by doing something.
+                if issubclass(type(one), greenlet) and one and one is not here:
+                    kinds[f"{kind_of(one)} in {where(one)}"] += 1
+            part = one = None
+            gevent.sleep(0)
+        yield f"greenlets: {kinds.total()} of {len(kinds)} kinds"
+        for kind, count in kinds.most_common(GREENLETS):
+            yield f"greenlets: {count} x {kind}"
+
+
+def describe_connection(connection: Any) -> str:
+    """One line: who it is, what it has, and what it waits for."""
+    channels = list(connection.channels.values())
+    consumers = sum(len(channel.consumers) for channel in channels)
+    unacked = sum(channel.unacked.count for channel in channels)
+    return (f"connection {connection.name}: {connection.user.name}@{connection.vhost.name}, {connection.state}, {len(channels)} channels, "
+            f"{consumers} consumers, {unacked} unacked, {waits_for(connection, channels)}")
+
+
+def waits_for(connection: Any, channels: list[Any]) -> str:
+    """What would have to happen for it to go on."""
+    reasons = []
+    if connection.output.pending_octets():
+        reasons.append(f"the client to read {connection.output.pending_octets()} octets")
+    confirming = sum(channel.confirms.waiting for channel in channels if channel.confirms is not None)
+    if confirming:
+        reasons.append(f"the disk to confirm publishes of {confirming} channels")
+    if connection.blocked_reason:
+        reasons.append(f"an alarm to end ({connection.blocked_reason})")
+    if connection.stream.paused:
+        reasons.append("permission to read on")
+    return "waits for " + (" and ".join(reasons) or "the client")
+
+
+def describe_queue(queue: Any) -> str:
+    """One line: what is in it, and whether it works."""
+    states = [state for state, holds in (("closed", queue.closed), ("paused", queue.paused)) if holds] or ["running"]
+    return (f"queue {queue.name!r} in {queue.vhost!r}: {queue.ready_count} ready ({queue.ready_bytes} octets), {queue.unacked_count} unacked, "
+            f"{queue.consumer_count} consumers, {', '.join(states)}")
+
+
+def kind_of(one: Any) -> str:
+    """Its name with N for what tells greenlets of one kind apart; the class of one without a name of ours."""
+    name = getattr(one, "name", "")
+    return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
+
+
+def where(one: Any) -> str:
+    """The innermost place of ours on its stack: file:line function."""
+    innermost = frame = one.gr_frame
+    while frame is not None:
+        if PACKAGE in frame.f_code.co_filename:
+            return _place(frame)
+        frame = frame.f_back
+    return _place(innermost) if innermost is not None else "the loop"
+
+
+def _place(frame: Any) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"

@@ -1,0 +1,127 @@
+"""The limits of a client that has logged in: each is reached, says so with its code and text, and hurts nobody else."""
+import gevent
+import pytest
+
+from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen,
+    ChannelOpenOk, QueueDeclare, QueueDeclareOk,
+)
+from tests.support.door import Door
+from tests.support.waiting import wait_until
+
+HEADER, BODY = 2, 3
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """A function that opens a server with settings; a queue q is there."""
+    doors = []
+
+    def make(**settings):
+        doors.append(Door(tmp_path / "data", **settings).__enter__())
+        doors[-1].client().call(QueueDeclare(queue="q"), QueueDeclareOk)
+        return doors[-1]
+
+    yield make
+    for door in doors:
+        door.__exit__()
+
+
+# unacknowledged messages
+
+def test_unacked_messages_of_a_channel_end_deliveries_at_the_limit(limited):
+    door = limited(max_unacked_per_channel=3, default_consumer_prefetch=0)
+    client = door.client()
+    for number in range(6):
+        client.publish("q", b"%d" % number)
+    client.call(BasicConsume(queue="q", consumer_tag="a"), BasicConsumeOk)
+    tags = [client.expect_message(BasicDeliver)[0].delivery_tag for _ in range(3)]
+    client.expect_silence()
+
+    client.send_method(BasicAck(delivery_tag=tags[1]))
+
+    assert client.expect_message(BasicDeliver)[2] == b"3"
+    client.expect_silence()
+    assert door.client().call(QueueDeclare(queue="q", passive=True), QueueDeclareOk).message_count == 2
+
+
+def test_unacked_limit_leaves_consumers_without_acks_alone(limited):
+    client = limited(max_unacked_per_channel=1).client()
+    for _ in range(3):
+        client.publish("q", b"x")
+
+    client.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
+
+    assert [client.expect_message(BasicDeliver)[2] for _ in range(3)] == [b"x"] * 3
+
+
+def test_get_over_the_unacked_limit_closes_the_channel(limited):
+    client = limited(max_unacked_per_channel=1).client()
+    client.publish("q", b"x")
+    client.publish("q", b"y")
+    client.send_method(BasicGet(queue="q"))
+    client.expect_message(BasicGetOk)
+    client.send_method(BasicGet(queue="q", no_ack=True))
+    client.expect_message(BasicGetOk)
+
+    client.send_method(BasicGet(queue="q"))
+
+    client.expect_error(
+        ChannelClose, 506, "RESOURCE_ERROR - Max 1 unacknowledged messages per channel reached", blamed=BasicGet)
+
+
+# consumers
+
+def test_consumers_of_a_connection_are_limited_over_its_channels(limited):
+    door = limited(max_consumers_per_connection=3)
+    client, other = door.client(channels=(1, 2)), door.client()
+    for channel in (1, 1, 2):
+        client.call(BasicConsume(queue="q"), BasicConsumeOk, channel)
+
+    client.send_method(BasicConsume(queue="q"), 2)
+
+    client.expect_error(ChannelClose, 506, "RESOURCE_ERROR - Max 3 consumers per connection reached", 2, blamed=BasicConsume)
+    other.call(BasicConsume(queue="q"), BasicConsumeOk)
+    client.send_method(ChannelCloseOk(), 2)
+    client.call(ChannelOpen(), ChannelOpenOk, 2)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk, 2)
+
+
+# bodies in flight
+
+def test_unfinished_bodies_share_one_budget(limited):
+    """Two clients begin a message each, together more than the budget: the second is not read on until the first has ended."""
+    door = limited(max_unfinished_bodies=1024 * 1024)
+    first, second = door.client(), door.client()
+    begin = method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 700_000))
+    part = frame(BODY, 1, bytes(100_000))
+    first.send(begin, part * 6)
+    wait_until(lambda: door.server.bodies.held == 600_000, sleep=gevent.sleep)
+
+    sending = gevent.spawn(second.send, begin, part * 7)
+
+    wait_until(lambda: sum(connection.stream.paused for connection in door.server.connections) == 1, sleep=gevent.sleep)
+    assert door.server.bodies.held <= 1024 * 1024 + 131072
+    assert door.queue("q").ready_count == 0
+    first.send(part)
+    wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
+    assert door.server.bodies.held == 0
+    sending.join()
+
+
+# output
+
+def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped_after_its_time(limited):
+    door = limited(max_unread_output=65536, unread_timeout=1)
+    client = door.client()
+    connection = list(door.server.connections)[-1]
+    declare = method_frame(1, QueueDeclare(queue="q", passive=True)) * 100
+
+    with pytest.raises(OSError):
+        while True:
+            client.socket.sendall(declare)
+            assert connection.output.pending_octets() < 65536 + 8192
+
+    wait_until(lambda: connection not in door.server.connections, sleep=gevent.sleep)
+    assert connection.why == "the client has not read its answers for 1 s"

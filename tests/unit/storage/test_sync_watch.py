@@ -1,0 +1,72 @@
+"""The watch over flushes: what it says of those that hang, and that it is parked when nothing is flushed."""
+import threading
+
+import gevent
+
+from gomq_py.storage.files import Files
+from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.sync_watch import SyncWatch
+from tests.support.faulty_files import FaultyFiles
+from tests.support.waiting import wait_until
+
+AFTER_S = 0.05
+
+
+def test_a_flush_that_hangs_is_said_while_it_hangs_though_the_hub_stands_still_and_when_it_ends(caplog):
+    watch = SyncWatch(AFTER_S)
+    watch.begin("/data/msgs.1")
+
+    wait_until(lambda: "flushing /data/msgs.1 hangs for 0." in caplog.text)  # the hub gets no turn meanwhile
+    watch.end()
+
+    assert "flushing /data/msgs.1 ended after 0." in caplog.text
+    assert caplog.text.count("hangs") == 1
+    watch.stop()
+
+
+def test_the_watch_is_parked_without_flushes_and_woken_by_the_next(caplog):
+    watch = SyncWatch(AFTER_S)
+    for path in ("/data/a", "/data/b", "/data/c"):
+        watch.begin(path)
+        watch.end()
+        wait_until(lambda: watch._is_parked)
+
+    watch.begin("/data/d")
+
+    wait_until(lambda: "flushing /data/d hangs" in caplog.text)
+    watch.end()
+    assert "/data/a" not in caplog.text
+    watch.stop()
+
+
+def test_nothing_is_watched_when_it_is_turned_off():
+    watch, before = SyncWatch(0), threading.active_count()
+
+    watch.begin("/data/a")
+    watch.end()
+    watch.stop()
+
+    assert threading.active_count() == before and not watch._is_started
+
+
+def test_what_needs_no_flush_goes_on_while_one_hangs(tmp_path, caplog):
+    """And what was marked meanwhile is flushed once the disk answers."""
+    files, answers = FaultyFiles(None, "hold"), []
+    committer = GroupCommit(files, slow_s=AFTER_S)
+    first, second = (Files.open_log(files, tmp_path / name) for name in "ab")
+    files.fail_at = len(files.calls) + 1
+    committer.mark_file(first)
+    committer.after_sync(lambda error: answers.append(("first", error)))
+    wait_until(lambda: "a hangs for" in caplog.text, sleep=gevent.sleep)
+
+    committer.mark_file(second)
+    committer.after_sync(lambda error: answers.append(("second", error)))
+    assert answers == []
+    files.resume.set()
+
+    wait_until(lambda: len(answers) == 2, sleep=gevent.sleep)
+    assert answers == [("first", None), ("second", None)]
+    wait_until(lambda: "a ended after" in caplog.text, sleep=gevent.sleep)
+    committer.stop()
+    for file in (first, second):
+        file.close()
