@@ -17,6 +17,7 @@ from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.server.connection import OPEN, Connection
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import Limits
+from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.constants import FRAME_METHOD
 from gomq_py.amqp.wire.errors import FrameError
@@ -91,6 +92,13 @@ class _Socket:
         pass
 
 
+class _Unhurried(SlowWalk):
+    """No breaks: what an input does must not depend on the time it takes."""
+
+    def has_time(self):
+        return True
+
+
 class _Session:
     """A connection behind its login, and the reads it is given."""
 
@@ -107,6 +115,7 @@ class _Session:
         connection.output = Output(self.socket, server.buffers())
         connection.output.on_overflow = connection._unread
         connection.stream = Stream(self.socket, server.buffers(), connection.output)
+        connection.slow_walk = _Unhurried(connection.stream, server.turns)
         connection.lane = FastLane(connection, server.buffers(), connection.channels, FRAME_MAX, connection.scheduler, connection.max_message_size)
         server.register(connection)
         self.buffers = server.buffers()

@@ -19,6 +19,7 @@ from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.token_life import TokenLife
+from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
@@ -71,7 +72,7 @@ class Connection:
         self.default_prefetch = server.settings.default_consumer_prefetch
         self.state = "handshake"
         self.channels = {}
-        self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = None
+        self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = self.slow_walk = None
         self.client_properties = {}
         self.connected_at = time.time()
         self.capabilities = {}
@@ -115,6 +116,7 @@ class Connection:
         self.output = Output(self.socket, server.buffers(), server.settings.max_unread_output)
         self.output.on_overflow = self._unread
         self.stream = Stream(self.socket, server.buffers(), self.output)
+        self.slow_walk = SlowWalk(self.stream, server.turns)
         self.lane = FastLane(
             self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
         server.register(self)
@@ -187,6 +189,9 @@ class Connection:
 
     def slow_frame(self, kind, channel_id, payload):
         """A frame the fast lane does not take. Returns False when the walk must stop. Never raises."""
+        return self._slow_frame(kind, channel_id, payload) and self.slow_walk.has_time()
+
+    def _slow_frame(self, kind, channel_id, payload):
         try:
             if self.state == CLOSING:
                 return self._frame_while_closing(kind, channel_id, payload)
@@ -215,7 +220,8 @@ class Connection:
         return None if destinations is None else Route(destinations, found.state, self.access.state)
 
     def batch_done(self):
-        """End of a read: confirm what was published in it."""
+        """End of a read, or of as much of it as was walked: confirm what was published in it."""
+        self.slow_walk.done()
         if self.lane.confirming_channels:
             for channel in self.lane.take_confirming():
                 channel.send_confirms()

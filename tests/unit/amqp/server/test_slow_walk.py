@@ -1,0 +1,55 @@
+"""Fairness among slow frames: one client's thousands of declares do not hold up another's one."""
+import gevent
+
+from gomq_py.amqp.server import slow_walk
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk
+from tests.support.door import publish_frames
+from tests.support.waiting import wait_until
+
+COUNT = 1000
+
+
+def test_one_clients_many_declares_let_another_through(door, monkeypatch):
+    """With no time at all, a walk ends after eight frames: the other is answered long before the thousandth."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    busy, other = door.client(), door.client()
+    busy.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    busy.send(method_frame(1, QueueDeclare(queue="q", passive=True)) * COUNT)
+    other.send_method(QueueDeclare(queue="q", passive=True))
+    other.expect(QueueDeclareOk)
+    connection = next(iter(door.server.connections))
+
+    assert connection.output.sent_octets < COUNT * 20
+    for _ in range(COUNT):
+        busy.expect(QueueDeclareOk)
+
+
+def test_everything_arrives_in_order_across_the_breaks(door, monkeypatch):
+    """Mandatory publishes go to the slow lane; others between them go to the fast one."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    client = door.client()
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+
+    client.send(*(publish_frames("q", b"%d" % number, mandatory=number % 3 > 0) for number in range(COUNT)))
+
+    reader = door.client()
+    wait_until(lambda: door.queue("q").ready_count == COUNT, sleep=gevent.sleep)
+    for number in range(COUNT):
+        reader.send_method(BasicGet(queue="q", no_ack=True))
+        assert reader.expect_message(BasicGetOk)[2] == b"%d" % number
+
+
+def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    client = door.client()
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    client.send(method_frame(1, QueueDeclare(queue="q", passive=True)) * COUNT)
+    client.expect(QueueDeclareOk)
+    client.close()
+
+    wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+    door.client().call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)
