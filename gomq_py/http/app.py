@@ -8,13 +8,13 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import errors
 from gomq_py.http.api import (
-    bindings, connections, definitions, exchanges, health, identity, limits, metrics, nodes, overview, parameters, permissions, policies,
+    bindings, connections, definitions, docs, exchanges, health, identity, limits, metrics, nodes, overview, parameters, permissions, policies,
     queue_states, queues, users, vhosts,
 )
 from gomq_py.http.login import FailedLogins, LocalOperator
 
 RESOURCES = (
-    identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, bindings, vhosts, users, permissions, policies,
+    docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, bindings, vhosts, users, permissions, policies,
     parameters, limits, definitions,
 )
 

@@ -117,17 +117,18 @@ def _login(logins, given, address):
 
 
 def access(tag):
-    """Only for users whose tags reach ``tag``; None is for everybody with a login. Sets ``g.user`` and ``g.tags``."""
+    """Only for users whose tags reach ``tag``. Sets ``g.user`` and ``g.tags``."""
 
     def decorate(view):
         @functools.wraps(view)
         def guarded(*args, **kwargs):
             g.user = authenticate()
             g.tags = reach(g.user)
-            if tag is not None and tag not in g.tags:
+            if tag not in g.tags:
                 raise NotAuthorised("Not management user" if tag == MANAGEMENT else f"Not {tag} user")
             return view(*args, **kwargs)
 
+        setattr(guarded, "required_tag", tag)  # for the description
         return guarded
 
     return decorate

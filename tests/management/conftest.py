@@ -1,4 +1,4 @@
-"""A broker with its management door open, and a client for it."""
+"""A broker with its management door open, and a client for it that holds every answer against the OpenAPI description."""
 import contextlib
 
 import pika
@@ -6,6 +6,7 @@ import pika.exceptions
 import pytest
 import requests
 
+from tests.management.description import check
 from tests.support.broker_process import BrokerProcess
 
 
@@ -20,7 +21,9 @@ class API:
         return API(self.base, user, password)
 
     def request(self, verb, path, **options):
-        return requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=10, **options)
+        response = requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=10, **options)
+        check(response)
+        return response
 
     def get(self, path, **options):
         return self.request("GET", path, **options)
@@ -61,3 +64,13 @@ def channel(managed):
 def name(request):
     """A name of this test's own."""
     return request.node.name.removeprefix("test_")[:100]
+
+
+@pytest.fixture(scope="session")
+def busy(tmp_path_factory):
+    """A broker with one of everything and traffic, for tests that only look."""
+    from tests.management.busy import Busy
+    with BrokerProcess(tmp_path_factory.mktemp("busy") / "data", http_port=0) as process:
+        one = Busy(process)
+        yield one
+        one.close()

@@ -24,7 +24,7 @@ def test_without_a_login_nothing_is_shown(api):
 
 
 @pytest.mark.parametrize("path, allowed", [
-    ("whoami", {"management", "monitoring", "policymaker", "administrator", "nobody"}),
+    ("whoami", {"management", "monitoring", "policymaker", "administrator"}),
     ("overview", {"management", "monitoring", "policymaker", "administrator"}),
     ("queues", {"management", "monitoring", "policymaker", "administrator"}),
     ("nodes", {"monitoring", "administrator"}),

@@ -40,6 +40,7 @@ def list_vhost_bindings(vhost):
 
 def ends(vhost, source, kind, destination):
     """(exchange, queue or exchange) of a path. Raises NoSuchObject."""
+    find_vhost(vhost)
     if kind not in KINDS:
         raise NoSuchObject()
     find = find_queue if kind == "q" else find_exchange

@@ -4,10 +4,11 @@ import time
 from flask import Blueprint
 
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.http import certificate, publishing, shapes
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_vhost
+from gomq_py.http.finding import find_vhost, require
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("health", __name__)
@@ -29,6 +30,8 @@ def failed(reason, **facts):
 def aliveness(vhost):
     """Declare a queue, publish to it and take the message out again."""
     there = find_vhost(vhost)
+    for verb in (CONFIGURE, WRITE, READ):
+        require(verb, "queue", "aliveness-test", vhost)
     queue, _ = there.declare_queue("aliveness-test", durable=False, auto_delete=False)
     publishing.publish(there, there.default_exchange, "aliveness-test", Properties(), b"test_message")
     taken = publishing.take(queue, 1, requeue=False, reject=False)

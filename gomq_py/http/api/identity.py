@@ -12,14 +12,14 @@ blueprint = Blueprint("identity", __name__)
 
 
 @blueprint.get("/api/whoami")
-@access(None)
+@access(MANAGEMENT)
 def whoami():
     """The user of the request and its tags."""
     return json_answer({"name": g.user.name, "tags": list(g.user.tags), "is_internal_user": g.user.name in node().broker.users})
 
 
 @blueprint.get("/api/version")
-@access(None)
+@access(MANAGEMENT)
 def version():
     """The broker's version."""
     return json_answer({"version": gomq_py.__version__, "product": "gomq-py"})
@@ -83,32 +83,32 @@ def reset_attempts(name):
 
 
 @blueprint.get("/api/auth/hash_password/<path:password>")
-@access(ADMINISTRATOR)
+@access(MANAGEMENT)
 def hash_password(password):
     """A hash for definitions and /api/users. RabbitMQ's; the PUT keeps the password out of the address and so out of proxies' logs."""
     return json_answer({"ok": passwords.hash_password(password.replace("%2F", "/").replace("%25", "%"))})
 
 
 @blueprint.put("/api/auth/hash_password")
-@access(None)
+@access(MANAGEMENT)
 def put_hash_password():
     """The same, as LavinMQ has it."""
     return json_answer({"password_hash": passwords.hash_password(text_of(body(required=("password",)), "password"))})
 
 
 @blueprint.get("/api/extensions")
-@blueprint.get("/api/deprecated-features")
-@blueprint.get("/api/deprecated-features/used")
 @access(MANAGEMENT)
-def nothing():
-    """Pages that plug-ins add, features that are going away: there are none."""
+def list_extensions():
+    """Pages that plug-ins add to RabbitMQ's console: there are none."""
     return json_answer([])
 
 
 @blueprint.get("/api/feature-flags")
-@access(MANAGEMENT)
+@blueprint.get("/api/deprecated-features")
+@blueprint.get("/api/deprecated-features/used")
+@access(ADMINISTRATOR)
 def list_feature_flags():
-    """What a cluster of RabbitMQ switches on once every node can do it: there is one node, and it can."""
+    """What a cluster of RabbitMQ switches on once every node can do it, and what is going away: one node can, and nothing is."""
     return json_answer([])
 
 

@@ -5,7 +5,7 @@ from gomq_py.broker.policies import POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
-from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access
+from gomq_py.http.login import POLICYMAKER, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("parameters", __name__)
@@ -89,7 +89,7 @@ def get_global_parameter(name):
 
 
 @blueprint.put("/api/global-parameters/<name>")
-@access(ADMINISTRATOR)
+@access(POLICYMAKER)
 def put_global_parameter(name):
     """Set one of them."""
     existed = name in node().broker.parameters.global_
@@ -98,7 +98,7 @@ def put_global_parameter(name):
 
 
 @blueprint.delete("/api/global-parameters/<name>")
-@access(ADMINISTRATOR)
+@access(POLICYMAKER)
 def delete_global_parameter(name):
     """Clear one of them."""
     if not node().broker.parameters.clear_global(name):

@@ -13,7 +13,7 @@ from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("queues", __name__)
@@ -88,7 +88,7 @@ def purge_queue(vhost, name):
     queue = find_queue(vhost, name)
     require(READ, "queue", name, vhost)
     count = request.args.get("count", "")
-    if count and not (count.isascii() and count.isdigit()):
+    if count and not (count.isascii() and count.isdigit() and len(count) < 20):
         raise BadRequest("count must be a number of messages")
     if not count:
         queue.purge()
@@ -104,7 +104,7 @@ def purge_queue(vhost, name):
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
-@access(POLICYMAKER)
+@access(ADMINISTRATOR)
 def act_on_queue(vhost, name):
     """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to do."""
     find_queue(vhost, name)

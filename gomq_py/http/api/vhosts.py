@@ -3,6 +3,7 @@ from flask import Blueprint, g
 
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.api.connections import channels_of, visible
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts
@@ -70,7 +71,7 @@ def start_vhost(name, where):
 def list_vhost_connections(name):
     """The connections that opened it."""
     find_vhost(name)
-    return listing(sliced((one for one in node().connections() if one.vhost.name == name), shapes.connection))
+    return listing(sliced([one for one in visible() if one.vhost.name == name], shapes.connection))
 
 
 @blueprint.get("/api/vhosts/<name>/channels")
@@ -78,5 +79,5 @@ def list_vhost_connections(name):
 def list_vhost_channels(name):
     """The channels of those connections."""
     find_vhost(name)
-    pairs = [(channel, one) for one in node().connections() if one.vhost.name == name for channel in list(one.channels.values())]
+    pairs = channels_of([one for one in visible() if one.vhost.name == name])
     return listing(sliced(pairs, lambda pair: shapes.channel(*pair)))

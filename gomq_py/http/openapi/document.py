@@ -1,0 +1,82 @@
+"""The document: the app's own paths, each with its operation. So no route can be missing; one without an operation is a KeyError."""
+import re
+from typing import Any
+
+import gomq_py
+from gomq_py.http.openapi.operations import OPERATIONS
+from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
+
+# Blueprints that are about the pages and not the API.
+LEFT_OUT = ("docs",)
+_NAME = re.compile(r"<(?:\w+:)?(\w+)>")
+_INTEGERS = ("page", "page_size", "count")
+_TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty")
+
+
+def document(app):
+    """The OpenAPI description of an app, as a dict ready for JSON."""
+    paths: dict[str, Any] = {}
+    for rule in app.url_map.iter_rules():
+        if rule.endpoint.partition(".")[0] in LEFT_OUT:
+            continue
+        path = paths.setdefault(_NAME.sub(r"{\1}", rule.rule), {})
+        for method in sorted(rule.methods - {"HEAD", "OPTIONS"}):
+            path[method.lower()] = _operation(app.view_functions[rule.endpoint], rule, method)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "gomq-py management API", "version": gomq_py.__version__, "license": {"name": "MIT", "identifier": "MIT"},
+            "description": "RabbitMQ's and LavinMQ's routes. Names in paths are percent-encoded, a slash as %2F.",
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"basic": []}, {"bearer": []}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": COMPONENTS,
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}, "bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(view, rule, method):
+    known = OPERATIONS[rule.endpoint, method]
+    described: dict[str, Any] = {
+        "operationId": re.sub(r"\W+", "_", f"{method.lower()}_{rule.rule.replace('/api/', '', 1)}").strip("_"),
+        "tags": [rule.endpoint.partition(".")[0]],
+        "summary": (view.__doc__ or "").strip().partition("\n")[0],
+        "parameters": [_path_parameter(name, kind) for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule)] + [
+            _query_parameter(name) for name in known.query],
+        "responses": {str(status): _answer(schema, known.media) for status, schema in known.answers.items()},
+    }
+    described["responses"]["default"] = {"description": "refused", "content": {"application/json": {"schema": ref("Error")}}}
+    if known.body is not None:
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": BODIES[known.body]}}}
+    tag = getattr(view, "required_tag", None)
+    if tag is None:
+        described["security"] = []
+    else:
+        described["description"] = f"For users with the tag {tag}, or one that reaches it."
+    return described
+
+
+def _path_parameter(name, kind):
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0} if kind == "int" else {"type": "string"}}
+
+
+def _query_parameter(name):
+    if name in _INTEGERS:
+        schema = {"type": "integer", "minimum": 1}
+    elif name.endswith(("_age", "_incr")):
+        schema = {"type": "integer", "minimum": 1, "maximum": 86400}
+    else:
+        schema = {"type": "boolean"} if name in _TRUTHS else {"type": "string"}
+    parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+    if name == "columns":
+        parameter["description"] = "Comma separated fields; the objects then have these alone, which this description does not follow."
+    return parameter
+
+
+def _answer(schema, media):
+    if schema is None:
+        return {"description": "done"}
+    return {"description": "the answer", "content": {media: {"schema": schema}}}

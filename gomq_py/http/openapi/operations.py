@@ -1,0 +1,173 @@
+"""Operations: what each endpoint of the API takes and answers. A table by endpoint and method; the paths themselves are the app's."""
+from gomq_py.http.openapi.schemas import OPEN, TEXT, ref, record, some
+
+# Queries of lists, of single things with counters, and of some deletes.
+LIST = ("page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns")
+CURVES = ("lengths_age", "lengths_incr", "msg_rates_age", "msg_rates_incr", "data_rates_age", "data_rates_incr", "node_stats_age", "node_stats_incr")
+METRICS = ("prefix", "family", "vhost")
+
+
+class Operation:
+    """``answers`` maps status codes to schemas (None: no body); ``body`` names one of schemas.BODIES; ``media`` other than JSON."""
+
+    __slots__ = ("answers", "body", "query", "media")
+
+    def __init__(self, answers, body=None, query=(), media="application/json"):
+        self.answers = answers
+        self.body = body
+        self.query = query
+        self.media = media
+
+
+def shows(schema, query=()):
+    """GET of one thing."""
+    return Operation({200: schema}, query=query)
+
+
+def lists(name):
+    """GET of a list; a page of it where the query asks for one."""
+    page = record({**{key: {"type": "integer"} for key in (
+        "filtered_count", "item_count", "page", "page_count", "page_size", "total_count")}, "items": some(ref(name))})
+    return Operation({200: {"anyOf": [some(ref(name)), page]}}, query=LIST)
+
+
+def puts(body):
+    """PUT: 201 when it is new, 204 when it was there."""
+    return Operation({201: None, 204: None}, body)
+
+
+def does(body=None, query=()):
+    """Anything that answers without a body."""
+    return Operation({204: None}, body, query)
+
+
+STATUS = Operation({200: ref("Status"), 503: ref("Status")})
+IMPORT = Operation({200: ref("Report"), 204: None}, "definitions")
+TEXT_METRICS = Operation({200: TEXT}, query=METRICS, media="text/plain")
+NONE_OF_THEM = shows({"type": "array", "maxItems": 0})
+
+OPERATIONS = {
+    ("identity.whoami", "GET"): shows(ref("Whoami")),
+    ("identity.version", "GET"): shows(record({"version": TEXT, "product": TEXT})),
+    ("identity.cluster_name", "GET"): shows(record({"name": TEXT})),
+    ("identity.put_cluster_name", "PUT"): does("name"),
+    ("identity.auth", "GET"): shows(OPEN),
+    ("identity.list_attempts", "GET"): shows(some(ref("Attempts"))),
+    ("identity.list_attempt_sources", "GET"): NONE_OF_THEM,
+    ("identity.reset_attempts", "DELETE"): does(),
+    ("identity.hash_password", "GET"): shows(record({"ok": TEXT})),
+    ("identity.put_hash_password", "PUT"): Operation({200: record({"password_hash": TEXT})}, "password"),
+    ("identity.list_extensions", "GET"): NONE_OF_THEM,
+    ("identity.list_feature_flags", "GET"): NONE_OF_THEM,
+    ("identity.enable_feature_flag", "PUT"): does(),
+    ("overview.overview", "GET"): shows(ref("Overview"), CURVES),
+    ("overview.reset", "DELETE"): does(),
+    ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
+    ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
+    ("nodes.get_memory", "GET"): shows(ref("Memory")),
+    ("nodes.gc_stats", "GET"): shows(some(ref("Generation"))),
+    ("nodes.gc_collect", "POST"): does(),
+    ("health.aliveness", "GET"): STATUS,
+    ("health.health_of_alarms", "GET"): STATUS,
+    ("health.health_of_node", "GET"): STATUS,
+    ("health.health", "GET"): STATUS,
+    ("health.health_of_replicas", "GET"): STATUS,
+    ("health.health_by_answering", "GET"): STATUS,
+    ("health.health_of_leaders", "GET"): STATUS,
+    ("health.health_of_port", "GET"): STATUS,
+    ("health.health_of_protocol", "GET"): STATUS,
+    ("health.health_of_certificates", "GET"): STATUS,
+    ("metrics.overview", "GET"): TEXT_METRICS,
+    ("metrics.per_object", "GET"): TEXT_METRICS,
+    ("metrics.detailed", "GET"): TEXT_METRICS,
+    ("connections.list_connections", "GET"): lists("Connection"),
+    ("connections.get_connection", "GET"): shows(ref("Connection"), CURVES),
+    ("connections.delete_connection", "DELETE"): does(),
+    ("connections.list_user_connections", "GET"): lists("Connection"),
+    ("connections.delete_user_connections", "DELETE"): does(),
+    ("connections.list_connection_channels", "GET"): lists("Channel"),
+    ("connections.list_channels", "GET"): lists("Channel"),
+    ("connections.get_channel", "GET"): shows(ref("Channel"), CURVES),
+    ("connections.put_channel", "PUT"): does("prefetch"),
+    ("connections.list_consumers", "GET"): lists("Consumer"),
+    ("connections.list_vhost_consumers", "GET"): lists("Consumer"),
+    ("connections.delete_consumer", "DELETE"): does(),
+    ("exchanges.list_exchanges", "GET"): lists("Exchange"),
+    ("exchanges.list_vhost_exchanges", "GET"): lists("Exchange"),
+    ("exchanges.get_exchange", "GET"): shows(ref("Exchange"), CURVES),
+    ("exchanges.put_exchange", "PUT"): puts("exchange"),
+    ("exchanges.delete_exchange", "DELETE"): does(query=("if-unused",)),
+    ("exchanges.list_bindings_from", "GET"): lists("Binding"),
+    ("exchanges.list_bindings_to", "GET"): lists("Binding"),
+    ("exchanges.publish", "POST"): Operation({200: record({"routed": {"type": "boolean"}})}, "publish"),
+    ("queues.list_queues", "GET"): lists("Queue"),
+    ("queues.list_vhost_queues", "GET"): lists("Queue"),
+    ("queues.get_queue", "GET"): shows(ref("Queue"), CURVES),
+    ("queues.put_queue", "PUT"): puts("queue"),
+    ("queues.delete_queue", "DELETE"): does(query=("if-unused", "if-empty")),
+    ("queues.purge_queue", "DELETE"): does(query=("count",)),
+    ("queue_states.pause_queue", "PUT"): does(),
+    ("queue_states.resume_queue", "PUT"): does(),
+    ("queue_states.restart_queue", "PUT"): does(),
+    ("queues.act_on_queue", "POST"): does("action"),
+    ("queues.rebalance_queues", "POST"): does(),
+    ("queues.list_unacked", "GET"): shows(some(ref("Unacked"))),
+    ("queues.list_queue_bindings", "GET"): lists("Binding"),
+    ("queues.get_messages", "POST"): Operation({200: some(ref("Message"))}, "get"),
+    ("bindings.list_bindings", "GET"): lists("Binding"),
+    ("bindings.list_vhost_bindings", "GET"): lists("Binding"),
+    ("bindings.list_between", "GET"): lists("Binding"),
+    ("bindings.post_binding", "POST"): Operation({201: None}, "binding"),
+    ("bindings.get_binding", "GET"): shows(ref("Binding")),
+    ("bindings.delete_binding", "DELETE"): does(),
+    ("vhosts.list_vhosts", "GET"): lists("VHost"),
+    ("vhosts.get_vhost", "GET"): shows(ref("VHost"), CURVES),
+    ("vhosts.put_vhost", "PUT"): puts("vhost"),
+    ("vhosts.delete_vhost", "DELETE"): does(),
+    ("vhosts.start_vhost", "POST"): does(),
+    ("vhosts.list_vhost_connections", "GET"): lists("Connection"),
+    ("vhosts.list_vhost_channels", "GET"): lists("Channel"),
+    ("users.list_users", "GET"): lists("User"),
+    ("users.list_users_without_permissions", "GET"): lists("User"),
+    ("users.get_user", "GET"): shows(ref("User")),
+    ("users.put_user", "PUT"): puts("user"),
+    ("users.delete_user", "DELETE"): does(),
+    ("users.delete_users", "POST"): does("users"),
+    ("permissions.list_permissions", "GET"): lists("Permission"),
+    ("permissions.list_user_permissions", "GET"): lists("Permission"),
+    ("permissions.list_vhost_permissions", "GET"): lists("Permission"),
+    ("permissions.get_permission", "GET"): shows(ref("Permission")),
+    ("permissions.put_permission", "PUT"): puts("permission"),
+    ("permissions.delete_permission", "DELETE"): does(),
+    ("permissions.list_topic_permissions", "GET"): lists("TopicPermission"),
+    ("permissions.list_user_topic_permissions", "GET"): lists("TopicPermission"),
+    ("permissions.list_vhost_topic_permissions", "GET"): lists("TopicPermission"),
+    ("permissions.get_topic_permissions", "GET"): shows(some(ref("TopicPermission"))),
+    ("permissions.put_topic_permission", "PUT"): puts("topic_permission"),
+    ("permissions.delete_topic_permissions", "DELETE"): does(),
+    **{(f"policies.{kind}_{view}", method): operation for kind in ("policies", "operator_policies") for view, method, operation in (
+        ("list_all", "GET", lists("Policy")), ("list_of_vhost", "GET", lists("Policy")), ("get", "GET", shows(ref("Policy"))),
+        ("put", "PUT", puts("policy")), ("delete", "DELETE", does()))},
+    ("parameters.list_parameters", "GET"): lists("Parameter"),
+    ("parameters.list_component_parameters", "GET"): lists("Parameter"),
+    ("parameters.list_vhost_parameters", "GET"): lists("Parameter"),
+    ("parameters.get_parameter", "GET"): shows(ref("Parameter")),
+    ("parameters.put_parameter", "PUT"): puts("value"),
+    ("parameters.delete_parameter", "DELETE"): does(),
+    ("parameters.list_global_parameters", "GET"): lists("GlobalParameter"),
+    ("parameters.get_global_parameter", "GET"): shows(ref("GlobalParameter")),
+    ("parameters.put_global_parameter", "PUT"): puts("value"),
+    ("parameters.delete_global_parameter", "DELETE"): does(),
+    ("limits.list_limits", "GET"): shows(some(ref("LimitsOfVHost"))),
+    ("limits.get_limits", "GET"): shows(some(ref("LimitsOfVHost"))),
+    ("limits.put_limit", "PUT"): does("limit"),
+    ("limits.delete_limit", "DELETE"): does(),
+    ("limits.list_user_limits", "GET"): shows(some(ref("LimitsOfUser"))),
+    ("limits.get_user_limits", "GET"): shows(some(ref("LimitsOfUser"))),
+    ("limits.put_user_limit", "PUT"): does("limit"),
+    ("limits.delete_user_limit", "DELETE"): does(),
+    ("definitions.get_definitions", "GET"): shows(ref("Definitions")),
+    ("definitions.get_vhost_definitions", "GET"): shows(ref("Definitions")),
+    ("definitions.post_definitions", "POST"): IMPORT,
+    ("definitions.post_vhost_definitions", "POST"): IMPORT,
+}

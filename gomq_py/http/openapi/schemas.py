@@ -1,0 +1,182 @@
+"""Schemas: every JSON object of the management API, field by field (JSON Schema 2020-12). Tables only; tests validate live answers against them.
+
+Objects are closed: a field that is not listed here is a mistake here or in ``shapes``.
+"""
+from gomq_py.http.statistics import CHANNEL_STATS, CHURN, EXCHANGE_STATS, LENGTH_NAMES, NODE_STATS, OCTETS, QUEUE_STATS, VHOST_STATS
+
+TEXT, NUMBER, COUNT, TRUTH, NOTHING = {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}, {"type": "null"}
+MAYBE_TEXT = {"type": ["string", "null"]}
+OPEN = {"type": "object"}
+ANYTHING = {}
+
+
+def ref(name):
+    """A reference to a component."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def some(items):
+    """An array."""
+    return {"type": "array", "items": items}
+
+
+def record(fields, optional=None):
+    """An object with exactly these fields, those of ``optional`` if need be."""
+    return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields), "additionalProperties": False}
+
+
+def counted(names, kind=COUNT):
+    """Counters with their ``_details``."""
+    return {name: kind for name in names} | {f"{name}_details": ref("Details") for name in names}
+
+
+def texts(*names):
+    """Fields of text."""
+    return dict.fromkeys(names, TEXT)
+
+
+def counts(*names):
+    """Fields of whole numbers."""
+    return dict.fromkeys(names, COUNT)
+
+
+def truths(*names):
+    """Fields of true or false."""
+    return dict.fromkeys(names, TRUTH)
+
+
+PROCESS = {
+    "garbage_collection": record(counts("fullsweep_after", "max_heap_size", "min_bin_vheap_size", "min_heap_size", "minor_gcs")),
+    "reductions": COUNT, "reductions_details": ref("Details"),
+}
+POLICIES_IN_FORCE = {"policy": MAYBE_TEXT, "operator_policy": MAYBE_TEXT, "effective_policy_definition": OPEN}
+NAMED = {"name": TEXT, "description": TEXT, "enabled": TRUTH}
+CHANNEL_DETAILS = record({**texts("name", "user", "connection_name", "peer_host", "node"), **counts("number", "peer_port")})
+
+COMPONENTS = {
+    "Error": record(texts("error", "reason")),
+    "Details": record({"rate": NUMBER}, {
+        "samples": some(record({"sample": NUMBER, "timestamp": COUNT})), "avg": NUMBER, "avg_rate": NUMBER}),
+    "Status": record({"status": {"enum": ["ok", "failed"]}}, {
+        "reason": TEXT, "port": COUNT, "protocol": TEXT, "missing": {"type": ["string", "integer"]}, "ports": some(COUNT), "protocols": some(TEXT),
+        "alarms": some(record(texts("node", "resource"))), "queues": some(TEXT),
+        "expired": some(record({**texts("node", "protocol", "ip"), "port": COUNT, "not_after": NUMBER}))}),
+    "Listener": record({**texts("node", "protocol", "ip_address"), "port": COUNT, "socket_opts": record({"backlog": COUNT, "nodelay": TRUTH})}),
+    "Context": record({**texts("node", "description", "path", "cowboy_opts", "ip", "port"), "ssl_opts": some(ANYTHING)}),
+    "Overview": record({
+        **texts("management_version", "rabbitmq_version", "product_name", "product_version", "cluster_name", "node", "rates_mode", "erlang_version",
+                "erlang_full_version", "release_series_support_status", "default_queue_type"),
+        "statistics_db_event_queue": COUNT, **truths("disable_stats", "enable_queue_totals", "is_op_policy_updating_enabled"),
+        "cluster_tags": OPEN, "node_tags": OPEN, "exchange_types": some(record(NAMED)),
+        "object_totals": record(counts("channels", "connections", "consumers", "exchanges", "queues")),
+        "queue_totals": record(counted(LENGTH_NAMES)), "message_stats": record(counted(VHOST_STATS)), "churn_rates": record({}, counted(CHURN)),
+        "listeners": some(ref("Listener")), "contexts": some(ref("Context")),
+        "sample_retention_policies": record(dict.fromkeys(("global", "basic", "detailed"), some(COUNT))),
+    }),
+    "Node": record({
+        **texts("name", "type", "os_pid", "rates_mode", "mem_calculation_strategy", "db_dir"),
+        **truths("running", "mem_alarm", "disk_free_alarm", "being_drained"),
+        **counts("uptime", "processors", "fd_total", "sockets_total", "mem_limit", "disk_total", "disk_free_limit", "proc_total", "run_queue",
+                 "net_ticktime", "gc_num"),
+        "partitions": some(ANYTHING), **dict.fromkeys(("log_files", "config_files", "enabled_plugins"), some(TEXT)),
+        "applications": some(record(texts("name", "description", "version"))), "auth_mechanisms": some(record(NAMED)),
+        "exchange_types": some(record(NAMED)), "contexts": some(ref("Context")), "cluster_links": some(ANYTHING),
+        **counted(NODE_STATS, NUMBER), **counted(CHURN),
+    }),
+    "Memory": record({"memory": record({
+        "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
+    "VHost": record({
+        **texts("name", "description", "default_queue_type"), "tags": some(TEXT), "tracing": TRUTH,
+        "metadata": record({"description": TEXT, "tags": some(TEXT)}), "cluster_state": {"type": "object", "additionalProperties": TEXT},
+        **counted(LENGTH_NAMES), **counted(OCTETS), "message_stats": record(counted(VHOST_STATS)),
+    }),
+    "User": record({**texts("name", "password_hash", "hashing_algorithm"), "tags": some(TEXT), "limits": ref("Limits")}),
+    "Limits": {"type": "object", "additionalProperties": COUNT},
+    "Whoami": record({"name": TEXT, "tags": some(TEXT), "is_internal_user": TRUTH}),
+    "Permission": record(texts("user", "vhost", "configure", "write", "read")),
+    "TopicPermission": record(texts("user", "vhost", "exchange", "write", "read")),
+    "Binding": record({
+        **texts("source", "vhost", "destination", "routing_key", "properties_key"), "destination_type": {"enum": ["queue", "exchange"]},
+        "arguments": OPEN}),
+    "Exchange": record({
+        **texts("name", "vhost", "type", "user_who_performed_action"), **truths("durable", "auto_delete", "internal"), "arguments": OPEN,
+        **POLICIES_IN_FORCE,
+    }, {"message_stats": record(counted(EXCHANGE_STATS)), "incoming": some(ANYTHING), "outgoing": some(ANYTHING)}),
+    "Queue": record({
+        **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"), "arguments": OPEN,
+        **counts("consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_persistent",
+                 "message_bytes_ram", "message_bytes_paged_out", "messages_persistent", "messages_ram", "messages_ready_ram",
+                 "messages_unacknowledged_ram", "messages_paged_out", "memory", "storage_version"),
+        "consumer_utilisation": NUMBER, "consumer_capacity": NUMBER, "head_message_timestamp": NOTHING, "recoverable_slaves": NOTHING,
+        **POLICIES_IN_FORCE, "exclusive_consumer_tag": MAYBE_TEXT, "single_active_consumer_tag": MAYBE_TEXT, **PROCESS,
+        "slave_nodes": some(TEXT), "synchronised_slave_nodes": some(TEXT), **counted(LENGTH_NAMES), "message_stats": record(counted(QUEUE_STATS)),
+    }, {
+        "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}), "consumer_details": some(ref("Consumer")),
+        "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
+    }),
+    "Consumer": record({
+        **texts("consumer_tag", "activity_status"), "queue": record(texts("name", "vhost")), **truths("exclusive", "ack_required", "active"),
+        "prefetch_count": COUNT, "arguments": OPEN, "channel_details": CHANNEL_DETAILS}),
+    "Channel": record({
+        **texts("name", "node", "vhost", "user", "user_who_performed_action", "state"), **truths("confirm", "transactional"),
+        **counts("number", "consumer_count", "prefetch_count", "global_prefetch_count", "messages_unacknowledged", "messages_unconfirmed",
+                 "messages_uncommitted", "acks_uncommitted", "pending_raft_commands"),
+        "connection_details": record({**texts("name", "peer_host"), "peer_port": COUNT}), "message_stats": record(counted(CHANNEL_STATS)),
+        **PROCESS,
+    }, {"consumer_details": some(ref("Consumer")), "publishes": some(ANYTHING), "deliveries": some(ANYTHING)}),
+    "Connection": record({
+        **texts("name", "node", "vhost", "user", "user_who_performed_action", "protocol", "type", "state", "auth_mechanism", "host", "peer_host"),
+        **dict.fromkeys(("user_provided_name", "ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange", "peer_cert_subject",
+                         "peer_cert_issuer", "peer_cert_validity"), MAYBE_TEXT),
+        **counts("channels", "channel_max", "frame_max", "timeout", "connected_at", "port", "peer_port", "recv_cnt", "send_cnt", "send_pend"),
+        "ssl": TRUTH, "client_properties": OPEN, **PROCESS, **counted(OCTETS)}),
+    "Unacked": record({**texts("consumer_tag", "channel_name"), **counts("delivery_tag", "unacked_for_seconds")}),
+    "Message": record({
+        **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]}, "redelivered": TRUTH,
+        **counts("payload_bytes", "message_count"), "properties": OPEN}),
+    "Policy": record({**texts("vhost", "name", "pattern", "apply-to"), "priority": COUNT, "definition": OPEN}),
+    "Parameter": record({**texts("vhost", "component", "name"), "value": ANYTHING}),
+    "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
+    "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
+    "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
+    "Attempts": record({"protocol": TEXT, **counts("auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")}),
+    "Generation": record(counts("generation", "collections", "collected", "uncollectable")),
+    "Definitions": record({
+        "rabbit_version": TEXT, "rabbitmq_version": TEXT, "product_name": TEXT, "product_version": TEXT,
+        **dict.fromkeys(("parameters", "policies", "queues", "exchanges", "bindings"), some(OPEN)),
+    }, dict.fromkeys(("users", "vhosts", "permissions", "topic_permissions", "global_parameters"), some(OPEN))),
+    "Report": record({"imported": {"type": "object", "additionalProperties": COUNT}, "problems": some(TEXT)}),
+}
+
+
+def wanted(required=None, optional=None):
+    """A request's body: other fields are passed over, as RabbitMQ does."""
+    required = required or {}
+    return {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
+
+
+TEXT_OR_LIST = {"anyOf": [TEXT, some(TEXT)]}
+ARGUMENTS = {"type": "object", "description": "as in a declare over AMQP"}
+BODIES = {
+    "vhost": wanted(optional={"description": TEXT, "tags": TEXT_OR_LIST}),
+    "user": wanted({"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}),
+    "users": wanted({"users": some(TEXT)}),
+    "permission": wanted(texts("configure", "write", "read")),
+    "topic_permission": wanted(texts("exchange", "write", "read")),
+    "exchange": wanted({"type": TEXT}, {**truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS}),
+    "queue": wanted(optional={**truths("durable", "auto_delete"), "arguments": ARGUMENTS}),
+    "binding": wanted(optional={"routing_key": TEXT, "arguments": ARGUMENTS}),
+    "publish": wanted({"properties": OPEN, "routing_key": TEXT, "payload": TEXT, "payload_encoding": {"enum": ["string", "base64"]}}),
+    "get": wanted({
+        "count": {"type": "integer", "minimum": 1, "maximum": 10000}, "encoding": {"enum": ["auto", "base64"]},
+        "ackmode": {"enum": ["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]},
+    }, {"truncate": {"type": "integer", "minimum": 0}}),
+    "action": wanted({"action": {"enum": ["sync", "cancel_sync"]}}),
+    "policy": wanted({"pattern": TEXT, "definition": OPEN}, {"priority": COUNT, "apply-to": TEXT}),
+    "value": wanted({"value": ANYTHING}),
+    "limit": wanted({"value": COUNT}),
+    "name": wanted({"name": {"type": "string", "minLength": 1, "maxLength": 255}}),
+    "password": wanted({"password": TEXT}),
+    "prefetch": wanted({"prefetch": {"type": "integer", "minimum": 0, "maximum": 65535}}),
+    "definitions": OPEN,
+}
