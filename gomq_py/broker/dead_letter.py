@@ -8,7 +8,9 @@ from collections import deque
 from datetime import datetime, timezone
 
 from gomq_py.amqp.wire.fields import decode_table, get_key, remove_key, set_key
+from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.broker.routing import with_properties
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import KIND_AMQP, Message
@@ -95,7 +97,8 @@ class DeadLetters:
         letter = Letter(message, queue.name, reason, settings.dead_letter_routing_key, self._scheduler.now_ms)
         destinations = vhost.route_by_key(exchange, letter.keys[0], letter.keys[1:])
         if destinations is None:
-            destinations = vhost.route(exchange, letter.keys[0], letter.headers, letter.keys[1:])
+            headers = with_properties(letter.headers, Properties.decode(letter.properties))
+            destinations = vhost.route(exchange, letter.keys[0], headers, letter.keys[1:])
         copy = Message()
         copy.assign(
             _octets(exchange.name), _octets(letter.keys[0]), letter.properties, message.get_body(), self._scheduler.now_ms,

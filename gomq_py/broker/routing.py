@@ -3,6 +3,7 @@
 The part of a vhost that is asked per message; it decides nothing about declaring. A route that was found stays right until the revision of its
 exchange changes: whoever changes what an exchange leads to tells all that lead to it.
 """
+from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
@@ -12,6 +13,7 @@ class Routing:
     def __init__(self):
         self.exchanges = {}
         self._bindings_to = {}
+        self.needs_properties = False  # some exchange looks at properties besides headers
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=()):
@@ -85,3 +87,9 @@ class Routing:
         """An exchange of this name came or went: those that use it as their alternate route differently now."""
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
+
+
+def with_properties(headers, properties):
+    """Headers to route by, with those properties among them under names that no client uses; ``properties`` is decoded."""
+    found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
+    return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

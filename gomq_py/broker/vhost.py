@@ -358,6 +358,7 @@ class VHost(Routing):
     def add_exchange(self, exchange):
         """Put a checked exchange into place; for this class and recovery."""
         exchange.set_defaults(self._factory.exchange_defaults)
+        self.needs_properties |= exchange.needs_properties
         self.exchanges[exchange.name] = exchange
         self.policies.configure_exchange(exchange)
         self.alternate_changed(exchange.name)

@@ -1,5 +1,6 @@
 """Publishing and taking single messages for the API: the model's own verbs, in the broker's process, without a connection."""
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.routing import with_properties
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.storage.message import Message
@@ -15,7 +16,7 @@ def publish(vhost, exchange, routing_key, properties, body):
     octets, now_ms = properties.encode(), node().broker.scheduler.now_ms
     seen = exchange.deduplication
     known = seen is not None and not seen.take(*seen.read(octets), now_ms)
-    destinations = () if known else vhost.route(exchange, routing_key, properties.headers)
+    destinations = () if known else vhost.route(exchange, routing_key, with_properties(properties.headers, properties))
     message = Message()
     message.assign(
         exchange.name.encode("utf-8"), key, octets, body, now_ms, priority=properties.priority or 0,

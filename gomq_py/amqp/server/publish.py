@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.fields import encode_shortstr, remove_key
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.amqp.wire.properties import Properties, PropertyScan
+from gomq_py.broker.routing import with_properties
 from gomq_py.broker.values import type_name
 from gomq_py.storage.message import Message
 
@@ -157,7 +158,8 @@ def prepare(channel, method, properties, body):
     if decoded.headers and SECRET_KEYS in decoded.headers:
         properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
     channel.access.write_topic(exchange, (method.routing_key, *more_keys))
-    destinations = vhost.route(exchange, method.routing_key, decoded.headers, more_keys)
+    headers = with_properties(decoded.headers, decoded) if vhost.needs_properties else decoded.headers
+    destinations = vhost.route(exchange, method.routing_key, headers, more_keys)
     message = Message()
     now_ms = channel.connection.scheduler.now_ms
     message.assign(

@@ -19,6 +19,9 @@ RING, JUMP = "ring", "jump"
 # Points one binding may have: a weight of a million would take seconds and 100 MB, and no queue is that much heavier than another.
 MAX_WEIGHT = 10_000
 
+# What RabbitMQ hashes besides headers.
+PROPERTIES = ("message_id", "correlation_id", "timestamp")
+
 _LCG = 2862933555777941757  # of the published algorithm
 _64_BITS = (1 << 64) - 1
 
@@ -32,6 +35,9 @@ class ConsistentHashExchange(Exchange):
         super().__init__(*args, **options)
         self._spread = Jump() if self.arguments.get("x-algorithm") == JUMP else Ring()
         self._header = self.arguments.get("x-hash-on") or self.arguments.get("hash-header")
+        if self.arguments.get("hash-property"):
+            self._header = "\0" + self.arguments["hash-property"]
+            self.needs_properties = True
         self.needs_headers = self._header is not None
 
     def set_defaults(self, defaults):
@@ -47,7 +53,10 @@ class ConsistentHashExchange(Exchange):
             if not isinstance(arguments.get(key, ""), str):
                 raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
         if "hash-property" in arguments:
-            raise PreconditionFailed(f"invalid arg 'hash-property' for {entity}: only routing keys and headers are hashed here")
+            if arguments["hash-property"] not in PROPERTIES:
+                raise PreconditionFailed(f"Unsupported property: {written(arguments['hash-property'])}")
+            if "hash-header" in arguments or "x-hash-on" in arguments:
+                raise PreconditionFailed("hash-header and hash-property are mutually exclusive")
 
     def check_binding(self, routing_key, arguments):
         weight = weight_of(routing_key)

@@ -14,6 +14,7 @@ class Exchange:
 
     type = ""
     needs_headers = False
+    needs_properties = False  # routing.with_properties() is wanted for match()
 
     def __init__(self, name, vhost, durable=False, auto_delete=False, internal=False, arguments=None):
         self.name = name

@@ -1,8 +1,10 @@
 """Queue arguments: good, bad and boundary values of each, with RabbitMQ's words."""
+from pathlib import Path
+
 import pytest
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.broker.arguments import check_queue_arguments
+from gomq_py.broker.arguments import ARGUMENTS, check_queue_arguments
 
 ENTITY = "queue 'q' in vhost '/'"
 YEARS_10_MS = 10 * 365 * 24 * 3600 * 1000
@@ -28,6 +30,13 @@ def reason(arguments, **properties):
     {"x-queue-type": "stream", "x-max-length": 0, "x-max-length-bytes": 0, "x-stream-max-segment-size-bytes": 0},
     {"x-queue-type": "stream", "x-stream-filter-size-bytes": 16}, {"x-queue-type": "stream", "x-stream-filter-size-bytes": 255},
     {"x-queue-type": "stream", "x-single-active-consumer": True}, {"x-queue-type": "stream", "x-initial-cluster-size": 1},
+    {"x-delayed-retry-type": "disabled"}, {"x-delayed-retry-type": "all", "x-delayed-retry-min": 0, "x-delayed-retry-max": YEARS_10_MS},
+    {"x-delayed-retry-type": "failed"}, {"x-delayed-retry-type": "returned"}, {"x-consumer-timeout": YEARS_10_MS},
+    {"x-message-deduplication": True, "x-cache-size": 0, "x-cache-ttl": 0}, {"x-message-deduplication": False, "x-cache-size": 1_000_000},
+    {"x-cache-ttl": YEARS_10_MS}, {"x-deduplication-header": ""}, {"x-dead-letter-strategy": "at-most-once"},
+    {"x-dead-letter-strategy": "at-least-once"}, {"x-queue-mode": "default"}, {"x-queue-version": 1}, {"x-single-active-consumer": True},
+    {"x-queue-leader-locator": "balanced"}, {"x-queue-type": "quorum", "x-quorum-initial-group-size": 0},
+    {"x-queue-type": "quorum", "x-max-in-memory-length": 0, "x-max-in-memory-bytes": 0}, {"x-delivery-limit": 1 << 40}, {"x-max-length": 1 << 62},
     {"x-never-heard-of": [1, {"a": None}]},
 ])
 def test_accepted(arguments):
@@ -47,9 +56,38 @@ def test_accepted(arguments):
     ("x-queue-version", "1", '"expected integer, got longstr"'), ("x-single-active-consumer", 1, "{unacceptable_type,signedint}"),
     ("x-queue-type", "nope", "\"unsupported queue type 'nope'\""), ("x-queue-type", 5, "{unacceptable_type,signedint}"),
     ("x-delivery-limit", -1, "{value_negative,-1}"), ("x-consumer-timeout", -1, "{value_negative,-1}"),
+    ("x-delivery-limit", "5", '"expected integer, got longstr"'), ("x-consumer-timeout", "5", '"expected integer, got longstr"'),
+    ("x-consumer-timeout", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"),
+    ("x-message-ttl", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"), ("x-message-ttl", "1", '"expected integer, got longstr"'),
+    ("x-max-length", True, '"expected integer, got bool"'), ("x-max-length-bytes", -1, "{value_negative,-1}"),
+    ("x-max-priority", "1", '"expected integer, got longstr"'), ("x-queue-mode", 1, "{unacceptable_type,signedint}"),
+    ("x-single-active-consumer", "true", "{unacceptable_type,longstr}"), ("x-queue-type", "", "\"unsupported queue type ''\""),
+    ("x-dead-letter-strategy", "twice", "invalid_dlx_strategy"), ("x-dead-letter-strategy", 1, "{unacceptable_type,signedint}"),
+    ("x-queue-leader-locator", "here", "invalid_queue_locator_arg"), ("x-queue-leader-locator", 1, "{unacceptable_type,signedint}"),
+    ("x-delayed-retry-type", "sometimes", "invalid_delayed_retry_type"), ("x-delayed-retry-type", True, "{unacceptable_type,bool}"),
+    ("x-delayed-retry-min", -1, "{value_negative,-1}"), ("x-delayed-retry-min", "1", '"expected integer, got longstr"'),
+    ("x-delayed-retry-max", -1, "{value_negative,-1}"), ("x-delayed-retry-max", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"),
+    ("x-message-deduplication", "true", "{unacceptable_type,longstr}"), ("x-message-deduplication", 1, "{unacceptable_type,signedint}"),
+    ("x-cache-size", -1, "{value_negative,-1}"), ("x-cache-size", 1_000_001, "{max_value_exceeded,1000001}"),
+    ("x-cache-size", "9", '"expected integer, got longstr"'), ("x-cache-ttl", -1, "{value_negative,-1}"),
+    ("x-cache-ttl", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"), ("x-deduplication-header", 1, "{unacceptable_type,signedint}"),
 ])
 def test_refused(key, value, text):
     assert reason({key: value}) == f"invalid arg '{key}' for {ENTITY}: {text}"
+
+
+def test_every_argument_has_a_good_and_a_bad_value():
+    """Whoever adds one to the table adds its values here."""
+    accepted, _, refused = Path(__file__).read_text(encoding="utf-8").partition("def test_accepted")
+
+    assert [key for key in ARGUMENTS if f'"{key}"' not in accepted] == []
+    assert [key for key in ARGUMENTS if f'"{key}"' not in refused] == []
+
+
+@pytest.mark.parametrize("key", ["x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size"])
+@pytest.mark.parametrize(("value", "text"), [(-1, "{value_negative,-1}"), ("1", '"expected integer, got longstr"')])
+def test_refused_on_a_quorum_queue(key, value, text):
+    assert reason({"x-queue-type": "quorum", key: value}) == f"invalid arg '{key}' for {ENTITY}: {text}"
 
 
 def test_dead_letter_exchange_must_be_a_name():

@@ -356,3 +356,24 @@ def test_route_by_key_gives_up_where_an_exchange_on_the_way_looks_at_headers(vho
     assert [queue.name for queue in vhost.route_by_key(vhost.exchange("first"), "plain")] == ["q"]
     assert vhost.route_by_key(vhost.exchange("first"), "deep") is None
     assert vhost.route_by_key(vhost.exchange("second"), "any") is None
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"x-message-deduplication": "yes"}, "invalid arg 'x-message-deduplication' for exchange 'x' in vhost '/': {unacceptable_type,longstr}"),
+    ({"x-cache-size": -1}, "invalid arg 'x-cache-size' for exchange 'x' in vhost '/': {value_negative,-1}"),
+    ({"x-cache-ttl": "1"}, "invalid arg 'x-cache-ttl' for exchange 'x' in vhost '/': \"expected integer, got longstr\""),
+    ({"x-deduplication-header": 1}, "invalid arg 'x-deduplication-header' for exchange 'x' in vhost '/': {unacceptable_type,signedint}"),
+    ({"alternate-exchange": 1}, "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"),
+    ({"x-alternate-exchange": []}, "invalid type 'array' for arg 'x-alternate-exchange' in exchange 'x' in vhost '/'"),
+])
+def test_bad_argument_of_an_exchange_is_refused(vhost, arguments, text):
+    with pytest.raises(PreconditionFailed) as refused:
+        vhost.declare_exchange("x", "direct", arguments=arguments)
+    assert refused.value.text == text
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-delayed-type": "no-such-type"}, {"x-delayed-type": 5}, {"x-delayed-type": "x-delayed-message"}])
+def test_delayed_exchange_needs_a_type_that_routes(vhost, arguments):
+    with pytest.raises(PreconditionFailed) as refused:
+        vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)
+    assert refused.value.text == "Invalid argument, 'x-delayed-type' must be an existing exchange type"

@@ -5,7 +5,9 @@ from zlib import crc32
 import pytest
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.exchanges.consistent_hash import jump
+from gomq_py.broker.routing import with_properties
 from tests.support.model import make_vhost, routed
 
 KEYS = [f"key-{number}" for number in range(2000)]
@@ -110,13 +112,40 @@ def test_binding_key_must_be_a_weight(weight):
 
 
 @pytest.mark.parametrize("wrong", [
-    {"x-algorithm": "best"}, {"x-algorithm": 5}, {"x-hash-on": 5}, {"hash-header": True}, {"hash-property": "message_id"},
+    {"x-algorithm": "best"}, {"x-algorithm": 5}, {"x-hash-on": 5}, {"hash-header": True},
 ])
 def test_wrong_argument_is_refused(wrong):
     vhost, _, _ = make_vhost()
 
     with pytest.raises(PreconditionFailed, match=next(iter(wrong))):
         vhost.declare_exchange("x", "x-consistent-hash", arguments=wrong)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"hash-property": "priority"}, "Unsupported property: priority"), ({"hash-property": 5}, "Unsupported property: 5"),
+    ({"hash-property": "message_id", "hash-header": "h"}, "hash-header and hash-property are mutually exclusive"),
+    ({"hash-property": "message_id", "x-hash-on": "h"}, "hash-header and hash-property are mutually exclusive"),
+])
+def test_wrong_property_is_refused_in_rabbitmqs_words(arguments, text):
+    vhost, _, _ = make_vhost()
+
+    with pytest.raises(PreconditionFailed) as refused:
+        vhost.declare_exchange("x", "x-consistent-hash", arguments=arguments)
+    assert refused.value.text == text
+
+
+@pytest.mark.parametrize("name", ["message_id", "correlation_id", "timestamp"])
+def test_property_can_be_hashed_instead(arguments, name):
+    vhost = hashing({"a": 10, "b": 10, "c": 10}, {**arguments, "hash-property": name})
+    assert vhost.exchange("x").needs_headers and vhost.needs_properties
+
+    def placed(key, value):
+        properties = Properties(**{name: value})
+        return routed(vhost, "x", key, with_properties({"h": 1}, properties))
+
+    assert len({tuple(placed(f"key-{number}", 77 if name == "timestamp" else "same")) for number in range(50)}) == 1
+    assert len({tuple(placed("k", number if name == "timestamp" else str(number))) for number in range(50)}) == 3
+    assert len(routed(vhost, "x", "k", None)) == 1
 
 
 def test_default_algorithm_is_the_brokers():
