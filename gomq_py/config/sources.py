@@ -170,9 +170,9 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """One line for each option that somebody turned on and that this version cannot do."""
+    """One line for each option that somebody turned on and that this version cannot do. ``--bind`` asks for no protocol in particular."""
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this version is without {option.pending}"
         for option in OPTIONS
-        if option.pending and option.attribute in settings.origins and not option.is_off(getattr(settings, option.attribute))
+        if option.pending and settings.origins.get(option.attribute, "--bind") != "--bind" and not option.is_off(getattr(settings, option.attribute))
     ]

@@ -86,3 +86,12 @@ def test_a_name_that_is_no_option_is_refused():
         Settings(amqp_prot=1)
     with pytest.raises(AttributeError, match="no such setting: amqp_prot"):
         Settings().amqp_prot
+
+
+def test_operators_page_lists_what_a_reload_changes():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    listed = re.findall(r"^- `\[(\w+)\]` ((?:`\w+`,?\s+)+)", page, re.MULTILINE)
+
+    assert {(section, key) for section, keys in listed for key in re.findall(r"`(\w+)`", keys)} == {
+        (option.section, option.key) for option in OPTIONS if option.reloadable
+    }

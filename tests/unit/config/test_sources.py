@@ -174,3 +174,9 @@ def test_values_of_listeners_that_make_no_sense_are_named(load_from, key, text):
 def test_a_flag_that_is_given_dashes_for_its_value_is_told_so(load_from):
     with pytest.raises(ConfigError, match="expected one argument"):
         load_from("-l", "--")
+
+
+def test_address_for_all_protocols_asks_for_none_that_is_missing(load_from):
+    settings, warnings = load_from("--bind", "0.0.0.0")
+
+    assert (settings.amqp_bind, settings.mqtt_bind, warnings) == ("0.0.0.0", "0.0.0.0", [])
