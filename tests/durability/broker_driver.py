@@ -226,9 +226,10 @@ class Driver:
         if queue is not None and self.random.random() < 0.3:
             bound = [key for key in self.life.definitions() if key[0] == "binding" and key[2] == queue.name]
             self.in_hand.pop(queue, None)
-            self.life.vhost.delete_queue(queue.name)
+            # Accounted before it is done: between the record and the end of the call the store writes, and the power may go then.
             for key in [("queue", queue.name), *bound]:
                 self.world.definitions.set(key, None)
+            self.life.vhost.delete_queue(queue.name)
 
     def declare_exchange(self):
         name = self.random.choice(list(EXCHANGES))
@@ -240,9 +241,9 @@ class Driver:
         name = self.random.choice(list(EXCHANGES))
         if name in self.life.vhost.exchanges and self.random.random() < 0.2:
             bound = [key for key in self.life.definitions() if key[0] == "binding" and key[1] == name]
-            self.life.vhost.delete_exchange(name)
             for key in [("exchange", name), *bound]:
                 self.world.definitions.set(key, None)
+            self.life.vhost.delete_exchange(name)
 
     def bind(self):
         queue, name, key = self.some_queue(), self.random.choice(list(EXCHANGES)), self.random.choice(KEYS)
