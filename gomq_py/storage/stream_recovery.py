@@ -45,6 +45,7 @@ class StreamRecovery(Recovery):
                 self.files.unlink(self.store.path_of("msgs", segment.number))
         if numbers:
             self.store.begin_behind(numbers[-1])
+        self.store.offsets.load(self.store.next_offset)
         return self._report()
 
     def _open_segment(self, number):

@@ -10,6 +10,7 @@ from gomq_py.storage.segment_log cimport SegmentLog
 cdef class StreamStore(message_store.MessageStore):
     cdef readonly uint64_t first_offset, next_offset, synced_offset
     cdef public bint rolled
+    cdef readonly object offsets
     cdef list _order, _dropped
     cdef set _reported
     cdef uint64_t _sync_offset

@@ -4,11 +4,15 @@ Beside message_store, which it is to a queue: the same append, the same files wi
 ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
 Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
 """
+from gomq_py.observability.log import logger
 from gomq_py.storage import damage, message_store
 from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.segment import MSGS, Segment
 from gomq_py.storage.segment_log import FIRST_SEGMENT_BYTES, LARGEST_SEGMENT_BYTES, LARGEST_SEGMENT_NUMBER, SegmentLog
+from gomq_py.storage.stream_offsets import StreamOffsets
+
+LOG = logger("storage")
 
 
 class StreamStore(message_store.MessageStore):
@@ -16,15 +20,17 @@ class StreamStore(message_store.MessageStore):
     kept.
 
     ``synced_offset``: all before it has been flushed once, so that no crash gives those offsets to other messages. ``rolled``: segments were begun
-    since the owner last set it to False, which is when retention has to be looked at. Made by storage.stream_recovery.open_stream_store.
+    since the owner last set it to False, which is when retention has to be looked at. ``offsets``: StreamOffsets of its consumers. Made by
+    storage.stream_recovery.open_stream_store.
     """
 
-    __slots__ = ("first_offset", "next_offset", "synced_offset", "rolled", "_order", "_dropped", "_reported", "_sync_offset")
+    __slots__ = ("first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_order", "_dropped", "_reported", "_sync_offset")
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
         super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, 0, listener)
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self.rolled = False
+        self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
         self._dropped = []  # left the log, still in the folder until that is safe
         self._reported = set()
@@ -126,6 +132,27 @@ class StreamStore(message_store.MessageStore):
             "last_timestamp_ms": segment.timestamps[1],
         } for segment in self._order]
 
+    # consumers
+
+    def put_offset(self, tag, offset, now_ms):
+        """Note where a consumer goes on, for later runs; flushed unhurriedly. A full disk leaves it where it was."""
+        try:
+            is_new = self.offsets.file is None
+            self.offsets.put(tag, offset, now_ms)
+        except OSError as error:
+            LOG.warning("%s: the position of consumer %r is not kept: %s", self.folder, tag, error)
+            return
+        if is_new:
+            self.committer.mark_folder(self.folder)
+        self.committer.mark_acks(self)
+
+    def forget_offset(self, tag):
+        """A consumer's position is not wanted any more. Returns whether there was one."""
+        if not self.offsets.forget(tag):
+            return False
+        self.committer.mark_acks(self)
+        return True
+
     # retention
 
     def oldest(self):
@@ -165,7 +192,17 @@ class StreamStore(message_store.MessageStore):
         self.segment_bytes = usable_segment_bytes(segment_bytes)
         self._next_bytes = min(self._next_bytes, self.segment_bytes)
 
-    # opening
+    # opening and closing
+
+    def close(self):
+        """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync."""
+        SegmentLog.close(self)
+        if not self._unsynced:
+            if self.offsets.dirty:
+                self._closing = True
+                self.committer.mark(self)
+            else:
+                self.offsets.close()
 
     def adopt(self, segment):
         """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
@@ -184,6 +221,7 @@ class StreamStore(message_store.MessageStore):
         """Nothing goes in or out any more, and nothing stays on the disk."""
         self._dropped = []
         self._order = []
+        self.offsets.close()
         SegmentLog.delete_files(self)
 
     # what the log asks
@@ -192,6 +230,9 @@ class StreamStore(message_store.MessageStore):
         """As SegmentLog.sync_files; notes what the sync will have covered."""
         files = SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
+        if acks_too and self.offsets.dirty:
+            self.offsets.dirty = False
+            files.append(self.offsets.file)
         return files
 
     def synced(self):
@@ -227,6 +268,10 @@ class StreamStore(message_store.MessageStore):
     def _note_newest(self):
         if self._write is not None:
             self._write.note_timestamps()
+
+    def _close_files(self):
+        SegmentLog._close_files(self)
+        self.offsets.close()
 
     def _create_segment(self, capacity):
         if self._next_number > LARGEST_SEGMENT_NUMBER:

@@ -9,21 +9,22 @@ from gomq_py.broker.queues import stream_queue as _stream_queue, stream_reader a
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """``start_at`` (broker.queues.stream_offset) is where it begins; where only one consumer is active at a time, when its turn has come."""
+    """``start_at`` (broker.queues.stream_offset) is where it begins; where only one consumer is active at a time, when its turn has come.
 
-    __slots__ = ("stream", "reader", "start_at")
+    ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: of bodies it may hold unsettled, 0 for any
+    number (one message it gets in any case).
+    """
 
-    def __init__(self, output, channel, queue, tag, start_at, **options):
+    __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
+
+    def __init__(self, output, channel, queue, tag, start_at, is_tracked=False, wanted=None, most_octets=0, **options):
         consumer_delivery.AMQPConsumer.__init__(self, output, channel, queue, tag, **options)
         self.stream = queue
         self.reader = None
         self.start_at = start_at
-
-    def start(self):
-        """Attach to the stream: deliveries may begin."""
-        if not self.stream.single_active:
-            self._open()
-        consumer_delivery.AMQPConsumer.start(self)
+        self.is_tracked = is_tracked
+        self.wanted = wanted
+        self.most_octets = most_octets
 
     def stop(self):
         """basic.cancel or the end of the channel: detach. What it holds unacked stays with the channel."""
@@ -35,14 +36,20 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self._close()
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
+    def capacity(self):
+        """Messages it may take now. Only the active one of a stream with a single active consumer is asked, and so begins when its turn comes."""
+        if self.reader is None and self.started:
+            self.reader = self.stream.open_reader(self.start_at, self.tag if self.is_tracked else None, self.wanted, self.most_octets > 0)
+        if self.most_octets and self.reader.octets_in_flight() >= self.most_octets:
+            return 0
+        return consumer_delivery.AMQPConsumer.capacity(self)
+
     def is_behind(self):
         """Whether there are messages it has not looked at."""
-        if self.reader is None:
-            self._open()
-        return self.reader.is_behind()
+        return self.reader is not None and self.reader.is_behind()
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written."""
+        """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written, and what a filter cost."""
         reader = self.reader
         unacked = self.channel.unacked
         message = self.message
@@ -56,6 +63,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         prefix_length = len(self.prefix)
         channel = self.channel.id
         now_s = self.stream.scheduler.now_ms // 1000
+        most_octets = self.most_octets
         at = 0
         while limit > 0 and reader.next(message):
             size = delivery.delivery_size(
@@ -65,12 +73,14 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
                     return self._deliver_large(size)
                 break
             at = self._write(out, at, prefix, prefix_length, channel)
-            unacked.add(self.holder, reader.take(), message.body_length, now_s)
+            unacked.add(self.holder, reader.take(message.body_length), message.body_length, now_s)
             self.stream.note_delivered()
             limit -= 1
+            if most_octets and reader.octets_in_flight() >= most_octets:
+                break
         if at:
             self.output.send_filled(at)
-        return at
+        return at + reader.forget_passed()
 
     def _write(self, out, at, prefix, prefix_length, channel):
         message = self.message
@@ -87,13 +97,10 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         size = self._write(octets.pointer(data), 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id)
         del data[size:]
         body_length = self.message.body_length
-        self.channel.unacked.add(self.holder, self.reader.take(), body_length, self.stream.scheduler.now_ms // 1000)
+        self.channel.unacked.add(self.holder, self.reader.take(body_length), body_length, self.stream.scheduler.now_ms // 1000)
         self.stream.note_delivered()
         self.output.write(data)
-        return size
-
-    def _open(self):
-        self.reader = self.stream.open_reader(self.start_at)
+        return size + self.reader.forget_passed()
 
     def _close(self):
         if self.reader is not None:

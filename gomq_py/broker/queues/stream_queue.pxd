@@ -11,17 +11,19 @@ from gomq_py.storage.stream_store cimport StreamStore
 cdef class StreamQueue(queue.Queue):
     cdef readonly StreamStore stream
     cdef readonly object retention
-    cdef list _readers, _free_slots
+    cdef list _readers, _moved, _free_slots
     cdef Py_ssize_t _unacked
 
-    cpdef StreamReader open_reader(self, start)
+    cpdef StreamReader open_reader(self, start, tag=*, wanted=*, bint is_counted=*)
     cpdef close_reader(self, StreamReader reader)
     cdef int note_delivered(self) except -1
     cpdef settle(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
     @cython.locals(reader=StreamReader)
-    cdef _give_back(self, uint64_t location)
+    cdef _give_back(self, uint64_t location, bint is_done)
+    @cython.locals(reader=StreamReader)
+    cdef _store_positions(self)
     cdef _free(self, StreamReader reader)
     cpdef bint get(self, Message message, bint no_ack) except -1
     cpdef bint peek(self, Message message) except -1

@@ -5,6 +5,7 @@ consumers at the end are looked at when something was published, and cost nothin
 """
 from gomq_py.amqp.wire.errors import ResourceError
 from gomq_py.broker.queues import consumers as _consumers, queue
+from gomq_py.broker.queues.stream_flight import StreamFlight
 from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
 from gomq_py.broker.queues.stream_retention import StreamRetention
 from gomq_py.storage.stream_cursor import StreamCursor
@@ -13,30 +14,40 @@ from gomq_py.storage.stream_cursor import StreamCursor
 class StreamQueue(queue.Queue):
     """Durable, shared, never deleted by itself. ``stream`` is its store."""
 
-    __slots__ = ("stream", "retention", "_readers", "_free_slots", "_unacked")
+    __slots__ = ("stream", "retention", "_readers", "_moved", "_free_slots", "_unacked")
 
     def __init__(self, name, vhost, store, scheduler, timers, arguments=None):
         queue.Queue.__init__(self, name, vhost, store, scheduler, True, None, False, arguments)
         self.stream = store
         self.retention = None if store is None else StreamRetention(store, timers, self.wake)
         self._readers = []
+        self._moved = []
         self._free_slots = []
         self._unacked = 0
 
     # readers
 
-    def open_reader(self, start):
-        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back. Raises ResourceError."""
+    def open_reader(self, start, tag=None, wanted=None, is_counted=False):
+        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back. Raises ResourceError.
+
+        With a ``tag`` it begins where the consumer of this name went on last, if that is known, and its position is stored from here on. ``wanted``:
+        a StreamFilter; ``is_counted``: its octets in flight are.
+        """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise ResourceError(f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more").soft()
+        self._store_positions()  # the consumer before it may have moved in this very batch
         cursor = StreamCursor(self.stream, self.stream.next_offset)
-        start.move(cursor, self.scheduler.now_ms)
+        stored = None if tag is None else self.stream.offsets.get(tag)
+        if stored is None:
+            start.move(cursor, self.scheduler.now_ms)
+        else:
+            cursor.seek(max(stored, self.stream.first_offset))
         if self._free_slots:
             slot = self._free_slots.pop()
         else:
             slot = len(self._readers)
             self._readers.append(None)
-        reader = StreamReader(cursor, slot)
+        reader = StreamReader(cursor, slot, tag, wanted, StreamFlight() if is_counted or tag is not None else None)
         self._readers[slot] = reader
         return reader
 
@@ -47,6 +58,10 @@ class StreamQueue(queue.Queue):
             reader.cursor.close()
             if reader.outstanding == 0:
                 self._free(reader)
+
+    def forget_offset(self, tag):
+        """A consumer begins anew next time. Returns whether it had a position."""
+        return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
         """The readers whose consumers are there."""
@@ -67,23 +82,30 @@ class StreamQueue(queue.Queue):
     def settle(self, location):
         """basic.ack."""
         if not self.closed:
-            self._give_back(location)
+            self._give_back(location, True)
             self.acked += 1
 
     def requeue(self, location):
-        """basic.nack, basic.reject and basic.recover only give credit back, as in RabbitMQ: what was read can be read again by its offset."""
-        if not self.closed:
-            self._give_back(location)
-            self.requeued += 1
+        """basic.nack, basic.reject and basic.recover only give credit back, as in RabbitMQ: what was read can be read again by its offset.
+
+        From a consumer that has gone it comes because its channel closes: then the message was not dealt with, and its stored position stays.
+        """
+        if self.closed:
+            return
+        self._give_back(location, False)
+        self.requeued += 1
 
     def reject(self, location, requeue):
         """As requeue()."""
         self.requeue(location)
 
-    def _give_back(self, location):
+    def _give_back(self, location, is_done):
         reader = self._readers[location >> OFFSET_BITS]
-        reader.outstanding -= 1
         self._unacked -= 1
+        if reader.settle(location, is_done or reader.attached):
+            self._moved.append(reader)
+            if not self.touched:
+                self.scheduler.touch(self)
         if reader.outstanding == 0 and not reader.attached:
             self._free(reader)
 
@@ -114,6 +136,20 @@ class StreamQueue(queue.Queue):
 
     # turns
 
+    def flush(self):
+        """End of a batch: what was published and where consumers go on outlives a kill from here on."""
+        if self._moved and not self.closed:
+            self._store_positions()
+        queue.Queue.flush(self)
+
+    def _store_positions(self):
+        moved, self._moved = self._moved, []
+        for reader in moved:
+            reader.moved = False
+            position, stored = reader.position(), self.stream.offsets.get(reader.tag)
+            if reader.attached or stored is None or position > stored:
+                self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
+
     def turn(self):
         """Deliver to the consumers that are ready and behind, then let go of what is too much or too old."""
         octets = queue.Queue.turn(self)
@@ -125,7 +161,7 @@ class StreamQueue(queue.Queue):
         """A consumer that had no capacity has some again."""
         if self.ring is not None:
             self.ring.offer(consumer)
-            if not self.touched and self.waiting() and consumer.is_behind():
+            if consumer.ringed and not self.touched and self.waiting() and consumer.is_behind():
                 self.scheduler.touch(self)
 
     def waiting(self):

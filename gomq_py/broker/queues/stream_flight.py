@@ -1,0 +1,88 @@
+"""Stream flight: what one reader has been given and not settled, in the order of offsets; made only for readers that are followed.
+
+Owned by stream_reader, for consumers whose position is stored or whose octets in flight are bounded. A ring of 16 octets a message: offset u64, size
+u64 with the highest bit set once settled. Settling in order, as most clients do, looks at the head only.
+"""
+from array import array
+
+FIRST_ROOM = 16
+SETTLED = 1 << 63
+
+
+class StreamFlight:
+    """``octets`` sums the bodies in flight; ``count`` includes settled ones that wait for an older one."""
+
+    __slots__ = ("octets", "count", "_items", "_room", "_first")
+
+    def __init__(self):
+        self.octets = 0
+        self.count = self._first = 0
+        self._room = FIRST_ROOM
+        self._items = array("Q", bytes(16 * FIRST_ROOM))
+
+    def add(self, offset, size):
+        """A message was given; offsets come in rising order."""
+        if self.count == self._room:
+            self._grow()
+        at = self._place(self.count)
+        self._items[at] = offset
+        self._items[at + 1] = size
+        self.count += 1
+        self.octets += size
+        return 0
+
+    def settle(self, offset):
+        """A message in flight was settled. Returns whether it was the oldest."""
+        at = self._find(offset)
+        if at < 0:
+            return False
+        place = self._place(at)
+        size = self._items[place + 1]
+        if size & SETTLED:
+            return False
+        self.octets -= size
+        self._items[place + 1] = size | SETTLED
+        if at:
+            return False
+        while self.count and self._items[self._place(0) + 1] & SETTLED:
+            self._first += 1
+            if self._first == self._room:
+                self._first = 0
+            self.count -= 1
+        return True
+
+    def oldest(self):
+        """The offset of the oldest message in flight. Only when ``count`` is not 0."""
+        return self._items[self._place(0)]
+
+    def _place(self, index):
+        index += self._first
+        if index >= self._room:
+            index -= self._room
+        return 2 * index
+
+    def _find(self, offset):
+        """The index of an offset, -1 when it is not there."""
+        if self.count == 0:
+            return -1
+        if self._items[self._place(0)] == offset:
+            return 0
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._items[self._place(middle)] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.count and self._items[self._place(low)] == offset else -1
+
+    def _grow(self):
+        items = array("Q", bytes(32 * self._room))
+        for index in range(self.count):
+            at = self._place(index)
+            items[2 * index] = self._items[at]
+            items[2 * index + 1] = self._items[at + 1]
+        self._items = items
+        self._room *= 2
+        self._first = 0
+        return 0

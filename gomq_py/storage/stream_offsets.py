@@ -1,0 +1,159 @@
+"""Stream offsets: where each named consumer of a stream goes on, in one mapped file of the stream's folder. Little-endian.
+
+    offset size                                    head
+         0    8  magic "GOMQOFFS"
+         8    4  schema version 1
+        12   16  incarnation of the stream
+        28    4  CRC-32C of octets 0..27: the seed of every other checksum in the file
+
+    offset size                                    slot n, at 320 * (n + 1)
+         0    1  length of the tag; 0: free
+         1  255  consumer tag, zeros behind it
+       256    4  CRC-32C of octets 0..255, from the seed + n
+       264   24  first half: offset u64, updated at u64 (Unix milliseconds), sequence u32, CRC-32C of these 20 octets from the seed + n
+       288   24  second half: the same
+
+A new position goes over the half with the lower sequence, so that a torn write leaves the one before. Owned by stream_store, whose syncs flush the
+file unhurriedly: after a power cut a consumer may get some messages again. Never yields.
+"""
+import os
+from struct import Struct
+
+from gomq_py import octets
+
+NAME = "consumer_offsets"
+SLOT_BYTES = 320
+FIRST_SLOTS = 25
+# Consumers remembered; the ones that moved longest ago are forgotten for new ones. Clients make up tags by the thousand.
+MOST_TAGS = 10_000
+FORGOTTEN_AT_ONCE = 1000
+
+_HEAD = Struct("<8sI16sI")
+_HALF = Struct("<QQII")
+_MAGIC = b"GOMQOFFS"
+_HALVES_AT = (264, 288)
+assert (_HEAD.size, _HALF.size) == (32, 24)
+
+
+class StreamOffsets:
+    """Consumer tags and the offset each reads next. ``dirty``: there is something to flush in ``file`` (None while nobody has a position)."""
+
+    def __init__(self, folder, files, incarnation):
+        self._folder = folder
+        self._files = files
+        self._incarnation = incarnation
+        head = _HEAD.pack(_MAGIC, 1, incarnation, 0)[:28]
+        self._seed = octets.crc32c(0, head, 0, 28)
+        self._head = head + self._seed.to_bytes(4, "little")
+        self._slots = {}  # tag: (slot, offset, updated at, sequence)
+        self._free = []
+        self._room = 0
+        self.file = None
+        self.dirty = False
+
+    def get(self, tag):
+        """The offset a consumer reads next, or None."""
+        kept = self._slots.get(tag)
+        return None if kept is None else kept[1]
+
+    def items(self):
+        """(tag, offset, updated at in Unix milliseconds) of all consumers, those that moved last at the end."""
+        return [(tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])]
+
+    def put(self, tag, offset, now_ms):
+        """Note where a consumer goes on. Raises OSError when the disk has no room for another consumer."""
+        raw = tag.encode("utf-8", "surrogateescape")
+        kept = self._slots.get(tag)
+        if kept is None:
+            slot = self._take_slot()
+            sequence = 0
+            self._write_tag(slot, raw)
+        else:
+            slot, sequence = kept[0], kept[3]
+        sequence = (sequence + 1) & 0xFFFFFFFF
+        at = SLOT_BYTES * (slot + 1) + _HALVES_AT[sequence & 1]
+        half = _HALF.pack(offset, now_ms, sequence, 0)[:20]
+        self._write(at, half + octets.crc32c((self._seed + slot) & 0xFFFFFFFF, half, 0, 20).to_bytes(4, "little"))
+        self._slots[tag] = slot, offset, now_ms, sequence
+
+    def forget(self, tag):
+        """A consumer's position is not wanted any more. Returns whether there was one."""
+        kept = self._slots.pop(tag, None)
+        if kept is None:
+            return False
+        self._write(SLOT_BYTES * (kept[0] + 1), bytes(SLOT_BYTES))
+        self._free.append(kept[0])
+        return True
+
+    def close(self):
+        """Close the file; it is flushed."""
+        file, self.file = self.file, None
+        if file is not None:
+            self._files.close(file)
+        self.dirty = False
+
+    def load(self, next_offset):
+        """Read the file of the last run, if there is one. Positions behind ``next_offset``, whose messages a crash has taken, are moved there."""
+        path = os.path.join(self._folder, NAME)
+        if not os.path.exists(path):
+            return
+        self.file = self._files.open(path)
+        if self.file.read(0, 32) != self._head:
+            self._files.close(self.file)  # another stream's, or a crash before its first flush
+            self.file = None
+            self._files.unlink(path)
+            return
+        self._files.allocate(self.file)
+        self._room = self.file.size // SLOT_BYTES - 1
+        for slot in range(self._room):
+            found = self._read_slot(slot)
+            if found is None:
+                self._free.append(slot)
+            else:
+                tag, (offset, updated_ms, sequence) = found
+                self._slots[tag] = slot, min(offset, next_offset), updated_ms, sequence
+
+    def _read_slot(self, slot):
+        at = SLOT_BYTES * (slot + 1)
+        raw = self.file.read(at, at + SLOT_BYTES)
+        seed = (self._seed + slot) & 0xFFFFFFFF
+        if raw[0] == 0 or octets.crc32c(seed, raw, 0, 256) != int.from_bytes(raw[256:260], "little"):
+            return None
+        halves = []
+        for half in _HALVES_AT:
+            offset, updated_ms, sequence, check = _HALF.unpack_from(raw, half)
+            if sequence and octets.crc32c(seed, raw, half, 20) == check:
+                halves.append((sequence, offset, updated_ms))
+        if not halves:
+            return None
+        sequence, offset, updated_ms = max(halves)
+        return raw[1:1 + raw[0]].decode("utf-8", "surrogateescape"), (offset, updated_ms, sequence)
+
+    def _take_slot(self):
+        if len(self._slots) >= MOST_TAGS:
+            for tag, _, _ in self.items()[:FORGOTTEN_AT_ONCE]:
+                self.forget(tag)
+        if not self._free:
+            self._grow()
+        return self._free.pop()
+
+    def _grow(self):
+        room = max(FIRST_SLOTS, min(2 * self._room, MOST_TAGS))
+        size = SLOT_BYTES * (room + 1)
+        if self.file is None:
+            self.file = self._files.create(os.path.join(self._folder, NAME), size)
+            self._write(0, self._head)
+        else:
+            self._files.extend(self.file, size)
+        self._free.extend(range(room - 1, self._room - 1, -1))
+        self._room = room
+
+    def _write_tag(self, slot, raw):
+        name = bytes((len(raw),)) + raw.ljust(255, b"\0")
+        check = octets.crc32c((self._seed + slot) & 0xFFFFFFFF, name, 0, 256).to_bytes(4, "little")
+        self._write(SLOT_BYTES * (slot + 1), (name + check).ljust(SLOT_BYTES, b"\0"))
+
+    def _write(self, at, raw):
+        self.file.map[at:at + len(raw)] = raw
+        self._files.overwritten(self.file, at, at + len(raw))
+        self.dirty = True

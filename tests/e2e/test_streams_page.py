@@ -1,0 +1,16 @@
+"""The example of docs/streams.md, run as it stands."""
+import re
+import subprocess
+import sys
+
+from tests.unit.source_tree import ROOT
+
+
+def test_example_reads_from_an_offset(broker):
+    example = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "streams.md").read_text(), re.DOTALL)[1]
+    assert "127.0.0.1:5672" in example
+
+    finished = subprocess.run(
+        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")], capture_output=True, text=True, timeout=60)
+
+    assert (finished.returncode, finished.stdout) == (0, "3 order 3\n4 order 4\n"), finished.stderr
