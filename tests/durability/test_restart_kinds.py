@@ -1,0 +1,75 @@
+"""Every kind of queue over a restart, in order or by SIGKILL: messages that are ready, unacked, delayed and dead-lettered are all there, once."""
+import pika
+import pytest
+
+from tests.support.waiting import wait_until
+
+MESSAGES = 8
+
+# kind: arguments of the queue
+KINDS = {
+    "plain": {},
+    "quorum": {"x-queue-type": "quorum"},
+    "priority": {"x-max-priority": 10},
+    "ttl": {"x-message-ttl": 3_600_000},
+    "expires": {"x-expires": 3_600_000},
+    "bounded": {"x-max-length": 1000, "x-max-length-bytes": 1_000_000, "x-overflow": "reject-publish"},
+    "single active": {"x-single-active-consumer": True},
+    "delivery limit": {"x-delivery-limit": 50},
+    "retry": {"x-delayed-retry-type": "failed", "x-delayed-retry-min": 1},
+    "deduplicating": {"x-message-deduplication": True},
+}
+# The others are tested where there is time.
+QUICK = ("plain", "priority")
+
+
+def channel_of(broker):
+    channel = pika.BlockingConnection(pika.URLParameters(broker.amqp_url)).channel()
+    channel.confirm_delivery()
+    return channel
+
+
+def publish(channel, exchange, key, numbers, **properties):
+    for number in numbers:
+        channel.basic_publish(exchange, key, b"%d" % number, pika.BasicProperties(delivery_mode=2, priority=number % 10, **properties))
+
+
+def bodies(channel, queue):
+    """What is ready in a queue, as sorted (number, redelivered)."""
+    found = []
+    while True:
+        method, _, body = channel.basic_get(queue, auto_ack=True)
+        if method is None:
+            return sorted(found)
+        found.append((int(body), method.redelivered))
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS])
+def test_what_is_ready_unacked_delayed_and_dead_lettered_is_there_once(broker_process, kind, crash):
+    broker = broker_process().start()
+    channel = channel_of(broker)
+    channel.queue_declare("dead", durable=True)
+    channel.queue_declare("q", durable=True, arguments={**KINDS[kind], "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    channel.exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    channel.queue_bind("q", "later", "q")
+    publish(channel, "", "q", range(MESSAGES))
+    publish(channel, "later", "q", [100], headers={"x-delay": 700})
+    publish(channel, "later", "q", [200], headers={"x-delay": 3_600_000})
+    taken = [channel.basic_get("q") for _ in range(4)]
+    numbers = [int(body) for _, _, body in taken]
+    channel.basic_reject(taken[0][0].delivery_tag, requeue=False)
+    channel.basic_ack(taken[1][0].delivery_tag)
+    wait_until(lambda: channel.queue_declare("dead", passive=True).method.message_count == 1, 10, "the dead letter")
+    for name in ("barrier", "another"):  # each waits for the disk: the letter has left its queue, for whose copy that had to wait too
+        channel.queue_declare(name, durable=True)
+
+    broker.kill() if crash else broker.stop()
+    broker.start()
+
+    channel = channel_of(broker)
+    wait_until(lambda: channel.queue_declare("q", passive=True).method.message_count >= MESSAGES - 1, 10, "the delayed message")
+    found = bodies(channel, "q")
+    assert [number for number, _ in found] == sorted({*range(MESSAGES), 100} - set(numbers[:2]))
+    assert {number for number, redelivered in found if redelivered} == set(numbers[2:])
+    assert [number for number, _ in bodies(channel, "dead")] == numbers[:1]
