@@ -161,6 +161,8 @@ OPTIONS: tuple[Option, ...] = (
            "Seconds after which such a client is closed."),
     Option("amqp", "max_unfinished_bodies", integer(1048576), 268435456,
            "Octets of bodies that have come in part, over all connections: two of the largest by default. Beyond it only the oldest grows."),
+    Option("amqp", "max_large_output", integer(1048576), 268435456,
+           "Octets of messages over 128 KiB that have been delivered but not read, over all connections. Beyond it consumers wait for each other."),
     Option("amqp", "max_connections", COUNT, 0,
            "Connections at once; 0 for as many as three quarters of the process's descriptors, which always is the most: the rest is for files.",
            reloadable=True),

@@ -148,11 +148,13 @@ def _queue_consumer(channel, method, tag):
         raise AccessRefused(f"queue '{name}' in vhost '{channel.vhost.name}' in exclusive use")
     if is_stream(queue):
         consumer = channel.consumers[tag] = stream_consumer(channel, method, queue, tag, _cancelled)
+        consumer.large = channel.connection.server.large_output
         return consumer
     consumer = AMQPConsumer(
         channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=priority,
         arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,
     )
+    consumer.large = channel.connection.server.large_output
     channel.consumers[tag] = consumer
     channel.connection.events.emit("consumer.created", events.consumer_created, consumer)
     return consumer

@@ -21,7 +21,10 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t frame_max
     cdef bytes prefix
     cdef Message message
-    cdef bint waiting
+    cdef bint waiting, held
+    cdef public object large
+    cpdef bint admits_large(self, Py_ssize_t size) except -1
+    cpdef wrote_large(self, Py_ssize_t size)
     @cython.locals(room=Py_ssize_t, shared=Py_ssize_t)
     cpdef Py_ssize_t capacity(self) except -1
     @cython.locals(queue=Queue, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,

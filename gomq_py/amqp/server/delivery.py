@@ -13,10 +13,12 @@ class AMQPConsumer(consumers.Consumer):
     """One basic.consume. Made, then attached with start() once consume-ok has been written.
 
     ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack); ``on_cancel(consumer, reason)`` tells the peer when the queue is
-    gone. Raises AccessRefused from start() where an exclusive consumer is in the way; the channel checks before it answers.
+    gone; ``large`` (a LargeOutput, or None) admits large messages. Raises AccessRefused from start() where an exclusive consumer is in the way; the
+    channel checks before it answers.
     """
 
-    __slots__ = ("output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix", "message", "waiting")
+    __slots__ = ("output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix", "message", "waiting",
+                 "held", "large")
 
     def __init__(self, output, channel, queue, tag, no_ack=False, exclusive=False, priority=0, arguments=None, prefetch=0,
                  frame_max=131072, on_cancel=None):
@@ -28,7 +30,8 @@ class AMQPConsumer(consumers.Consumer):
         self.prefetch = 0 if no_ack else prefetch
         self.frame_max = frame_max
         self.on_cancel = on_cancel
-        self.started = self.waiting = False
+        self.started = self.waiting = self.held = False
+        self.large = None
         name = tag.encode("utf-8", "surrogateescape")
         self.prefix = b"\x00\x3c\x00\x3c" + bytes((len(name),)) + name
         self.message = Message()
@@ -53,7 +56,7 @@ class AMQPConsumer(consumers.Consumer):
 
     def capacity(self):
         """Messages it may take now: its own and its channel's credit, none while the socket is full or the channel's flow is stopped."""
-        if not self.started or self.channel.flow_stopped or self.output.broken:
+        if not self.started or self.channel.flow_stopped or self.output.broken or self.held:
             return 0
         if self.output.blocked:
             if not self.waiting:
@@ -130,6 +133,8 @@ class AMQPConsumer(consumers.Consumer):
 
     def _deliver_large(self, size):
         """Deliver one message larger than the output buffer."""
+        if not self.admits_large(size):
+            return 0
         message = self.message
         data = bytearray(size)
         out = octets.pointer(data)
@@ -149,7 +154,26 @@ class AMQPConsumer(consumers.Consumer):
                 self.channel.watch_unacked()
         self.source.flush()
         self.output.write(data)
+        self.wrote_large(size)
         return size
+
+    def admits_large(self, size):
+        """Whether there is memory for a copy of so many octets; if not, nothing is delivered until resume_large()."""
+        if self.large is None or self.large.admit(self, size):
+            return True
+        self.held = True
+        return False
+
+    def wrote_large(self, size):
+        """Such a copy went to the output."""
+        if self.large is not None and self.output.blocked:
+            self.large.written(self, size)
+
+    def resume_large(self):
+        """There may be memory again."""
+        self.held = False
+        if self.queue is not None:
+            self.queue.offer(self)
 
     def _drained(self):
         self.waiting = False

@@ -14,6 +14,7 @@ from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
 from gomq_py.amqp.server.heartbeats import Heartbeats
+from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.server.slow_walk import Turns
 from gomq_py.amqp.server.tables import TableLimits
 from gomq_py.net.admission import Admission
@@ -44,6 +45,7 @@ class AMQPServer:
         self.settings = settings
         self._node_name = f"gomq@{socket_module.gethostname()}"
         self.bodies = BodyBudget(settings.max_unfinished_bodies)
+        self.large_output = LargeOutput(settings.max_large_output)
         self.turns = Turns(broker.scheduler)
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries)
         self.heartbeats = Heartbeats()
@@ -93,6 +95,7 @@ class AMQPServer:
         self.heartbeats.close()
         self.timeouts.close()
         self.bodies.close()
+        self.large_output.close()
 
     def buffers(self):
         """The buffers of this server's hub."""

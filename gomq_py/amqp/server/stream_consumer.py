@@ -93,6 +93,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
 
     def _deliver_large(self, size):
         """Deliver one message larger than the output buffer."""
+        if not self.admits_large(size):
+            return 0
         data = bytearray(size)
         size = self._write(octets.pointer(data), 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id)
         del data[size:]
@@ -100,6 +102,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.channel.unacked.add(self.holder, self.reader.take(body_length), body_length, self.stream.scheduler.now_ms // 1000)
         self.stream.note_delivered()
         self.output.write(data)
+        self.wrote_large(size)
         return size + self.reader.forget_passed()
 
     def _close(self):

@@ -1,0 +1,52 @@
+"""Hostile and broken clients, in short: the others go on being served, and the broker's memory stays within what its limits allow.
+
+The attacks are load.attacks' at a tenth of their scale, against a broker whose limits are as much smaller. The bounds on time are generous, because
+the machine does other things too: what is measured on a quiet one is in docs/performance.md.
+"""
+import pytest
+
+from load import hostile
+from load.attacks import ATTACKS
+from tests.support.broker_process import BrokerProcess
+
+MIB = 1 << 20
+LATENCY_MAX_MS = 3000
+# Beside what an attack may hold by the limits below: buffers, connections, and what the allocator keeps.
+GROWTH_MAX = 40 * MIB
+# What unfinished bodies may hold: the budget, and the one body that may grow beyond it, twice while it is put together.
+BODIES_MAX = 16 * MIB + 2 * 128 * MIB
+LIMITS = f"""
+[amqp]
+max_pending_logins = 100
+max_unfinished_bodies = {16 * MIB}
+max_large_output = {16 * MIB}
+"""
+
+
+@pytest.fixture
+def broker(tmp_path):
+    config = tmp_path / "gomq.ini"
+    config.write_text(LIMITS)
+    with BrokerProcess(tmp_path / "data", config=config, no_sync=True) as process:
+        yield process
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS))
+def test_others_are_served_and_memory_stays_bounded(broker, name):
+    row = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1)
+
+    assert row.count > 0 and row.max_ms < LATENCY_MAX_MS, row
+    assert row.growth < GROWTH_MAX + (BODIES_MAX if name == "unfinished_bodies" else 0), row
+    if name == "slowloris_before_login":
+        # Two hundred strangers, a hundred of whom may stand at the door: their going is told once.
+        broker.wait_for_log(r"100 connections wait for their login \(max_pending_logins\), [0-9]+ of them from 127.0.0.1: the oldest give way")
+        assert len([line for line in broker.log if "127.0.0.1" in line]) < 30, broker.log_text
+
+
+@pytest.mark.long
+def test_ten_thousand_connections_come_and_go(broker):
+    row = hostile.measure(broker.amqp_url, broker.pid, "connection_flood", 60, 1)
+
+    assert row.outcome == "10000 opened and closed, 0 of them failed"
+    assert row.max_ms < LATENCY_MAX_MS and row.growth < GROWTH_MAX, row
+    assert len(broker.log) < 100, "a flood must not fill the log"

@@ -1,0 +1,78 @@
+"""Large messages that nobody reads: copies of them share one budget, and who reads nothing while others wait is dropped."""
+import gevent
+import pytest
+
+from gomq_py.amqp.server.large_output import LargeOutput
+from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, QueueDeclare, QueueDeclareOk
+from tests.support.door import Door
+from tests.support.waiting import wait_until
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def door(tmp_path):
+    """A server with room for two copies of the four large messages in its queue."""
+    with Door(tmp_path / "data", max_large_output=5 * MIB) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        for number in range(4):
+            client.publish("q", b"%d" % number * (2 * MIB))
+        wait_until(lambda: door.queue("q").ready_count == 4, sleep=gevent.sleep)
+        yield door
+
+
+def consumer_that_does_not_read(door):
+    client = door.client()
+    client.call(BasicQos(prefetch_count=1), BasicQosOk)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    return client
+
+
+def pending(door):
+    return sum(connection.output.pending_octets() for connection in door.server.connections)
+
+
+def test_copies_of_large_messages_stay_within_the_budget(door):
+    clients = [consumer_that_does_not_read(door) for _ in range(4)]
+    wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
+    assert pending(door) <= 5 * MIB and 0 < door.server.large_output.held <= 5 * MIB
+
+    bodies = {client.expect_message(BasicDeliver)[2][:1] for client in clients}
+
+    assert bodies == {b"0", b"1", b"2", b"3"}
+    wait_until(lambda: not door.server.large_output.held, sleep=gevent.sleep)
+
+
+def test_who_reads_nothing_while_others_wait_is_dropped(door):
+    door.server.large_output = LargeOutput(5 * MIB, stalled_s=0.05)
+    stuck = [consumer_that_does_not_read(door) for _ in range(2)]
+    wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
+    wait_until(lambda: door.server.large_output.held > 4 * MIB, sleep=gevent.sleep)
+
+    reader = consumer_that_does_not_read(door)
+
+    assert reader.expect_message(BasicDeliver)[2][:1] in b"0123"
+    wait_until(lambda: len(door.server.connections) == 2, sleep=gevent.sleep)
+    assert len(stuck) == 2
+    door.server.large_output.close()
+
+
+def test_nobody_is_dropped_while_nobody_waits(door):
+    door.server.large_output = LargeOutput(5 * MIB, stalled_s=0.01)
+    for _ in range(2):
+        consumer_that_does_not_read(door)
+    wait_until(lambda: door.server.large_output.held > 4 * MIB, sleep=gevent.sleep)
+
+    assert door.server.large_output._watch is None
+    assert len(door.server.connections) == 3
+
+
+def test_message_larger_than_the_budget_is_delivered_alone(tmp_path):
+    with Door(tmp_path / "data", max_large_output=MIB) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        client.publish("q", b"x" * (3 * MIB))
+        client.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+        assert len(client.expect_message(BasicDeliver)[2]) == 3 * MIB
