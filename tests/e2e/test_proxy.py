@@ -165,3 +165,18 @@ def test_untrusted_client_cannot_announce(broker_process, tmp_path):
         assert read(connection, 100) == PROTOCOL_HEADER
     with connected(broker) as connection:
         assert log_in(connection) == (10, 30)
+
+
+def test_limits_per_address_count_announced_addresses(broker_process, tmp_path):
+    """One proxy brings two clients, and the second connection of one of them is one too many."""
+    config = tmp_path / "gomq.ini"
+    config.write_text("[amqp]\ntcp_proxy_protocol = true\nmax_connections_per_address = 1\n")
+    broker = broker_process(config=config).start()
+    first, second = (b"PROXY TCP4 192.0.2.%d 198.51.100.1 1 2\r\n" % number for number in (1, 2))
+
+    with connected(broker, first + PROTOCOL_HEADER) as one, connected(broker, second + PROTOCOL_HEADER) as other:
+        assert (answer(one), answer(other)) == ((10, 10), (10, 10))
+        with connected(broker, first + PROTOCOL_HEADER) as third:
+            assert has_ended(third)
+
+    broker.wait_for_log(r"connection from 192\.0\.2\.1 refused: it has 1 already \(max_connections_per_address\)")

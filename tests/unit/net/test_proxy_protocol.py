@@ -5,6 +5,8 @@ import gevent
 import pytest
 from crc32c import crc32c
 from gevent import socket
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gomq_py.net.proxy_protocol import SIGNATURE, V2_MAX_OCTETS, Header, Proxies, ProxyProtocolError, parse, read_header
 
@@ -171,6 +173,18 @@ def test_probe_that_hangs_up_at_once_is_no_fault_of_a_proxy(ends):
     with pytest.raises(OSError, match="without a word") as caught:
         read_header(ours, 5)
     assert not isinstance(caught.value, ProxyProtocolError)
+
+
+@given(st.sampled_from([header for header, _ in GOOD.values()]), st.integers(0, 300), st.binary(max_size=60))
+def test_octets_of_any_kind_are_a_header_or_refused(header, at, noise):
+    bent = bytearray(header)
+    bent[at % len(bent):at % len(bent) + len(noise)] = noise
+
+    try:
+        found = parse(bytes(bent))
+    except ProxyProtocolError:
+        return
+    assert found is None or 0 < found.size <= len(bent)
 
 
 # who is believed
