@@ -17,6 +17,8 @@ FOLDER_MODE = 0o700
 
 # Python's mmap keeps a duplicate of the descriptor, a second one per segment, unless told not to (3.13).
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+_POPULATE_READ = 22  # MADV_POPULATE_READ, linux/mman.h
+_WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # what it answers then; 133 is EHWPOISON
 _ZEROS = bytes(1 << 20)
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
@@ -143,16 +145,16 @@ class Files:
             os.close(fd)
             raise
 
-    def read_through(self, file):
-        """Read every octet once, so that a bad sector is an OSError here and not the end of the process (SIGBUS) when the mapping is read later.
+    def read_through(self, file, start=0, end=None):
+        """Fetch [start, end), so that a bad sector or a file cut short is an OSError here and not the end of the process (SIGBUS) when the mapping is
+        read next.
 
-        Fetches the file into the system's cache on the way. Blocks; safe in a thread while the file is retained.
+        What the system drops from its cache later, it has to read again. Blocks; safe in a thread while the file is retained.
         """
-        buffer = bytearray(1 << 20)
-        at = 0
+        end = file.size if end is None else end
         try:
-            while at < file.size and (count := os.preadv(file.fd, (buffer,), at)):
-                at += count
+            if file.map is None or not populate(file.map, start, end):
+                read_range(file.fd, start, end)
         except OSError as error:
             raise with_path(error, file.path) from error
 
@@ -358,6 +360,34 @@ class Files:
 def with_path(error, path):
     """The same error, naming the file, which calls on descriptors do not."""
     return OSError(error.errno, error.strerror, path)
+
+
+def populate(mapping, start, end):
+    """Have the pages of a mapping read now. False where the system has no such call (Linux before 5.14). Raises OSError (EIO) for what cannot be
+    read.
+    """
+    start -= start % mmap.PAGESIZE
+    try:
+        mapping.madvise(_POPULATE_READ, start, end - start)
+    except (AttributeError, ValueError):
+        return False
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return False
+        if error.errno in _WOULD_BE_SIGBUS:
+            raise OSError(errno.EIO, f"octets {start} to {end} cannot be read") from error
+        raise
+    return True
+
+
+def read_range(fd, start, end):
+    """Read [start, end) and throw it away. Raises OSError (EIO), for a file that ends before too."""
+    buffer = bytearray(min(1 << 20, max(1, end - start)))
+    while start < end:
+        count = os.preadv(fd, (buffer,), start)
+        if not count:
+            raise OSError(errno.EIO, f"the file ends at {start}, before octet {end}")
+        start += count
 
 
 def take_room(fd, start, count):

@@ -50,7 +50,9 @@ cdef class MessageStore(SegmentLog):
     @cython.locals(segment=Segment)
     cdef bint _advance(self) except -1
     cdef bint _try_to_open(self, Segment segment) except -1
-    @cython.locals(at=Py_ssize_t)
+    cdef bint _find_readable(self, Segment segment) except -1
+    cdef int _prove(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t)
     cdef bint _find_recovered(self, Segment segment) except -1
     cdef Py_ssize_t _step_over_damage(self, Segment segment) except -1
     cdef int _write_off(self, Segment segment, Py_ssize_t lost_count, uint64_t lost_bytes) except -1

@@ -80,6 +80,9 @@ class Recovery:
         msgs = self.files.open(store.path_of("msgs", number))
         acks = self.files.open(store.path_of("acks", number)) if has_acks else None
         try:
+            self.files.read_through(msgs, 0, min(msgs.size, head_format.HEAD_BYTES))
+            if acks is not None:
+                self.files.read_through(acks)
             head = self._head_of_pair(number, msgs, acks)
             if head is None:
                 self._remove_pair(msgs, acks)
@@ -138,8 +141,9 @@ class Recovery:
         msgs_octets = segment.msgs.read(0, head_format.HEAD_BYTES)
         acks_octets = segment.acks.read(0, head_format.HEAD_BYTES)
         seal = head_format.decode_seal(head.seed, msgs_octets)
+        missing = None
         if seal is not None and not head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
-            seal = None
+            seal, missing = None, seal
         segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT))
         acks_seal = head_format.decode_acks_seal(acks_head.seed, acks_octets)
         delivered = head_format.decode_mark(acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT)
@@ -151,9 +155,12 @@ class Recovery:
             acks_seal = None
         if seal is None:
             self._scan(segment, head)
+            if missing is not None:
+                self._report_missing(segment, missing)
             return
         segment.restore(head, seal)
         if acks_seal is None and segment.run_count:
+            self.files.read_through(segment.msgs, 0, segment.end)
             scanner = RecordScanner(segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed)
             scanner.tally(segment.get_runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
@@ -179,6 +186,13 @@ class Recovery:
         self.files.allocate(msgs)
         segment.write_head(head)
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
+
+    def _report_missing(self, segment, seal):
+        """The file was whole once, and flushed: somebody, or the file system, has cut it short."""
+        lost = max(0, seal.records - segment.count)
+        self.lost += lost
+        LOG.error("damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are lost or were acked",
+                  segment.path(), segment.msgs.size, seal.end, lost)
 
     # what nobody wants
 

@@ -8,6 +8,8 @@ from gomq_py.storage.message cimport Message
 
 ctypedef unsigned char* octets_pointer
 
+cdef Py_ssize_t LOOK_BYTES
+
 cdef class Segment:
     cdef readonly Py_ssize_t number, capacity, end, last_at, entries, entry_capacity
     cdef public Segment next
@@ -25,6 +27,7 @@ cdef class Segment:
     cdef readonly Py_ssize_t damaged_at, damaged_end
     cdef readonly dict counts
     cdef Py_ssize_t sealed_entries
+    cdef readonly Py_ssize_t proven, wanted_at, wanted_end
     cdef readonly Py_ssize_t synced
     cdef readonly tuple timestamps
     cdef readonly uint64_t first_offset
@@ -51,6 +54,8 @@ cdef class Segment:
     cdef int _put(self, uint32_t word) except -1
     @cython.locals(size=Py_ssize_t, gone=Py_ssize_t, sound=bint)
     cdef Py_ssize_t find_ready(self, Py_ssize_t at) except -2
+    cdef Py_ssize_t _want(self, Py_ssize_t start, Py_ssize_t end) except -2
+    cpdef int prove(self, Py_ssize_t end) except -1
     cdef int write_off(self, Py_ssize_t lost_count, uint64_t lost_bytes) except -1
     cdef Py_ssize_t _gone_until(self, Py_ssize_t at)
     @cython.locals(found=Py_ssize_t)

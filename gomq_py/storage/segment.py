@@ -15,6 +15,9 @@ from gomq_py.storage.format import record
 MSGS = 1
 ACKS = 2
 
+# A header with its routing: what is looked at before a record's length is known.
+LOOK_BYTES = 1024
+
 _NOWHERE = b""
 
 
@@ -33,7 +36,7 @@ class Segment:
         "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
         "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed", "runs", "run_count",
         "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
-        "synced", "first_offset", "readers",
+        "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end",
     )
 
     def __init__(self, number):
@@ -50,6 +53,7 @@ class Segment:
         self.sealed_entries = -1
         self.timestamps = (0, 0)
         self.synced = self.first_offset = self.readers = 0
+        self.proven = self.wanted_at = self.wanted_end = 0
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
     # files
@@ -59,6 +63,7 @@ class Segment:
         self.msgs = msgs
         self.acks = acks
         self.p = octets.pointer(msgs.map)
+        self.proven = 0
         self.is_open = True
         self.is_direct = self.written_here
         if acks is not None:
@@ -264,15 +269,21 @@ class Segment:
     def find_ready(self, at):
         """Position of the next record at or behind ``at`` that is not gone; ``end`` when there is none.
 
-        -1 when there is damage, in [``damaged_at``, ``damaged_end``).
+        -1 when there is damage, in [``damaged_at``, ``damaged_end``); -3 when [``wanted_at``, ``wanted_end``) must be proven first.
         """
         if at == self.checked_at:  # peek may ask again and again
             return at
         while at < self.end:
+            if self.proven < self.end and at + LOOK_BYTES > self.proven:
+                return self._want(at, at + LOOK_BYTES)
             size = record.measure(self.p, at, self.end)
+            if self.proven < self.end and at + size > self.proven:
+                return self._want(at, at + size)
             sound = size > 0 and octets.le32(self.p, at + 16) >= self.next_ordinal and record.header_is_sound(self.p, at, self.seed)
             if sound:
                 self.next_ordinal = octets.le32(self.p, at + 16) + 1
+            elif self.proven < self.end:
+                return self._want(at, self.end)  # the next sound record is searched for
             else:
                 self._find_damage_end(at)
                 size = self.damaged_end - at
@@ -288,6 +299,16 @@ class Segment:
             self.damaged_end = at + size
             return -1
         return self.end
+
+    def _want(self, start, end):
+        self.wanted_at = start if start > self.proven else self.proven
+        self.wanted_end = end if end < self.end else self.end
+        return -3
+
+    def prove(self, end):
+        """All from ``wanted_at`` to ``end`` has been read through the system: touching the mapping there is safe."""
+        self.proven = end
+        return 0
 
     def _gone_until(self, at):
         """The end of the run of acked records that a record belongs to; 0 when it is not acked."""

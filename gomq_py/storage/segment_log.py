@@ -3,9 +3,11 @@
 Below message_store (and the stream store), which decide what is written and what is done with; above segment and pool. Only what lies
 between the reader and the writer of a long log is closed; what is open is mapped. Never yields, never flushes.
 """
+import errno
 import os
 
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
+from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
 from gomq_py.storage.segment import ACKS, MSGS, Segment
 
@@ -234,15 +236,32 @@ class SegmentLog:
             segment.msgs.remap()
             segment.attach(segment.msgs, None)
             return
-        msgs = self.files.open(self.path_of("msgs", segment.number))
+        msgs = self.open_whole("msgs", segment.number, segment.end)
         try:
-            acks = self.files.open(self.path_of("acks", segment.number))
-            if not segment.written_here:
-                self.files.allocate(acks)  # a restored copy may have holes, and writing into one on a full disk kills the process
+            if segment.written_here:
+                self.files.read_through(msgs, 0, segment.end)  # others: piece by piece, as the cursor comes to it
+            acks = self.open_whole("acks", segment.number, capacity_for(segment.capacity))
+            try:
+                if not segment.written_here:
+                    self.files.allocate(acks)  # a restored copy may have holes, and writing into one on a full disk kills the process
+                self.files.read_through(acks)
+            except OSError:
+                self.files.close(acks)
+                raise
         except OSError:
             self.files.close(msgs)
             raise
         segment.attach(msgs, acks)
+
+    def open_whole(self, kind, number, end):
+        """A file of a segment that is known to reach to ``end``. Raises OSError, where it was cut short too: touching a mapping behind the end of its
+        file kills the process.
+        """
+        file = self.files.open(self.path_of(kind, number))
+        if file.size < end:
+            self.files.close(file)
+            raise OSError(errno.EIO, f"the file has {file.size} octets, and had at least {end}", file.path)
+        return file
 
     def _close_segment(self, segment):
         """Unmap; a file without a name stays open, or it would be gone."""

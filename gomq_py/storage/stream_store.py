@@ -289,7 +289,7 @@ class StreamStore(message_store.MessageStore):
         return segment
 
     def _open(self, segment):
-        segment.attach(self.files.open(self.path_of("msgs", segment.number)), None)
+        segment.attach(self.open_whole("msgs", segment.number, segment.end), None)
 
     def _discard(self, segment):
         self._let_go(segment)

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from gomq_py.storage import files as files_module
 from gomq_py.storage.files import Files
 from gomq_py.storage.replication import Replicator
 
@@ -340,8 +341,24 @@ def test_listeners_do_not_hear_of_changes_that_failed(tmp_path):
     assert events.heard == []
 
 
+@pytest.mark.parametrize("system", ["populates", "does not"])
+def test_reading_through_a_file_that_was_cut_short_is_an_error(files, tmp_path, monkeypatch, system):
+    """Touching the mapping behind its end would be the end of this process."""
+    if system == "does not":
+        monkeypatch.setattr(files_module, "_POPULATE_READ", 9999)
+    file = files.create(tmp_path / "msgs", 1 << 20)
+    os.truncate(tmp_path / "msgs", 1 << 19)
+    files.read_through(file, 4096, 1 << 19)
+
+    with pytest.raises(OSError) as raised:
+        files.read_through(file, 4096, 1 << 20)
+
+    assert raised.value.errno == errno.EIO and raised.value.filename == str(tmp_path / "msgs")
+
+
 def test_reading_through_meets_what_the_disk_cannot_give(files, tmp_path, monkeypatch):
     """A bad sector, by hand: what preadv says of it must come out as an error that names the file."""
+    monkeypatch.setattr(files_module, "populate", lambda *_: False)
     file = files.create(tmp_path / "msgs", 3 << 20)
     files.read_through(file)
     read = os.preadv

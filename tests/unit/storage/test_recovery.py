@@ -1,4 +1,5 @@
 """Recovery: what a store is after a restart, however the last run ended, and what octets from anywhere may do to it."""
+import errno
 import os
 import shutil
 
@@ -374,3 +375,98 @@ def test_a_file_cut_anywhere_gives_what_lies_before_the_cut(original, tmp_path_f
 
     expected = [number for number in range(30) if number not in GONE]
     assert found == expected[:len(found)]
+
+
+class BadSector(Files):
+    """From octet ``bad_from`` of a msgs file on the disk gives nothing, once it is set; ``reads`` are the ranges that were asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.bad_from = None
+        self.reads = []
+
+    def read_through(self, file, start=0, end=None):
+        if "msgs" in file.path:
+            self.reads.append((start, end))
+            if self.bad_from is not None and end > self.bad_from:
+                raise OSError(errno.EIO, "Input/output error", file.path)
+        super().read_through(file, start, end)
+
+
+@pytest.mark.parametrize("gone", ["msgs", "acks"])
+def test_file_cut_short_between_boot_and_the_first_read_costs_the_queue_and_not_the_process(tmp_path, gone):
+    bench = bench_with(tmp_path)
+    bench.reopen()
+    os.truncate(tmp_path / "queue" / f"{gone}.0000000001", 1024)
+
+    assert bench.peek() is None
+
+    assert isinstance(bench.store.failure, StoreError)
+    assert f"{gone}.0000000001" in str(bench.fenced[0]) and "the file has 1024 octets, and had at least" in str(bench.fenced[0])
+
+
+def test_file_cut_short_while_it_is_read_costs_the_queue_and_not_the_process(tmp_path):
+    bench = StoreBench(tmp_path, segment_bytes=1 << 20)
+    for number in range(60):
+        bench.push(b"%04d" % number + bytes(12000))
+    bench.reopen()
+    before = bench.shift()[1].body[:4]  # maps the first segment and reads a part of it
+    location, _ = bench.shift()
+    while location >> 28 & 0xFFFFFFF == 1:
+        location, _ = bench.shift()
+    os.truncate(tmp_path / "queue" / "msgs.0000000002", 300000)
+
+    taken = numbers_of(bench)
+
+    assert before == b"0000" and taken == list(range(taken[0], taken[0] + len(taken)))
+    assert bench.fenced[0].errno == errno.EIO
+
+
+def numbers_of(bench):
+    return [int(shown.body[:4]) for shown in bench.drain(ack=False)]
+
+
+@pytest.mark.parametrize("restart", [StoreBench.reopen, StoreBench.crash])
+def test_bad_sector_fences_the_store_when_the_cursor_comes_to_it(tmp_path, restart):
+    files = BadSector()
+    bench = StoreBench(tmp_path, files, segment_bytes=2 << 20)
+    for number in range(100):
+        bench.push(b"%04d" % number + bytes(12000))
+    bench.store.flush()
+    restart(bench)
+    files.bad_from, files.reads = 600_000, []
+
+    taken = numbers_of(bench)
+
+    assert taken == list(range(len(taken))) and len(taken) > 20
+    assert bench.fenced[0].errno == errno.EIO
+    assert all(end - start <= 300_000 for start, end in files.reads), "more than a window at a time holds up the hub"
+
+
+def test_segment_of_this_run_that_is_opened_again_is_read_through_first(tmp_path):
+    files = BadSector()
+    bench = StoreBench(tmp_path, files, enabled=True, segment_bytes=65536)
+    for number in range(40):
+        bench.push(b"%04d" % number + bytes(12000))
+    bench.store.flush()
+    bench.committer.wait()
+    files.bad_from = 0
+
+    taken = numbers_of(bench)
+
+    assert taken == list(range(len(taken))) and 0 < len(taken) < 40
+    assert bench.fenced[0].errno == errno.EIO
+    bench.committer.stop()
+
+
+def test_sealed_file_cut_short_while_no_broker_runs_is_said_and_counted(tmp_path, caplog):
+    bench = bench_with(tmp_path)
+    bench.close()
+    os.truncate(tmp_path / "queue" / "msgs.0000000001", 1024)
+
+    bench.start()
+
+    assert "cut short while no broker ran" in caplog.text and "msgs.0000000001 has 1024 octets" in caplog.text
+    kept = numbers(bench)
+    assert kept == list(range(len(kept))) and 0 < len(kept) < 20
+    assert bench.report.lost == 20 - len(kept)
