@@ -1,0 +1,232 @@
+"""``python -m load.soak``: minutes of churn on a broker, and whether it keeps anything of it.
+
+Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round everything is closed, and the broker at rest is
+looked at, without its cyclic garbage and free heap: resident and anonymous memory, descriptors, maps, greenlets, Python objects, and how late its
+loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when resident memory at rest grows by more than ``--most`` MB an hour after
+the warm-up, when descriptors, maps or greenlets grow at all, or when a load failed. Segments are small, so that the pool of those that wait to be
+used again, which is resident memory too, is full before the warm-up is over.
+"""
+import argparse
+import csv
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+from gomq_py.perf.process import memory_octets
+from load.brokers import ROOT
+from load.churning import LOADS
+
+COLUMNS = ("seconds", "rss_mb", "anonymous_mb", "descriptors", "maps", "greenlets", "objects", "lag_ms", "mean_lag_ms", "turns")
+# Of a test of seconds: an interpreter's first minutes still fill its caches and arenas.
+LEAST_SAMPLES = 4
+SETTLE_S = 2.5
+BOOT_S = 60
+SEGMENT_BYTES = 1 << 20
+
+
+class Broker:
+    """A broker with the probe inside. ``probe`` is what it said last."""
+
+    def __init__(self, folder):
+        configuration = Path(folder, "gomq.ini")
+        configuration.write_text(f"[main]\nsegment_size = {SEGMENT_BYTES}\n")
+        command = [
+            sys.executable, "-m", "load.probed", "--config", str(configuration), "--data-dir", str(Path(folder, "data")), "--bind", "127.0.0.1",
+            "--port", "0", "--mqtt-port", "-1", "--http-port", "0", "--metrics-http-port", "-1",
+        ]
+        self._log = open(Path(folder, "log"), "w+b")  # noqa: SIM115 - as long as the process
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        self._at_rest = queue.Queue()
+        self._lags = []
+        threading.Thread(target=self._listen, daemon=True).start()
+        deadline = time.monotonic() + BOOT_S
+        while b"ready after" not in self.text() and time.monotonic() < deadline and self.process.poll() is None:
+            time.sleep(0.05)
+        ports = dict(re.findall(r"listening (\w+) 127.0.0.1:([0-9]+)", self.text().decode(errors="replace")))
+        self.uri = f"amqp://guest:guest@127.0.0.1:{ports['amqp']}/%2f"
+        self.management = ("127.0.0.1", int(ports["http"])) if "http" in ports else None
+
+    def text(self):
+        """Its log."""
+        self._log.seek(0)
+        return self._log.read()
+
+    def _listen(self):
+        for line in self.process.stdout:
+            said = json.loads(line)
+            if "objects" in said:
+                self._at_rest.put(said)
+            else:
+                self._lags.append((said["lag_ms"], said["mean_lag_ms"]))
+
+    def sample(self):
+        """What it has and holds just now, and how late it was since the last sample."""
+        pid = self.process.pid
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        inside = self._at_rest.get(timeout=BOOT_S)
+        memory = memory_octets(pid)
+        lags, self._lags = self._lags or [(0, 0)], []
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+            count = sum(1 for _ in maps)
+        return {
+            "rss_mb": round(memory["rss"] / 1e6, 3), "anonymous_mb": round(memory["anonymous"] / 1e6, 3), "maps": count,
+            "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "greenlets": inside["greenlets"], "objects": inside["objects"],
+            "types": inside["types"],
+            "lag_ms": max(worst for worst, _ in lags), "mean_lag_ms": round(sum(mean for _, mean in lags) / len(lags), 3),
+        }
+
+    def stop(self):
+        """Stop it in order; returns the exit code."""
+        self.process.terminate()
+        return self.process.wait(BOOT_S)
+
+
+def main(arguments=None):
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory(prefix="gomq-soak-") as folder:
+        broker = Broker(folder)
+        samples, failures = run(broker, options)
+        code = broker.stop()
+        text = broker.text().decode(errors="replace")
+    if code:
+        failures.append(f"the broker left with {code}")
+    failures += [line for line in text.splitlines() if " ERROR " in line or "Traceback" in line][:5]
+    findings = judge(samples, options)
+    target = Path(options.out)
+    target.mkdir(parents=True, exist_ok=True)
+    write_csv(target / "soak.csv", samples)
+    (target / "soak.svg").write_text(plot(samples), encoding="utf-8")
+    figures = summary(samples, options)
+    print(json.dumps({**figures, "findings": findings, "failures": failures}, indent=1))
+    return 1 if findings or failures else 0
+
+
+def _options(arguments):
+    parser = argparse.ArgumentParser(prog="python -m load.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--round-s", type=float, default=8, help="seconds of churn between two looks (%(default)s)")
+    parser.add_argument("--warm-up", type=float, default=0.3, help="share of the time that is not judged (%(default)s)")
+    parser.add_argument("--most", type=float, default=1.0, help="MB an hour that memory may grow (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", default=str(ROOT / "build" / "soak"), help="folder for soak.csv and soak.svg")
+    return parser.parse_args(arguments)
+
+
+def run(broker, options):
+    """(samples at rest, failures of loads)."""
+    failures, samples = [], []
+    began = time.monotonic()
+    loads = [load(broker.uri, broker.management, Random(f"{options.seed}.{number}")) for number, load in enumerate(LOADS)]
+    while time.monotonic() - began < options.minutes * 60 and not failures and broker.process.poll() is None:
+        stop_at = time.monotonic() + options.round_s
+        threads = [threading.Thread(target=_turns, args=(load, stop_at, failures)) for load in loads]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        time.sleep(SETTLE_S)
+        if broker.process.poll() is None:
+            turns = sum(load.count for load in loads)
+            samples.append({"seconds": round(time.monotonic() - began, 1), **broker.sample(), "turns": turns})
+    return samples, failures
+
+
+def _turns(load, stop_at, failures):
+    while time.monotonic() < stop_at:
+        try:
+            load.turn()
+        except Exception as error:
+            failures.append(f"{type(load).__name__}: {type(error).__name__}: {error}")
+            return
+        load.count += 1
+
+
+def judged(samples, options):
+    """The samples after the warm-up."""
+    first = options.warm_up * options.minutes * 60
+    return [sample for sample in samples if sample["seconds"] >= first]
+
+
+def judge(samples, options):
+    """What grew, as lines."""
+    late = judged(samples, options)
+    if len(late) < LEAST_SAMPLES:
+        return [f"only {len(late)} samples after the warm-up"]
+    findings = []
+    rate = slope(late, "rss_mb")
+    if rate > options.most:
+        findings.append(f"resident memory grows by {rate:.2f} MB an hour")
+    for name in ("descriptors", "maps", "greenlets"):
+        half = len(late) // 2
+        before, after = (sorted(sample[name] for sample in part) for part in (late[:half], late[half:]))
+        if after[len(after) // 2] > before[len(before) // 2] + 3:
+            findings.append(f"{name} grow from {before[len(before) // 2]} to {after[len(after) // 2]}")
+    return findings
+
+
+def slope(samples, name):
+    """Growth an hour: the median of the slopes between all pairs (Theil and Sen), which no single jump can move."""
+    slopes = sorted(
+        (second[name] - first[name]) / (second["seconds"] - first["seconds"]) * 3600
+        for number, first in enumerate(samples) for second in samples[number + 1:])
+    return slopes[len(slopes) // 2]
+
+
+def summary(samples, options):
+    """The figures for a note."""
+    late = judged(samples, options) or samples
+    first, last = late[0], late[-1]
+    rates = {name: round(slope(late, name), 3) for name in ("rss_mb", "anonymous_mb")} if len(late) > 1 else {}
+    return {
+        "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"], "growth_an_hour": rates,
+        **{name: [first[name], last[name]] for name in COLUMNS[1:7]},
+        "types": grown(late), "worst_lag_ms": max(sample["lag_ms"] for sample in samples),
+        "mean_lag_ms": round(sum(s["mean_lag_ms"] for s in samples) / len(samples), 2),
+    }
+
+
+def grown(samples):
+    """The types with the most additional objects at the end: what a leak is made of."""
+    first, last = samples[0]["types"], samples[-1]["types"]
+    more = sorted(((count - first.get(name, 0), name) for name, count in last.items()), reverse=True)
+    return {name: count for count, name in more[:8] if count > 0}
+
+
+def write_csv(path, samples):
+    """One line per look."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(samples)
+
+
+def plot(samples, width=900, height=110):
+    """The columns over time, one below the other, as SVG."""
+    names = COLUMNS[1:9]
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height * len(names)}" font-family="sans-serif" font-size="12">']
+    last = max((sample["seconds"] for sample in samples), default=1) or 1
+    for number, name in enumerate(names):
+        values = [sample[name] for sample in samples] or [0]
+        low, high = min(values), max(values)
+        top, span = number * height, (high - low) or 1
+        points = " ".join(
+            f'{80 + sample["seconds"] / last * (width - 100):.1f},{top + height - 20 - (sample[name] - low) / span * (height - 45):.1f}'
+            for sample in samples)
+        parts.append(f'<text x="5" y="{top + 15}">{name}</text><text x="5" y="{top + 35}" fill="#777">{high:g}</text>')
+        parts.append(f'<text x="5" y="{top + height - 18}" fill="#777">{low:g}</text>')
+        parts.append(f'<polyline fill="none" stroke="#1f6feb" stroke-width="1.5" points="{points}"/>')
+    return "".join([*parts, "</svg>\n"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
