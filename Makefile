@@ -34,6 +34,7 @@ lint: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp build
 	$(BIN)/python -m load.bench
+	$(BIN)/python -m load.features
 
 expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance
