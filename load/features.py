@@ -218,8 +218,8 @@ def document(runs, figures, version, options):
     """The generated part of docs/performance.md."""
     best = {row.key: min((run["cpu_us"] for run in runs[row.key] if run["cpu_us"]), default=None) for row in ROWS}
     lines = [
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {version}; best of {options.rounds} rounds of {options.seconds:g} s. Load average of "
-        f"the quarter of an hour before: {os.getloadavg()[2]:.1f}.", "",
+        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {version}; best of {options.rounds} rounds of {options.seconds:g} s. Load "
+        f"average of the quarter of an hour before: {os.getloadavg()[2]:.1f}.", "",
         "| queue, 1 publisher and 1 consumer of 16 octets | CPU us per message | beside its plain twin |", "|---|---|---|",
     ]
     for row in ROWS:

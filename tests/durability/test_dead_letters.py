@@ -14,7 +14,11 @@ WAYS = {
     "expired": {"x-message-ttl": 5},
     "maxlen": {"x-max-length": 3},
     "rejected": {"x-max-length": 1000},
+    "delivery limit": {"x-delivery-limit": 0},
+    "retried": {"x-delivery-limit": 1, "x-delayed-retry-type": "all", "x-delayed-retry-min": 1},
 }
+# Ways in which a consumer has a hand: whether it wants the message back.
+GIVEN_BACK = {"rejected": False, "delivery limit": True, "retried": True}
 
 
 def work(files, folder, random, way, confirmed, cut):
@@ -28,10 +32,10 @@ def work(files, folder, random, way, confirmed, cut):
     for number in range(60):
         node.publish("", "q", b"%d" % number, persistent=True)
         published.append(number)
-        if way == "rejected" and random.random() < 0.5:
+        if way in GIVEN_BACK and random.random() < 0.5:
             message = Message()
             if queue.get(message, False):
-                queue.reject(message.describe()["location"], False)
+                queue.reject(message.describe()["location"], GIVEN_BACK[way])
         if random.random() < 0.2:
             queue.flush()
             node.committer.wait()
