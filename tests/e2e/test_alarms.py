@@ -1,5 +1,6 @@
 """Alarms of a real broker about real memory and a real disk: pika's publishers are blocked and let go, its consumers go on meanwhile."""
 import contextlib
+import signal
 
 import pika
 import pika.exceptions
@@ -112,6 +113,24 @@ def deliver_past_the_doors(broker, queue):
         launcher.broker.vhosts["/"].queues[queue].publish(message)
 
     broker.call(publish)
+
+
+def test_reloaded_limit_blocks_and_lets_go(tmp_path, watched):
+    """The broker's process is told with SIGHUP that it needs more room on its disk than there is, and then that it does not."""
+    config = tmp_path / "gomq.ini"
+    config.write_text("[main]\nfree_disk_min = 0\n")
+    with BrokerProcess(tmp_path / "data", config=config, no_sync=True) as broker:
+        publisher = watched(broker.amqp_url)
+
+        config.write_text(f"[main]\nfree_disk_min = {1 << 60}\n")
+        broker.signal(signal.SIGHUP)
+        broker.wait_for_log(r"disk alarm: publishers are held until it is over: .* free in .*, needed are .* \(free_disk_min\)")
+        publisher.channel.basic_publish("", "nowhere", b"held")
+        publisher.wait_told("low on disk")
+
+        config.write_text("[main]\nfree_disk_min = 0\n")
+        broker.signal(signal.SIGHUP)
+        publisher.wait_told("low on disk", "unblocked")
 
 
 def test_publisher_is_blocked_while_memory_is_high_and_let_go_when_it_is_freed(tmp_path, watched):

@@ -1,4 +1,6 @@
 """The limits of a client that has logged in: each is reached, says so with its code and text, and hurts nobody else."""
+import re
+
 import gevent
 import pytest
 
@@ -7,6 +9,8 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen,
     ChannelOpenOk, QueueDeclare, QueueDeclareOk,
 )
+from gomq_py.config.settings import BY_KEY
+from tests.support.command import ROOT
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 
@@ -125,3 +129,16 @@ def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped
 
     wait_until(lambda: connection not in door.server.connections, sleep=gevent.sleep)
     assert connection.why == "the client has not read its answers for 1 s"
+
+
+# the page
+
+def test_the_page_names_settings_and_tests_that_exist():
+    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    known = {key for _, key in BY_KEY}
+
+    assert len(rows) > 12
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row[0]) if name not in known | {"main"}] == []
+    assert [name for row in rows for name in re.findall(r"`(test_\w+)`", row[-1]) if f"def {name}(" not in sources] == []
