@@ -14,6 +14,7 @@ cdef class StreamStore(message_store.MessageStore):
     cdef list _order, _dropped
     cdef set _reported
     cdef uint64_t _sync_offset
+    cdef Py_ssize_t _sync_number, _sync_end, _synced_number, _synced_end
 
     @cython.locals(size=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
@@ -27,6 +28,9 @@ cdef class StreamStore(message_store.MessageStore):
     cpdef Segment last_segment(self)
     @cython.locals(segment=Segment)
     cpdef uint64_t offset_for_timestamp(self, uint64_t timestamp_ms) except? 0
+    @cython.locals(segment=Segment)
+    cpdef tuple open_for_reading(self, Py_ssize_t number)
+    cdef Py_ssize_t _flushed_bytes(self, Segment segment)
     @cython.locals(segment=Segment)
     cpdef list describe(self)
     @cython.locals(segment=Segment)

@@ -4,6 +4,8 @@ Beside message_store, which it is to a queue: the same append, the same files wi
 ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
 Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
 """
+import os
+
 from gomq_py.observability.log import logger
 from gomq_py.storage import damage, message_store
 from gomq_py.storage.errors import StoreFull
@@ -24,11 +26,15 @@ class StreamStore(message_store.MessageStore):
     storage.stream_recovery.open_stream_store.
     """
 
-    __slots__ = ("first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_order", "_dropped", "_reported", "_sync_offset")
+    __slots__ = (
+        "first_offset", "next_offset", "synced_offset", "rolled", "offsets",
+        "_order", "_dropped", "_reported", "_sync_offset", "_sync_number", "_sync_end", "_synced_number", "_synced_end",
+    )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
         super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, 0, listener)
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
+        self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
         self.rolled = False
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
@@ -120,15 +126,30 @@ class StreamStore(message_store.MessageStore):
                 return max(segment.first_offset, self.first_offset)
         return self.first_offset
 
+    def open_for_reading(self, number):
+        """A descriptor of a segment's file, which the caller closes, and how many octets from its start have been flushed; None where there is none.
+
+        What it reads stays what it is when the segment is dropped meanwhile: files of streams are not used again. Raises OSError.
+        """
+        segment = self._segments.get(number)
+        if segment is None or self.failure is not None:
+            return None
+        return os.open(self.path_of("msgs", number), os.O_RDONLY | os.O_CLOEXEC), self._flushed_bytes(segment)
+
+    def _flushed_bytes(self, segment):
+        if segment.number < self._synced_number:
+            return segment.end
+        return self._synced_end if segment.number == self._synced_number else 0
+
     def describe(self):
         """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (of the file, up to the end of the data),
-        ``body_bytes, sealed`` (nothing more comes), ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
+        ``flushed_bytes, body_bytes, sealed`` (nothing more comes), ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
         """
         self._note_newest()
         return [{
             "number": segment.number, "first_offset": segment.first_offset, "next_offset": segment.first_offset + segment.ordinal,
-            "count": segment.count, "bytes": segment.end, "body_bytes": segment.body_bytes, "sealed": segment is not self._write,
-            "file": self.path_of("msgs", segment.number), "first_timestamp_ms": segment.timestamps[0],
+            "count": segment.count, "bytes": segment.end, "flushed_bytes": self._flushed_bytes(segment), "body_bytes": segment.body_bytes,
+            "sealed": segment is not self._write, "file": self.path_of("msgs", segment.number), "first_timestamp_ms": segment.timestamps[0],
             "last_timestamp_ms": segment.timestamps[1],
         } for segment in self._order]
 
@@ -215,7 +236,8 @@ class StreamStore(message_store.MessageStore):
         self._last = segment
         self.ready_count += segment.count
         self.ready_bytes += segment.body_bytes
-        self.next_offset = self.synced_offset = segment.first_offset + segment.ordinal
+        self.next_offset = self.synced_offset = self._sync_offset = segment.first_offset + segment.ordinal
+        self._synced_number, self._synced_end = self._sync_number, self._sync_end = segment.number, segment.end
 
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""
@@ -230,6 +252,8 @@ class StreamStore(message_store.MessageStore):
         """As SegmentLog.sync_files; notes what the sync will have covered."""
         files = SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
+        if self._last is not None:
+            self._sync_number, self._sync_end = self._last.number, self._last.end
         if acks_too and self.offsets.dirty:
             self.offsets.dirty = False
             files.append(self.offsets.file)
@@ -238,6 +262,7 @@ class StreamStore(message_store.MessageStore):
     def synced(self):
         """What sync_files gave last has been flushed."""
         self.synced_offset = self._sync_offset
+        self._synced_number, self._synced_end = self._sync_number, self._sync_end
         SegmentLog.synced(self)
 
     def _begin_segment(self, size):

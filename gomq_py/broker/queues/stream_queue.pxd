@@ -27,6 +27,8 @@ cdef class StreamQueue(queue.Queue):
     cdef _free(self, StreamReader reader)
     cpdef bint get(self, Message message, bint no_ack) except -1
     cpdef bint peek(self, Message message) except -1
+    cpdef bint head(self, Message message) except -1
+    cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef offer(self, Consumer consumer)
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, more=bint, consumer=Consumer)

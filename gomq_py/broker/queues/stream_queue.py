@@ -67,6 +67,48 @@ class StreamQueue(queue.Queue):
         """The readers whose consumers are there."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
+    # what management and jobs that read many messages ask
+
+    @property
+    def epoch(self):
+        """What tells this log from any other, a later one of the same name included: 32 hexadecimal digits."""
+        return "" if self.stream is None else self.stream.incarnation.hex()
+
+    def describe(self):
+        """The stream as plain data: offsets, consumers with their lag, stored positions. Before ``synced_offset`` nothing changes any more."""
+        if self.closed:
+            return {"epoch": self.epoch, "state": "closed"}
+        store = self.stream
+        return {
+            "epoch": self.epoch, "state": "running", "first_offset": store.first_offset, "next_offset": store.next_offset,
+            "synced_offset": store.synced_offset, "messages": store.ready_count, "message_bytes": store.ready_bytes,
+            "consumers": [
+                {"consumer_tag": consumer.tag, **({} if consumer.reader is None else consumer.reader.describe())}
+                for consumer in (() if self.ring is None else self.ring.consumers)
+            ],
+            "offsets": [{"consumer_tag": tag, "offset": offset, "updated_ms": at} for tag, offset, at in store.offsets.items()],
+        }
+
+    def segments(self):
+        """The segments as plain data, see StreamStore.describe."""
+        return [] if self.closed else self.stream.describe()
+
+    def open_segment(self, number):
+        """(descriptor, octets that may be read) of a segment's file, or None. Raises OSError."""
+        return None if self.closed else self.stream.open_for_reading(number)
+
+    def offset_for_timestamp(self, timestamp_ms):
+        """The offset of the first message that came at this time (Unix milliseconds) or later; the next one's when there is none."""
+        cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
+        try:
+            return cursor.skip_before(timestamp_ms)
+        finally:
+            cursor.close()
+
+    def consumer_lag(self):
+        """Messages that the consumer furthest behind has not seen; 0 without one."""
+        return max((reader.lag() for reader in self.readers()), default=0)
+
     def note_delivered(self):
         """A reader took a message."""
         self.delivered += 1
@@ -122,6 +164,18 @@ class StreamQueue(queue.Queue):
     def peek(self, message):
         """There is no next message of a stream, only of a reader."""
         return False
+
+    def head(self, message):
+        """As peek()."""
+        return False
+
+    def read(self, location, message):
+        """As peek()."""
+        return False
+
+    def purge_some(self, limit):
+        """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
+        return 0 if self.closed else self.purge()
 
     def hold(self):
         """Nothing comes back to a stream that others could overtake."""

@@ -85,6 +85,10 @@ class StreamReader:
         """Octets of bodies it holds unsettled, as far as that is counted."""
         return 0 if self.flight is None else self.flight.octets
 
+    def describe(self):
+        """As plain data."""
+        return {"offset": self.cursor.offset, "position": self.position(), "lag": self.lag(), "unacknowledged": self.outstanding}
+
     def lag(self):
         """Messages between it and the end of the stream."""
         store = self.cursor.store

@@ -4,6 +4,7 @@ from gomq_py.http.openapi.schemas import OPEN, TEXT, ref, record, some
 # Queries of lists, of single things with counters, and of some deletes.
 LIST = ("page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns")
 CURVES = ("lengths_age", "lengths_incr", "msg_rates_age", "msg_rates_incr", "data_rates_age", "data_rates_incr", "node_stats_age", "node_stats_incr")
+OCTETS = {"type": "string", "format": "binary"}
 METRICS = ("prefix", "family", "vhost")
 
 
@@ -114,6 +115,11 @@ OPERATIONS = {
     ("queues.list_unacked", "GET"): shows(some(ref("Unacked"))),
     ("queues.list_queue_bindings", "GET"): lists("Binding"),
     ("queues.get_messages", "POST"): Operation({200: some(ref("Message"))}, "get"),
+    ("streams.get_stream", "GET"): shows(OPEN),
+    ("streams.list_segments", "GET"): shows(OPEN),
+    ("streams.read_segment", "GET"): Operation({200: OCTETS}, query=("offset", "length", "epoch"), media="application/octet-stream"),
+    ("streams.find_offset", "GET"): Operation({200: record({"epoch": TEXT, "offset": {"type": "integer"}})}, query=("timestamp",)),
+    ("streams.delete_offset", "DELETE"): does(),
     ("bindings.list_bindings", "GET"): lists("Binding"),
     ("bindings.list_vhost_bindings", "GET"): lists("Binding"),
     ("bindings.list_between", "GET"): lists("Binding"),

@@ -1,0 +1,105 @@
+"""/api/streams: what a stream holds, and raw ranges of its segments, for programs that read many messages at once.
+
+Bounds come from the broker and cover what has been flushed only, so that an offset once read never means another message.
+"""
+import os
+
+import gevent
+from flask import Blueprint, Response, request
+
+from gomq_py.auth.permissions import READ
+from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.http.answers import json_answer, no_content
+from gomq_py.http.arguments import integer_of
+from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.finding import find_queue, require
+from gomq_py.http.login import MANAGEMENT, access
+
+blueprint = Blueprint("streams", __name__)
+
+# Octets of a segment read at a time: by a thread, because a cold file waits for the disk.
+CHUNK_OCTETS = 256 * 1024
+_HIGHEST = (1 << 63) - 1
+
+
+@blueprint.get("/api/streams/<vhost>/<name>")
+@access(MANAGEMENT)
+def get_stream(vhost, name):
+    """Its epoch, offsets, consumers with their lag, and stored positions of consumers."""
+    stream = find_stream(vhost, name)
+    return json_answer({"name": name, "vhost": vhost, **stream.describe(), "segments": len(stream.segments())})
+
+
+@blueprint.get("/api/streams/<vhost>/<name>/segments")
+@access(MANAGEMENT)
+def list_segments(vhost, name):
+    """Its segments, oldest first: offsets, counts, and how many octets of each may be read."""
+    stream = find_stream(vhost, name)
+    parts = [{key: part[key] for key in (
+        "number", "first_offset", "next_offset", "count", "body_bytes", "sealed", "first_timestamp_ms", "last_timestamp_ms",
+    )} | {"bytes": part["flushed_bytes"], "file": os.path.basename(part["file"])} for part in stream.segments()]
+    whole = stream.describe()
+    return json_answer({key: whole.get(key, 0) for key in ("epoch", "first_offset", "next_offset", "synced_offset")} | {"segments": parts})
+
+
+@blueprint.get("/api/streams/<vhost>/<name>/segments/<int:number>")
+@access(MANAGEMENT)
+def read_segment(vhost, name, number):
+    """Octets of a segment's file: ``length`` of them, or all that may be read, from ``offset`` on. 404 where it is gone, or ``epoch`` is not its."""
+    stream = find_stream(vhost, name)
+    if request.args.get("epoch", stream.epoch) != stream.epoch:
+        raise NoSuchObject(f"the stream has another epoch: {stream.epoch}")
+    at = integer_of(request.args, "offset", 0, highest=_HIGHEST)
+    length = integer_of(request.args, "length", _HIGHEST, highest=_HIGHEST)
+    found = stream.open_segment(number)
+    if found is None:
+        raise NoSuchObject(f"the stream has no segment {number}")
+    fd, there = found
+    count = max(0, min(length, there - at))
+    return Response(
+        _chunks(fd, at, at + count), mimetype="application/octet-stream",
+        headers={"Content-Length": str(count), "X-Stream-Epoch": stream.epoch, "X-Segment-Bytes": str(there)})
+
+
+@blueprint.get("/api/streams/<vhost>/<name>/offset")
+@access(MANAGEMENT)
+def find_offset(vhost, name):
+    """The offset of the first message at or after ``timestamp`` (Unix milliseconds); the next message's where there is none."""
+    stream = find_stream(vhost, name)
+    if "timestamp" not in request.args:
+        raise BadRequest("timestamp is missing: Unix milliseconds")
+    timestamp_ms = integer_of(request.args, "timestamp", 0, highest=_HIGHEST)
+    return json_answer({"epoch": stream.epoch, "offset": stream.offset_for_timestamp(timestamp_ms)})
+
+
+@blueprint.delete("/api/streams/<vhost>/<name>/offsets/<tag>")
+@access(MANAGEMENT)
+def delete_offset(vhost, name, tag):
+    """Forget where a consumer goes on."""
+    if not find_stream(vhost, name).forget_offset(tag):
+        raise NoSuchObject(f"the stream knows no position of consumer '{tag}'")
+    return no_content()
+
+
+def find_stream(vhost, name):
+    """The open stream of this name, for somebody who may read it. Raises NoSuchObject, NotAuthorised."""
+    queue = find_queue(vhost, name)
+    require(READ, "queue", name, vhost)
+    if not isinstance(queue, StreamQueue):
+        raise NoSuchObject(f"queue '{name}' in vhost '{vhost}' is no stream")
+    if queue.closed:
+        raise NoSuchObject(f"stream '{name}' in vhost '{vhost}' is closed")
+    return queue
+
+
+def _chunks(fd, at, end):
+    """Octets of a file up to ``end``; the descriptor is closed behind them. May switch."""
+    try:
+        while at < end:
+            chunk = gevent.get_hub().threadpool.apply(os.pread, (fd, min(CHUNK_OCTETS, end - at), at))
+            if not chunk:
+                return
+            at += len(chunk)
+            yield chunk
+    finally:
+        os.close(fd)

@@ -1,0 +1,132 @@
+"""Streams over HTTP: offsets, segments and their octets, positions; what Spark and other readers of many messages need."""
+import re
+
+import pika
+import pytest
+
+from gomq_py.storage.format.head import HEAD_BYTES, decode
+from gomq_py.storage.format.record import RecordScanner
+
+STREAM = {"x-queue-type": "stream"}
+
+
+@pytest.fixture
+def stream(api, channel, name):
+    """The name of a stream with the messages 0 to 9."""
+    name = re.sub("\\W", "-", name)
+    channel.queue_declare(name, durable=True, arguments=STREAM)
+    channel.confirm_delivery()
+    for number in range(10):
+        channel.basic_publish("", name, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+    yield name
+    api.delete(f"queues/%2F/{name}")
+
+
+def test_stream_shows_its_offsets(api, stream):
+    shape = api.get(f"streams/%2F/{stream}").json()
+
+    assert {key: shape[key] for key in ("first_offset", "next_offset", "synced_offset", "messages", "segments")} == {
+        "first_offset": 0, "next_offset": 10, "synced_offset": 10, "messages": 10, "segments": 1}
+    assert len(shape["epoch"]) == 32
+    assert api.get(f"queues/%2F/{stream}").json()["type"] == "stream"
+
+
+def test_segments_can_be_read_as_they_are_on_disk(api, stream):
+    listing = api.get(f"streams/%2F/{stream}/segments").json()
+    part, = listing["segments"]
+
+    answer = api.get(f"streams/%2F/{stream}/segments/{part['number']}", params={"epoch": listing["epoch"]})
+
+    octets = answer.content
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert len(octets) == part["bytes"]
+    head = decode(octets[:HEAD_BYTES])
+    assert (head.first_offset, head.incarnation.hex()) == (0, listing["epoch"])
+    scanner = RecordScanner(octets, HEAD_BYTES, len(octets), head.seed)
+    bodies = []
+    while scanner.next():
+        start = scanner.position + 40 + scanner.routing_length + scanner.properties_length
+        bodies.append((head.first_offset + scanner.ordinal, octets[start:start + scanner.body_length]))
+    assert bodies == [(number, b"%d" % number) for number in range(10)]
+
+
+@pytest.mark.parametrize("query, wanted", [
+    ("offset=0&length=4", slice(0, 4)), ("offset=10", slice(10, None)), ("length=0", slice(0, 0)), ("offset=99999999999", slice(0, 0)),
+    ("offset=100&length=99999999999", slice(100, None)),
+])
+def test_a_range_is_cut_to_what_may_be_read(api, stream, query, wanted):
+    whole = api.get(f"streams/%2F/{stream}/segments/1").content
+
+    assert api.get(f"streams/%2F/{stream}/segments/1?{query}").content == whole[wanted]
+
+
+@pytest.mark.parametrize("path, status", [
+    ("segments/2", 404), ("segments/1?epoch=0", 404), ("segments/1?offset=-1", 400), ("segments/1?length=x", 400), ("offset", 400),
+    ("offset?timestamp=soon", 400), ("segments/x", 404),
+])
+def test_what_is_not_there_or_makes_no_sense_is_refused(api, stream, path, status):
+    assert api.get(f"streams/%2F/{stream}/{path}").status_code == status
+
+
+def test_a_queue_is_no_stream(api, channel, name):
+    channel.queue_declare(name)
+
+    assert api.get(f"streams/%2F/{name}").status_code == 404
+    assert api.get("streams/%2F/nowhere").status_code == 404
+
+
+def test_reading_needs_read_permission(api, stream):
+    api.put("users/reader", {"password": "reader", "tags": "management"})
+    api.put("permissions/%2F/reader", {"configure": "", "write": ".*", "read": ""})
+
+    assert api.as_user("reader", "reader").get(f"streams/%2F/{stream}").status_code == 401
+    api.delete("users/reader")
+
+
+def test_offset_for_a_timestamp(api, stream):
+    first = api.get(f"streams/%2F/{stream}/segments").json()["segments"][0]
+
+    def offset(timestamp_ms):
+        return api.get(f"streams/%2F/{stream}/offset?timestamp={timestamp_ms}").json()["offset"]
+    assert offset(0) == offset(first["first_timestamp_ms"]) == 0
+    assert offset(first["last_timestamp_ms"]) <= 9
+    assert offset(first["last_timestamp_ms"] + 1) == 10
+
+
+def test_recreated_stream_has_another_epoch(api, channel, stream):
+    before = api.get(f"streams/%2F/{stream}").json()["epoch"]
+    channel.queue_delete(stream)
+    channel.queue_declare(stream, durable=True, arguments=STREAM)
+
+    after = api.get(f"streams/%2F/{stream}").json()
+
+    assert after["epoch"] != before
+    assert (after["first_offset"], after["next_offset"]) == (0, 0)
+
+
+def test_consumers_show_their_lag_and_positions_can_be_forgotten(api, channel, stream):
+    channel.basic_qos(prefetch_count=4)
+    taken = []
+
+    def take(channel_, method, _properties, body):
+        taken.append(body)
+        if len(taken) <= 2:
+            channel_.basic_ack(method.delivery_tag)
+    channel.basic_consume(stream, take, consumer_tag="joe", arguments={
+        "x-stream-offset": "first", "x-stream-automatic-offset-tracking": True})
+    while len(taken) < 6:
+        channel.connection.process_data_events(0.1)
+
+    shape = api.get(f"streams/%2F/{stream}").json()
+    assert shape["consumers"] == [{"consumer_tag": "joe", "offset": 6, "position": 2, "lag": 4, "unacknowledged": 4}]
+    assert [(kept["consumer_tag"], kept["offset"]) for kept in shape["offsets"]] == [("joe", 2)]
+    assert api.delete(f"streams/%2F/{stream}/offsets/joe").status_code == 204
+    assert api.delete(f"streams/%2F/{stream}/offsets/joe").status_code == 404
+    assert api.get(f"streams/%2F/{stream}").json()["offsets"] == []
+
+
+def test_purge_over_http_keeps_the_offsets(api, stream):
+    assert api.delete(f"queues/%2F/{stream}/contents").status_code == 204
+
+    shape = api.get(f"streams/%2F/{stream}").json()
+    assert (shape["first_offset"], shape["next_offset"], shape["messages"]) == (10, 10, 0)
