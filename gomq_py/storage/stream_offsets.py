@@ -104,7 +104,7 @@ class StreamOffsets:
             self._files.unlink(path)
             return
         self._files.allocate(self.file)
-        self._room = self.file.size // SLOT_BYTES - 1
+        self._room = max(0, self.file.size // SLOT_BYTES - 1)  # cut short, there may not even be all of the head's place
         for slot in range(self._room):
             found = self._read_slot(slot)
             if found is None:

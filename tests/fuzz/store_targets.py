@@ -14,6 +14,7 @@ from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.broker import definitions
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.auth.users import Users
+from gomq_py.storage import stream_offsets
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
@@ -334,6 +335,7 @@ def _make_log_good(content, payloads_too):
     while 0 <= at <= len(content) - HEAD_SIZE:
         length = int.from_bytes(content[at + 4:at + 8], "little")
         end = at + HEAD_SIZE + length
+        content[at + 15] &= 0x1F  # numbers near the largest that a log takes leave none for the next record
         if payloads_too and end <= len(content):
             log_id = int.from_bytes(content[at + 24:at + 28], "little")
             content[at + 28:at + 32] = octets.crc32c(log_id, content, at + HEAD_SIZE, length).to_bytes(4, "little")
@@ -356,6 +358,66 @@ def sample_log():
         yield bytes((good,)) + content[36:]
         yield bytes((good,)) + content.replace(b"RL\x01", b"RL\x02", 1)
     yield b"\x00"
+
+
+# where the consumers of a stream go on
+
+def run_offsets(data):
+    """Whatever the file holds, a second reading finds what the first did, and positions can be noted and forgotten again."""
+    draw = Draw(data)
+    flags = draw.octet()
+    root = folder() / "stream"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    content = bytearray(_original_offsets())
+    while draw:
+        _edit([content, content], draw)
+    if flags & RECORDS:
+        _make_slots_good(content)
+    (root / stream_offsets.NAME).write_bytes(content)
+    first = _offsets(root)
+    assert _offsets(root) == first
+    noted = _offsets(root, lambda offsets: [offsets.put(f"new {number}", number, number) for number in range(60)])
+    assert all(tag in noted for tag in first) and noted["new 59"] == 59
+    assert _offsets(root) == noted
+    _offsets(root, lambda offsets: [offsets.forget(tag) for tag in noted])
+    assert _offsets(root) == {}
+
+
+def _offsets(root, use=None):
+    offsets = stream_offsets.StreamOffsets(root, Unflushed(), INCARNATION)
+    offsets.load(1000)
+    if use is not None:
+        use(offsets)
+    found = {tag: offset for tag, offset, _ in offsets.items()}
+    assert all(0 <= offset <= 1000 for offset in found.values())
+    offsets.close()
+    return found
+
+
+@cache
+def _original_offsets():
+    root = folder() / "offsets"
+    root.mkdir()
+    _offsets(root, lambda offsets: [offsets.put(tag, number, 5) for number, tag in enumerate(("a", "b", "b", "c" * 255))])
+    return (root / stream_offsets.NAME).read_bytes()
+
+
+def _make_slots_good(content):
+    seed = int.from_bytes(content[28:32], "little")
+    for slot in range(min(30, len(content) // 320 - 1)):
+        at = 320 * (slot + 1)
+        content[at + 256:at + 260] = octets.crc32c((seed + slot) & 0xFFFFFFFF, content, at, 256).to_bytes(4, "little")
+        for half in (at + 264, at + 288):
+            content[half + 20:half + 24] = octets.crc32c((seed + slot) & 0xFFFFFFFF, content, half, 20).to_bytes(4, "little")
+
+
+def sample_offsets():
+    for flags in (0, RECORDS):
+        yield bytes((flags,))
+        for at in (0, 12, 28, 31, 32, 100, 319, 320, 321, 576, 584, 608, 640, 960):
+            yield bytes((flags, 0, at >> 8, at & 255, 1, 0xFF))
+            yield bytes((flags, 12, at >> 8, at & 255, 0))
 
 
 # what the logs say
@@ -535,6 +597,7 @@ def sample_folder():
 TARGETS = {
     "store": Target(run_store, sample_store, 200),
     "scanner": Target(run_scanner, sample_scanner, 1024, (b"RM\x01\x01", b"\x00" * 8)),
+    "offsets": Target(run_offsets, sample_offsets, 200),
     "log": Target(run_log, sample_log, 1024, (b"RL\x01\x00",)),
     "topology": Target(run_topology, sample_topology, 1024, tuple(
         encode_table({"op": op})[4:] for op in ("queue", "exchange", "bind", "unbind", "vhost", "parameter", "queue-delete"))),

@@ -16,9 +16,11 @@ from pathlib import Path
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth import passwords
 from gomq_py.broker import definitions
+from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.storage import data_dir, framed_log
 from gomq_py.storage.format import head
 from gomq_py.storage.message import Message
+from gomq_py.storage.stream_cursor import StreamCursor
 from tests.support.node import Node
 
 HERE = Path(__file__).parent
@@ -62,6 +64,9 @@ def fill(node):
         message.assign(b"later", b"k", delayed.encode(), b"delayed %d" % number, FAR_MS, persistent=True)
         for destination in vhost.route(vhost.exchange("later"), "k", delayed.headers):
             destination.publish(message)
+    for number in range(30):
+        node.publish("", "stream", b"%d" % number + b"s" * 5000, _properties(number), persistent=True)
+    vhost.queue("stream").store.put_offset("reader", 12, FAR_MS)
     node.wait(lambda: vhost.queue("dead").ready_count == 3 and vhost.queue("bounded").ready_count == 1)
     node.committer.wait()
     for queue in vhost.queues.values():
@@ -77,7 +82,7 @@ def _define(node):
     for name, arguments in (
         ("ready", {}), ("large", {}), ("past", {"x-delivery-limit": 20}), ("priority", {"x-max-priority": 3}), ("empty", {"x-message-ttl": 1000}),
         ("bounded", {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}), ("dead", {"x-queue-mode": "lazy"}),
-        ("n\u00e4me \u2603", {"any": [1, 2.5, True, None, {"k": "v"}]}),
+        ("stream", {"x-queue-type": "stream"}), ("n\u00e4me \u2603", {"any": [1, 2.5, True, None, {"k": "v"}]}),
     ):
         vhost.declare_queue(name, durable=True, arguments=arguments)
     for type_ in ("direct", "topic", "fanout", "headers", "x-consistent-hash", "x-random"):
@@ -127,7 +132,8 @@ def account(node):
     found = {"formats": FORMATS, "queues": {}, "delayed": [], "definitions": definitions.exported(node.broker), "passwords": {}}
     for vhost in node.broker.vhosts.values():
         for name, queue in vhost.queues.items():
-            found["queues"][f"{vhost.name} {name}"] = _messages(queue)
+            look = _stream if isinstance(queue, StreamQueue) else _messages
+            found["queues"][f"{vhost.name} {name}"] = look(queue)
     found["delayed"] = node.vhost.exchange("later").park.count
     for user in node.broker.users:
         found["passwords"][user.name] = node.broker.users.verify(user.name, PASSWORD)
@@ -136,6 +142,18 @@ def account(node):
             value.sort(key=lambda entry: json.dumps(entry, sort_keys=True))
     del found["definitions"]["product_version"]
     return json.loads(json.dumps(found))
+
+
+def _stream(queue):
+    """The messages of a stream, with their offsets where others have how often they failed, and where its consumers go on."""
+    message, cursor, found = Message(), StreamCursor(queue.store), []
+    while cursor.peek(message):
+        fields = message.describe()
+        found.append(["", "stream", message.get_body()[:20].decode(), len(message.get_body()), message.get_properties().hex(), True, cursor.offset,
+                      fields["timestamp_ms"], 0])
+        cursor.step()
+    cursor.close()
+    return found + [["", "offset", tag, offset, "", True, 0, at_ms, 0] for tag, offset, at_ms in queue.store.offsets.items()]
 
 
 def _messages(queue):

@@ -149,3 +149,16 @@ def test_positions_are_flushed_without_anybody_waiting(tmp_path):
     bench.committer.stop()
 
     assert str(tmp_path / "stream" / stream_offsets.NAME) in flushed
+
+
+def test_a_file_that_was_cut_short_takes_positions_again(opened, tmp_path):
+    """Shorter than a slot, it once gave out the place of its own head."""
+    opened().put("a", 1, 1)
+    path = tmp_path / stream_offsets.NAME
+    path.write_bytes(path.read_bytes()[:100])
+    offsets = opened()
+    for number in range(40):
+        offsets.put(f"tag {number}", number, 1)
+    offsets.close()
+
+    assert opened().get("tag 39") == 39
