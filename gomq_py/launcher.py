@@ -71,7 +71,8 @@ class Launcher:
         raise_descriptor_limit()
         asked_to_reload = Event()  # a signal during the boot counts after it
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
-        watchers += [gevent.signal_handler(signal.SIGHUP, asked_to_reload.set), gevent.signal_handler(signal.SIGUSR1, self._dump)]
+        watchers.append(gevent.signal_handler(signal.SIGHUP, self._on_hangup, asked_to_reload, os.isatty(0)))
+        watchers.append(gevent.signal_handler(signal.SIGUSR1, self._dump))
         helpers: list[Any] = []
         try:
             self._systemd = _service_manager()
@@ -99,6 +100,13 @@ class Launcher:
                 gevent.sleep(self._systemd.watchdog_s / 2)
 
         return _named("watchdog", tell)
+
+    def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
+        """Reload; but a broker whose terminal was closed is stopped, as everything else that was started there."""
+        if had_terminal and not os.isatty(0):
+            self._on_stop_signal(signal.SIGHUP)
+        else:
+            asked_to_reload.set()
 
     def _reload_when_asked(self, asked: Any) -> None:
         """One reload at a time, and one more for any number of signals that come meanwhile. May switch."""

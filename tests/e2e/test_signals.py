@@ -1,12 +1,14 @@
 """SIGHUP and SIGUSR1 at a real broker: what a reload changes, what it leaves, what it says; and what a dump shows."""
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 
 import pika
@@ -15,6 +17,7 @@ import requests
 import trustme
 
 from tests.support import certificates
+from tests.support.command import ROOT
 from tests.support.waiting import wait_until
 
 
@@ -162,6 +165,31 @@ def test_service_manager_hears_of_a_reload(broker_process, config, tmp_path):
         reload(broker, config, "[amqp]\nheartbeat = x\n", "the old configuration stays")
         assert manager.recv(1000).startswith(b"RELOADING=1")
         assert b"the last reload failed" in manager.recv(1000)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_broker_goes_with_the_terminal_that_it_was_started_in(tmp_path, closed):
+    """And reloads when the signal comes while the terminal is there."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gomq_py", "--data-dir", tmp_path / "data", "--port", "0", "--http-port", "-1", "--metrics-http-port", "-1"],
+        stdin=theirs, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    os.close(theirs)
+    lines = iter(process.stderr)
+    next(line for line in lines if "ready after" in line)
+    if closed:
+        os.close(ours)
+
+    process.send_signal(signal.SIGHUP)
+
+    says = next(line for line in lines if "boot: SIGHUP: stopping" in line or "configuration reloaded" in line)
+    assert ("stopping" in says) == closed
+    if not closed:
+        process.terminate()
+        os.close(ours)
+    process.stderr.read()
+    assert process.wait(20) == 0
+    process.stderr.close()
 
 
 # certificates
