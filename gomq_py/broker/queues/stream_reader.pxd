@@ -19,8 +19,8 @@ cdef class StreamReader:
     cdef readonly StreamFilter wanted
     cpdef bint next(self, Message message) except -1
     @cython.locals(offset=uint64_t)
-    cdef uint64_t take(self, Py_ssize_t body_length) except 0
-    cdef bint settle(self, uint64_t location, bint is_done) except -1
+    cpdef uint64_t take(self, Py_ssize_t body_length) except 0
+    cpdef bint settle(self, uint64_t location, bint is_done) except -1
     @cython.locals(cost=Py_ssize_t)
     cdef Py_ssize_t forget_passed(self)
     cpdef bint is_behind(self)
