@@ -1,7 +1,7 @@
 """Retry back-off: messages that came back wait before they are ready again, longer with every time. RabbitMQ's ``x-delayed-retry-*``.
 
 Beside limits, which hands over what came back. A message stays unacked in its store while it waits, so that nothing has to be moved and a restart
-loses nothing; which one is next is in a heap of 16 to 20 octets each, one timer waits for the first. After a restart a message that had come back
+loses nothing; which one is next is in a heap of 16 to 18 octets each, one timer waits for the first. After a restart a message that had come back
 before waits once more, counted from the boot: when it came back is not on the disk. Never yields; what is due together goes on in slices.
 """
 from gomq_py.broker.queues.due_heap import DueHeap
