@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from load import management
 from load.brokers import GomqBroker, RabbitBroker
 from load.scenarios import ROOT, ROWS, command, measure, measure_memory
 
@@ -30,6 +31,7 @@ def main(arguments=None):
     with tempfile.TemporaryDirectory(prefix="gomq-bench-") as folder:
         kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
         memory = {} if options.no_memory else {kind.name: _memory(kind, folder) for kind in kinds}
+        managed = None if options.rows else management.measured(folder, options.seconds, options.rounds)
         brokers = [kind(folder).start() for kind in kinds]
         versions = {broker.name: broker.version() for broker in brokers}
         try:
@@ -37,7 +39,7 @@ def main(arguments=None):
         finally:
             for broker in brokers:
                 broker.stop()
-    text = document(results, memory, versions, options)
+    text = document(results, memory, managed, versions, options)
     print(text)
     if not options.rows and not options.no_write:
         _write(text)
@@ -84,7 +86,7 @@ def best(runs):
     return merged
 
 
-def document(results, memory, versions, options):
+def document(results, memory, managed, versions, options):
     """The generated part of docs/performance.md."""
     names = list(versions)
     rows = [row for row in ROWS if row.key in results]
@@ -94,7 +96,8 @@ def document(results, memory, versions, options):
         f"Load average of the quarter of an hour before: {options.load_before:.1f} (a quiet machine has 0).", "",
         *_throughput_table([row for row in rows if row.p99_ms is None], results, names), "",
         *_latency_table([row for row in rows if row.p99_ms is not None], results, names), "",
-        *(_memory_table(memory, names) if memory else []),
+        *(_memory_table(memory, names) if memory else []), "",
+        *(management.table(managed) if managed else []),
     ]
     generators = [results[row.key]["gomq-py"]["generator_us"] for row in rows if row.key in ("small", "four")]
     if generators and all(generators):

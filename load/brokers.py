@@ -20,13 +20,14 @@ class BrokerFailed(Exception):
 
 
 class GomqBroker:
-    """``gomq-py --config etc/gomq.ini`` with AMQP alone."""
+    """``gomq-py --config etc/gomq.ini`` with AMQP alone, or with the management API and the metrics too."""
 
     name = "gomq-py"
 
-    def __init__(self, folder):
+    def __init__(self, folder, management=False):
         self._folder = Path(folder)
         self._log = self._folder / "gomq-py.log"
+        self._management_ports = ("0", "0") if management else ("-1", "-1")
         self._process = None
         self.uri = ""
 
@@ -34,13 +35,19 @@ class GomqBroker:
         """Start and wait until it is ready. Raises BrokerFailed."""
         command = [
             sys.executable, "-m", "gomq_py", "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
-            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", "-1", "--metrics-http-port", "-1",
+            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", self._management_ports[0],
+            "--metrics-http-port", self._management_ports[1], "--control-unix-path", "",
         ]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         _wait(lambda: "ready after" in self._text(), self._process, self._text)
         self.uri = f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', self._text())[1]}/%2f"
         return self
+
+    @property
+    def http_port(self):
+        """The port of the management API."""
+        return int(re.search(r"listening http 127.0.0.1:([0-9]+)", self._text())[1])
 
     @property
     def pid(self):

@@ -2,11 +2,11 @@
 
 ``listing`` builds a list a slice at a time and lets the loop run in between; sorting and paging are ``paging``'s.
 """
-import gevent
 import orjson
 from flask import Response, current_app, request
 
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
+from gomq_py.http.turns import give_way
 
 # Objects built between two turns of the loop: some 10 us each, so that messages wait about half a millisecond.
 SLICE = 50
@@ -21,7 +21,12 @@ def node():
 
 def json_answer(value, status=200):
     """A JSON response. Octets that are no text appear as they can: names are text, bodies are encoded before they come here."""
-    return Response(orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS), status, mimetype="application/json")
+    return Response(json_octets(value), status, mimetype="application/json")
+
+
+def json_octets(value):
+    """JSON of a value, as octets."""
+    return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
 
 
 def no_content(status=204, location=None):
@@ -37,7 +42,7 @@ def sliced(objects, build):
     built = []
     for number, one in enumerate(objects):
         if number % SLICE == SLICE - 1:
-            gevent.sleep(0)
+            give_way()
         value = build(one)
         if value is not None:
             built.append(value)

@@ -7,12 +7,12 @@ import os
 import resource
 from itertools import islice
 
-import gevent
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.exposition import generate_latest
 
 import gomq_py
 from gomq_py.broker.alarms import DISK, MEMORY
+from gomq_py.http.turns import give_way
 from gomq_py.observability import resources
 
 PREFIX = "rabbitmq_"
@@ -177,5 +177,5 @@ def rendered(families):
             for labels, value in some:
                 empty.add_metric(labels, value)
             parts.append(generate_latest(_OneFamily(empty))[head:])
-            gevent.sleep(0)
+            give_way()
     return b"".join(parts)

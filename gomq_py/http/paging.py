@@ -2,11 +2,12 @@
 
 A pattern from a query is matched with a limit on its length and on the time it may take; a page is at most 500 objects.
 """
-import gevent
-from flask import request
+import orjson
+from flask import Response, request
 
-from gomq_py.http.answers import json_answer
+from gomq_py.http.answers import SLICE, json_octets
 from gomq_py.http.errors import BadRequest
+from gomq_py.http.turns import give_way
 from gomq_py.patterns import Pattern
 
 DEFAULT_PAGE_SIZE = 100
@@ -14,26 +15,71 @@ DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 500
 
 
-def listing(items, name_of=lambda item: item.get("name", "")):
-    """The answer to a list request: ``items`` (dicts) filtered, sorted, paged and cut to columns as the query asks. May switch."""
+def listing(objects, build=None, name_of=None):
+    """The answer to a list request: ``objects`` filtered, sorted, paged, built and cut to columns as the query asks. May switch.
+
+    ``build`` makes JSON of an object (None: they are JSON already), a slice at a time and only of those that are shown, so that ten thousand objects
+    are neither in memory together nor hold anybody up. ``name_of`` answers the name of an object, for the filter.
+    """
     query = request.args
-    total = len(items)
-    items = _filtered(items, query, name_of)
-    filtered = len(items)
-    items = _sorted(items, query)
+    objects = list(objects)
+    total = len(objects)
+    build = build or _as_it_is
+    objects = _sorted(_filtered(objects, query, name_of or _name_of), build, query)
+    filtered = len(objects)
     page = _integer(query, "page", 1, None)
     if page is None:
-        return json_answer(_columns(items, query))
+        return _answer(_dumped(objects, build, query), b"[", b"]")
     size = _integer(query, "page_size", 1, MAX_PAGE_SIZE)
     size = DEFAULT_PAGE_SIZE if size is None else size
     page_count = max(1, -(-filtered // size))
     if page > page_count:
         raise BadRequest(f"page_out_of_range, page: {page}, page size: {size}", error="page_out_of_range")
-    items = _columns(items[(page - 1) * size:page * size], query)
-    return json_answer({
-        "filtered_count": filtered, "item_count": len(items), "items": items, "page": page, "page_count": page_count, "page_size": size,
-        "total_count": total,
+    shown = objects[(page - 1) * size:page * size]
+    facts = orjson.dumps({
+        "filtered_count": filtered, "item_count": len(shown), "page": page, "page_count": page_count, "page_size": size, "total_count": total,
     })
+    return _answer(_dumped(shown, build, query), facts[:-1] + b',"items":[', b"]}")
+
+
+def _as_it_is(item):
+    return item
+
+
+def _name_of(thing):
+    return thing.get("name", "") if isinstance(thing, dict) else thing.name
+
+
+def _answer(parts, head, tail):
+    response = Response(_paced(parts, head, tail), mimetype="application/json")
+    response.content_length = len(head) + sum(map(len, parts)) + max(0, len(parts) - 1) + len(tail)
+    return response
+
+
+def _paced(parts, head, tail):
+    """The parts with commas between them. Writing many megabytes at once would hold everybody up as well."""
+    yield head
+    for number, part in enumerate(parts):
+        if number:
+            yield b","
+            give_way()
+        yield part
+    yield tail
+
+
+def _dumped(objects, build, query):
+    """The elements of a JSON array, built and written a slice at a time. May switch."""
+    wanted = query.get("columns")
+    paths = [column.split(".") for column in wanted.split(",") if column] if wanted else None
+    parts = []
+    for start in range(0, len(objects), SLICE):
+        if start:
+            give_way()
+        items = [build(one) for one in objects[start:start + SLICE]]
+        if paths is not None:
+            items = [_cut(item, paths) for item in items]
+        parts.append(json_octets(items)[1:-1])
+    return parts
 
 
 def _integer(query, name, lowest, highest):
@@ -60,7 +106,7 @@ def _filtered(items, query, name_of):
     kept = []
     for number, item in enumerate(items):
         if number % 256 == 255:
-            gevent.sleep(0)
+            give_way()
         try:
             if pattern.found_in(name_of(item)):
                 kept.append(item)
@@ -77,13 +123,19 @@ def _pattern(text):
         raise BadRequest(str(error)) from None
 
 
-def _sorted(items, query):
+def _sorted(objects, build, query):
     key = query.get("sort")
     if not key:
-        return items
+        return objects
     path = key.split(".")
     backwards = query.get("sort_reverse", "false").lower() == "true"
-    return sorted(items, key=lambda item: _sort_key(_at(item, path)), reverse=backwards)
+    keyed = []
+    for number, one in enumerate(objects):
+        if number % SLICE == SLICE - 1:
+            give_way()
+        keyed.append((_sort_key(_at(build(one), path)), number))
+    keyed.sort(reverse=backwards)
+    return [objects[number] for _, number in keyed]
 
 
 def _sort_key(value):
@@ -101,14 +153,6 @@ def _at(item, path):
             return None
         item = item.get(part)
     return item
-
-
-def _columns(items, query):
-    wanted = query.get("columns")
-    if not wanted:
-        return items
-    paths = [column.split(".") for column in wanted.split(",") if column]
-    return [_cut(item, paths) for item in items]
 
 
 def _cut(item, paths):

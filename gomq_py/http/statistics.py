@@ -6,13 +6,13 @@ import os
 import resource
 from operator import attrgetter
 
-import gevent
 from flask import g, request
 
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, QUEUE_COUNTERS
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
+from gomq_py.http.turns import give_way
 from gomq_py.observability import resources
 
 # Queues summed between two turns of the loop: some 2 us each.
@@ -94,7 +94,7 @@ def _vhost(thing):
     counters = list(_queue_counters(vhost.totals))
     for number, queue in enumerate(list(vhost.queues.values())):
         if number % SLICE == SLICE - 1:
-            gevent.sleep(0)
+            give_way()
         ready += queue.ready_count
         unacked += queue.unacked_count
         for index, value in enumerate(_queue_counters(queue)):

@@ -23,7 +23,7 @@ class Busy:
         connection = self.api.get("connections").json()[0]["name"]
         self.names = {
             "node": quote(node, safe=""), "connection": quote(connection, safe=""), "channel": quote(f"{connection} (1)", safe=""),
-            "port": str(process.ports["amqp"]),
+            "port": str(process.ports["amqp"]), "segment": str(self.api.get(f"streams/{VHOST}/log/segments").json()["segments"][0]["number"]),
         }
 
     def close(self):
@@ -38,6 +38,7 @@ class Busy:
         api.put(f"queues/{VHOST}/busy", {"arguments": {"x-max-priority": 5}})
         api.put(f"queues/{VHOST}/idle", {"arguments": {
             "x-message-ttl": 600000, "x-expires": 6000000, "x-max-length": 10, "x-dead-letter-exchange": "hox", "x-dead-letter-routing-key": "dead"}})
+        api.put(f"queues/{VHOST}/log", {"arguments": {"x-queue-type": "stream"}})
         api.post(f"bindings/{VHOST}/e/hox/q/busy", {"routing_key": "k", "arguments": {"k": "v"}})
         api.post(f"bindings/{VHOST}/e/hox/e/hox2", {"routing_key": "k"})
         api.put(f"policies/{VHOST}/hopol", {"pattern": "^busy$", "definition": {"max-length": 1000}, "apply-to": "queues", "priority": 1})
@@ -65,6 +66,7 @@ class Busy:
             properties = pika.BasicProperties(delivery_mode=2, headers={"a": number, "t": [1, "x"]})
             channel.basic_publish("hox", "k", b"%d" % number, properties)
             channel.basic_publish("", "idle", b"%d" % number, properties)
+            channel.basic_publish("", "log", b"%d" % number, properties)
         with contextlib.suppress(pika.exceptions.UnroutableError):
             channel.basic_publish("hox", "nowhere", b"", mandatory=True)
         channel.basic_publish("hox", "nowhere", b"")

@@ -2,7 +2,7 @@
 from flask import Blueprint, g, request
 
 from gomq_py.http import shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.finding import find_vhost
@@ -33,11 +33,16 @@ def channels_of(connections):
     return [(channel, one) for one in connections for channel in list(one.channels.values())]
 
 
+def list_of_channels(connections):
+    """The answer with every channel of these connections. May switch."""
+    return listing(channels_of(connections), lambda pair: shapes.channel(*pair), name_of=lambda pair: shapes.channel_name(*pair))
+
+
 @blueprint.get("/api/connections")
 @access(MANAGEMENT)
 def list_connections():
     """Every connection that the user sees."""
-    return listing(sliced(visible(), shapes.connection))
+    return listing(visible(), shapes.connection)
 
 
 @blueprint.get("/api/connections/<name>")
@@ -52,14 +57,14 @@ def get_connection(name):
 @access(MANAGEMENT)
 def list_user_connections(user):
     """The connections of one user."""
-    return listing(sliced((one for one in visible() if one.user.name == user), shapes.connection))
+    return listing((one for one in visible() if one.user.name == user), shapes.connection)
 
 
 @blueprint.get("/api/connections/<name>/channels")
 @access(MANAGEMENT)
 def list_connection_channels(name):
     """The channels of one connection."""
-    return listing(sliced(channels_of([find(name)]), lambda pair: shapes.channel(*pair)))
+    return list_of_channels([find(name)])
 
 
 @blueprint.delete("/api/connections/<name>")
@@ -94,7 +99,7 @@ def _close(connection):
 @access(MANAGEMENT)
 def list_channels():
     """Every channel that the user sees."""
-    return listing(sliced(channels_of(visible()), lambda pair: shapes.channel(*pair)))
+    return list_of_channels(visible())
 
 
 @blueprint.put("/api/channels/<name>")
@@ -131,7 +136,7 @@ def _consumers(vhost_name=None):
         (consumer, connection) for channel, connection in channels_of(node().connections()) for consumer in list(channel.consumers.values())
         if hasattr(consumer, "source") and (connection.vhost.name == vhost_name if vhost_name is not None else sees_vhost(connection.vhost.name))
     ]
-    return listing(sliced(pairs, lambda pair: shapes.consumer(*pair)), name_of=lambda item: item["consumer_tag"])
+    return listing(pairs, lambda pair: shapes.consumer(*pair), name_of=lambda pair: pair[0].tag)
 
 
 @blueprint.get("/api/consumers")

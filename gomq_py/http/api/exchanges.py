@@ -24,14 +24,14 @@ MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 def list_exchanges():
     """Every exchange of every vhost that the user sees."""
     found = (exchange for vhost in visible_vhosts() for exchange in list(vhost.exchanges.values()))
-    return listing(sliced(found, shapes.exchange))
+    return listing(found, shapes.exchange)
 
 
 @blueprint.get("/api/exchanges/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_exchanges(vhost):
     """The exchanges of one vhost."""
-    return listing(sliced(list(find_vhost(vhost).exchanges.values()), shapes.exchange))
+    return listing(find_vhost(vhost).exchanges.values(), shapes.exchange)
 
 
 @blueprint.get("/api/exchanges/<vhost>/<name>")
@@ -76,7 +76,7 @@ def list_bindings_from(vhost, name):
     """The bindings in which it is the source."""
     exchange = find_exchange(vhost, name)
     if not exchange.name:
-        return listing(sliced(list(find_vhost(vhost).queues.values()), shapes.default_binding), name_of=lambda item: item["destination"])
+        return listing(find_vhost(vhost).queues.values(), shapes.default_binding)
     return listing(sliced(exchange.bindings(), shapes.binding), name_of=lambda item: item["destination"])
 
 

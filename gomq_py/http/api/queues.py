@@ -3,7 +3,6 @@ import base64
 import time
 from itertools import islice
 
-import gevent
 from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
@@ -15,6 +14,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
+from gomq_py.http.turns import give_way
 
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.
@@ -34,14 +34,14 @@ MAX_UNACKED = 10000
 def list_queues():
     """Every queue of every vhost that the user sees."""
     found = (queue for vhost in visible_vhosts() for queue in list(vhost.queues.values()))
-    return listing(sliced(found, shapes.queue))
+    return listing(found, shapes.queue)
 
 
 @blueprint.get("/api/queues/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_queues(vhost):
     """The queues of one vhost."""
-    return listing(sliced(list(find_vhost(vhost).queues.values()), shapes.queue))
+    return listing(find_vhost(vhost).queues.values(), shapes.queue)
 
 
 @blueprint.get("/api/queues/<vhost>/<name>")
@@ -99,7 +99,7 @@ def purge_queue(vhost, name):
         if dropped == 0:
             break
         left -= dropped
-        gevent.sleep(0)
+        give_way()
     return no_content()
 
 

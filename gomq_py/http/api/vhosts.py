@@ -2,8 +2,8 @@
 from flask import Blueprint, g
 
 from gomq_py.http import shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node, sliced
-from gomq_py.http.api.connections import channels_of, visible
+from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts
@@ -17,7 +17,7 @@ blueprint = Blueprint("vhosts", __name__)
 @access(MANAGEMENT)
 def list_vhosts():
     """Every vhost that the user sees."""
-    return listing(sliced(visible_vhosts(), shapes.vhost))
+    return listing(visible_vhosts(), shapes.vhost)
 
 
 @blueprint.get("/api/vhosts/<name>")
@@ -71,7 +71,7 @@ def start_vhost(name, where):
 def list_vhost_connections(name):
     """The connections that opened it."""
     find_vhost(name)
-    return listing(sliced([one for one in visible() if one.vhost.name == name], shapes.connection))
+    return listing([one for one in visible() if one.vhost.name == name], shapes.connection)
 
 
 @blueprint.get("/api/vhosts/<name>/channels")
@@ -79,5 +79,4 @@ def list_vhost_connections(name):
 def list_vhost_channels(name):
     """The channels of those connections."""
     find_vhost(name)
-    pairs = channels_of([one for one in visible() if one.vhost.name == name])
-    return listing(sliced(pairs, lambda pair: shapes.channel(*pair)))
+    return list_of_channels([one for one in visible() if one.vhost.name == name])
