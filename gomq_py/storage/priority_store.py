@@ -156,6 +156,12 @@ class PriorityStore(message_store.MessageStore):
             self.files.remove_tree(self.folder)
             self.committer.mark_folder(os.path.dirname(self.folder))
 
+    def forget_files(self):
+        """Nothing goes in or out any more; the folder is the caller's to remove."""
+        self.failure = StoreClosed(self.folder, 0, "the store is deleted")
+        for store in self._used:
+            store.forget_files()
+
     def fence(self, error):
         """An I/O error on one level is one of the whole store."""
         if self.failure is not None:

@@ -91,6 +91,17 @@ class SegmentLog:
                 self.files.remove_tree(self.folder)
                 self.committer.mark_folder(os.path.dirname(self.folder))
 
+    def forget_files(self):
+        """Nothing goes in or out any more; the folder is the caller's to remove, in its own time."""
+        self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
+        self._fenced = self._closing = False
+        self._unsynced = []
+        segments, self._segments = self._segments, {}
+        for segment in segments.values():
+            if segment.is_open:
+                self._close_segment(segment)
+        self.pool.forget(self.folder)
+
     def fence(self, error):
         """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart has read it again."""
         if self.failure is not None and not self._closing:
@@ -197,6 +208,8 @@ class SegmentLog:
             else:
                 msgs = self.pool.take_unnamed(self.folder, capacity)
         except OSError as error:
+            if os.path.exists(self.path_of("msgs", segment.number)) or os.path.exists(self.path_of("acks", segment.number)):
+                self._next_number += 1  # a file that could not be taken away again must not be in the way for ever
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         segment.attach(msgs, acks)
         segment.begin(self.incarnation, self.pool.next_generation())

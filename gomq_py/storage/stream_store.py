@@ -246,6 +246,13 @@ class StreamStore(message_store.MessageStore):
         self.offsets.close()
         SegmentLog.delete_files(self)
 
+    def forget_files(self):
+        """Nothing goes in or out any more; the folder is the caller's to remove."""
+        self._dropped = []
+        self._order = []
+        self.offsets.close()
+        SegmentLog.forget_files(self)
+
     # what the log asks
 
     def sync_files(self, acks_too):

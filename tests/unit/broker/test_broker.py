@@ -1,14 +1,19 @@
 """Broker: what a restart brings back, and what the first boot makes."""
+import errno
 import os
 
+import gevent
 import pytest
 
 from gomq_py.broker import queue_factory
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import LogError
+from gomq_py.storage.message import Message
 from gomq_py.storage.recovery import open_store
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -186,6 +191,51 @@ def test_folder_of_a_deleted_queue_goes_when_the_log_is_on_disk(start):
     vhost.delete_queue("q")
     node.committer.wait()
 
+    wait_until(lambda: os.listdir(node.data_dir.queues_folder) == [], sleep=gevent.sleep)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}])
+def test_files_of_a_deleted_queue_go_in_slices(start, monkeypatch, arguments):
+    """Hundreds of segments take a second to remove; others get their turn in between."""
+    node = start()
+    vhost = node.broker.vhosts["/"]
+    queue, _ = vhost.declare_queue("q", durable=True, arguments=arguments)
+    message = Message()
+    for _ in range(40):
+        message.assign(b"", b"q", b"\0\0", bytes(60000), 1, persistent=True)
+        assert queue.publish(message)
+    node.committer.wait()
+    folder, = os.listdir(node.data_dir.queues_folder)
+    path = os.path.join(node.data_dir.queues_folder, folder)
+    slices, slice_ = [], queue_factory.FolderRemoval.slice
+    monkeypatch.setattr(queue_factory.FolderRemoval, "slice", lambda removal: slices.append(removal) or slice_(removal))
+    monkeypatch.setattr(queue_factory, "REMOVING_S", 0)  # one file at a time
+    count = sum(len(names) for _, _, names in os.walk(path))
+
+    vhost.delete_queue("q")
+    node.committer.wait()
+    wait_until(lambda: not os.path.isdir(path), sleep=gevent.sleep)
+
+    assert count >= 2 and len(slices) > count
+
+
+def test_files_of_a_deleted_queue_that_cannot_be_removed_are_said_and_go_at_the_boot(start, monkeypatch, caplog):
+    node = start()
+    vhost = node.broker.vhosts["/"]
+    queue, _ = vhost.declare_queue("q", durable=True)
+    message = Message()
+    message.assign(b"", b"q", b"\0\0", b"x", 1, persistent=True)
+    queue.publish(message)
+    node.committer.wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "unlink", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+        vhost.delete_queue("q")
+        node.committer.wait()
+        wait_until(lambda: "the files of deleted queue 'q' in vhost '/' stay until the next boot" in caplog.text, sleep=gevent.sleep)
+    node.kill()
+    node = start()
+
     assert os.listdir(node.data_dir.queues_folder) == []
 
 
@@ -292,4 +342,4 @@ def test_queue_that_cannot_be_opened_is_there_and_closed(start, restart, monkeyp
     assert node.publish("", "bad") == [0]
     node.vhost.delete_queue("bad")
     node.committer.wait()
-    assert not os.path.exists(bad)
+    wait_until(lambda: not os.path.exists(bad), sleep=gevent.sleep)
