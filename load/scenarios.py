@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 QUEUE = "bench"
 WAITING_COUNT = 1_000_000
 CONNECTION_COUNT = 1000
+STREAM = """--queue-args '{"x-queue-type": "stream"}'"""
 _SETTLE_S = 1
 
 
@@ -43,6 +44,9 @@ ROWS = (
     Row("each", "persistent, confirms (window 1000), each message acked, prefetch 1000", "-V -p -c 1000 -a 1 -P 1000", 3.0, 150e3),
     Row("topic", "topic exchange, 100 bindings, 1000 keys, 16-512 octets, 5 headers",
         "-V -e bench-topic --exchange-type topic --binding-count 100 --key-count 1000 -s 16-512 --header-count 5", 3.0, 250e3),
+    Row("stream", "stream, 1 publisher, 1 reader, acks of 100, prefetch 1000", f"-V -p -a 100 -P 1000 {STREAM}", 1.0, 500e3),
+    Row("stream-10", "stream, 20 000 messages per second to each of 10 readers", f"-p -a 100 -P 1000 -y 10 -r 20000 {STREAM}", 3.0, 190e3),
+    Row("stream-100", "stream, 2 000 messages per second to each of 100 readers", f"-p -a 100 -P 1000 -y 100 -r 2000 {STREAM}", 3.0, 190e3),
     Row("segments", "one message per TCP segment", "-V --write-octets 1", None, 150e3),
     Row("steady", "10 000 messages per second", "-V -l -r 10000", p50_ms=0.15, p99_ms=1.0),
     Row("quiet", "500 messages per second beside a flood on another queue", "-V -l -r 500", p99_ms=5.0, flood="-x 2 -y 2"),
