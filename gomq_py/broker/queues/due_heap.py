@@ -17,8 +17,8 @@ class DueHeap:
     def __init__(self):
         self.count = 0
         self._room = FIRST_SLOTS
-        self._due = array("Q", bytes(8 * FIRST_SLOTS))
-        self._locations = array("Q", bytes(8 * FIRST_SLOTS))
+        self._due = array("Q", (0,)) * FIRST_SLOTS
+        self._locations = array("Q", (0,)) * FIRST_SLOTS
 
     def first_due_ms(self):
         """When the first is due. Only when ``count`` is not 0."""
@@ -78,6 +78,6 @@ class DueHeap:
 
 def moved(items, count, room):
     """The first ``count`` numbers in an array with room for more."""
-    larger = array("Q", bytes(8 * room))
+    larger = array("Q", (0,)) * room  # without a bytes object of the same size beside it
     memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
     return larger
