@@ -171,7 +171,12 @@ class Broker:
         settings = self.settings
         if not self.vhosts and not _is_broken(self._log):
             self.create_vhost(DEFAULT_VHOST)
-        if self.users.is_new:
+        if self.users.is_new and settings.first_users:
+            self.users.begin("", "", (), ())
+            for name, password_hash in settings.first_users.items():
+                self.users.set_user(
+                    name, password_hash=password_hash, hashing_algorithm=passwords.BCRYPT, tags=("administrator",), grants=self.vhosts)
+        elif self.users.is_new:
             password_hash = settings.default_password_hash or passwords.hash_password("guest")
             self.users.begin(settings.default_user, passwords.check_hash(password_hash, passwords.SHA256), ("administrator",), self.vhosts)
 

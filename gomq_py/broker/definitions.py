@@ -13,7 +13,7 @@ from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
 from gomq_py.broker.names import RESERVED_PREFIX
-from gomq_py.broker.policies import POLICY
+from gomq_py.broker.policies import POLICY, usable_definition
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
@@ -154,15 +154,30 @@ def load(broker, path):
         raise DefinitionsError(f"definitions in {path}: {error}") from error
     for problem in report.problems:
         LOG.warning("definitions in %s: %s", path, problem)
+    for change in report.changed:
+        LOG.info("definitions in %s: %s", path, change)
     LOG.info("imported definitions from %s: %s", path, ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing")
 
 
 class Report:
-    """What an import did: ``imported`` counts entries by list, ``problems`` are lines for the operator about what was left out or differs."""
+    """What an import did: ``imported`` counts entries by list; lines for the operator about what was ``changed`` on the way (taken, but not as it
+    stood there), ``ignored`` (this broker has no such thing) or ``refused`` (an entry that was left out, and why).
+    """
 
     def __init__(self):
         self.imported = {}
-        self.problems = []
+        self.changed = []
+        self.ignored = []
+        self.refused = []
+
+    @property
+    def problems(self):
+        """The lines about what is not here now as it was there."""
+        return [*self.refused, *self.ignored]
+
+    def as_json(self):
+        """The report as the API shows it."""
+        return {"imported": self.imported, "changed": self.changed, "ignored": self.ignored, "refused": self.refused, "problems": self.problems}
 
     def count(self, key):
         self.imported[key] = self.imported.get(key, 0) + 1
@@ -189,6 +204,9 @@ class Importer:
                 self._problem(key, entry, str(error))
             if number % SLICE == 0:
                 gevent.sleep(0)
+        for key in definitions:
+            if key not in _LISTS and key not in _HEADER_KEYS:
+                self._report.ignored.append(f"{key}: a list that this broker does not know")
         return self._report
 
     def _checked(self, definitions):
@@ -222,8 +240,13 @@ class Importer:
                     raise DefinitionsError(f"{name} should be {_TYPES[name][1]} in {key}: {entry!r}")
 
     def _problem(self, key, entry, reason):
-        name = entry.get("name", entry.get("user", entry.get("source")))
-        self._report.problems.append(f"{key}: {name!r}: {reason}")
+        self._report.refused.append(_line(key, entry, reason))
+
+    def _changed(self, key, entry, reason):
+        self._report.changed.append(_line(key, entry, reason))
+
+    def _ignored(self, key, entry, reason):
+        self._report.ignored.append(_line(key, entry, reason))
 
     def _vhost_of(self, entry):
         if self._vhost is not None:
@@ -247,13 +270,16 @@ class Importer:
             self._broker.user_limits.replace(entry["name"], entry["limits"])
         unknown = [tag for tag in tags if tag not in TAGS]
         if unknown:
-            self._problem("users", entry, f"tags without a meaning here: {', '.join(unknown)}")
+            self._ignored("users", entry, f"tags without a meaning here: {', '.join(unknown)}")
 
     def vhost(self, entry):
         metadata = entry.get("metadata") or {}
         tags = entry.get("tags") or metadata.get("tags") or []
         tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
         self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
+        default = entry.get("default_queue_type") or metadata.get("default_queue_type")
+        if default not in (None, "undefined", "classic"):
+            self._ignored("vhosts", entry, f"default queue type {default}: queues without a type are classic")
 
     def permission(self, entry):
         if entry["user"] not in self._broker.users:
@@ -274,7 +300,15 @@ class Importer:
         self._broker.parameters.set_global(entry["name"], entry["value"])
 
     def policy(self, entry):
-        value = {"pattern": entry["pattern"], "definition": entry["definition"], "priority": entry.get("priority", 0),
+        definition, unknown = usable_definition(entry["definition"])
+        if unknown and not definition:
+            raise ValueError(f"{', '.join(unknown)} is not a recognised policy setting")
+        if unknown:
+            self._ignored("policies", entry, f"keys that this broker does not know: {', '.join(unknown)}")
+        idle = sorted(key for key in definition if key.startswith("ha-") or key == "queue-mode")
+        if idle:
+            self._changed("policies", entry, f"kept without effect: {', '.join(idle)}")
+        value = {"pattern": entry["pattern"], "definition": definition, "priority": entry.get("priority", 0),
                  "apply-to": entry.get("apply-to", "all")}
         self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
 
@@ -285,6 +319,8 @@ class Importer:
                 entry.get("arguments"))
 
     def queue(self, entry):
+        if (entry.get("arguments") or {}).get("x-queue-type") == "quorum":
+            self._changed("queues", entry, "quorum: a durable queue of this node, with the delivery limit of quorum queues")
         self._vhost_of(entry).declare_queue(
             entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), entry.get("arguments"),
             server_named=entry["name"].startswith(RESERVED_PREFIX))
@@ -295,6 +331,10 @@ class Importer:
             return  # the default exchange's bindings, which some files list, make themselves
         bind = vhost.bind_exchange if entry["destination_type"] == "exchange" else vhost.bind_queue
         bind(entry["destination"], entry["source"], entry["routing_key"], entry.get("arguments"))
+
+
+def _line(key, entry, reason):
+    return f"{key}: {entry.get('name', entry.get('user', entry.get('source')))!r}: {reason}"
 
 
 def _algorithm_of(password_hash):
@@ -347,6 +387,11 @@ _LISTS = {
     "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
 }
+# What else stands in a file, about the broker that wrote it.
+_HEADER_KEYS = frozenset((
+    "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format", "original_cluster_name",
+    "original_vhost_name", "explanation", "lavinmq_version", "description", "metadata", "default_queue_type", "limits",
+))
 _NOT_IN_A_VHOST = frozenset(("vhosts", "users", "permissions", "topic_permissions", "global_parameters"))
 _IMPORTS = {
     "vhosts": Importer.vhost, "users": Importer.user, "permissions": Importer.permission, "parameters": Importer.parameter,

@@ -211,3 +211,9 @@ OPERATOR_KEYS = {key: KEYS[key] for key in (
     "expires", "message-ttl", "max-length", "max-length-bytes", "delivery-limit", "overflow", "max-in-memory-length", "max-in-memory-bytes",
     "target-group-size", "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
 )}
+
+
+def usable_definition(definition):
+    """(what of a definition this broker knows, the keys that it does not know, sorted): for files of other brokers."""
+    unknown = sorted(key for key in definition if key not in KEYS)
+    return {key: value for key, value in definition.items() if key in KEYS}, unknown

@@ -259,6 +259,8 @@ class Settings:
         self.origins: dict[str, str] = {}
         self.sni: dict[str, dict[str, Any]] = {}
         """{host name: {key, as in its [sni:HOST] section: value}}"""
+        self.first_users: dict[str, str] = {}
+        """{name: bcrypt hash} of users made on the first boot instead of the default user; only dispatchd's configuration has them"""
         for attribute, value in values.items():
             self.set(attribute, value, "argument")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gomq_py.config import ini
+from gomq_py.config import dispatchd, ini
 from gomq_py.config.kinds import BOOLEAN
 from gomq_py.config.settings import (
     BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, OPTIONS, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings,
@@ -86,12 +86,17 @@ def config_path(given: str | None, environment: Mapping[str, str]) -> Path | Non
 
 
 def read_file(settings: Settings, path: Path) -> list[str]:
-    """Take over what an INI file says; returns warnings about keys that nobody knows. Raises ConfigError on everything else that is wrong."""
+    """Take over what an INI file says, or dispatchd's JSON; returns warnings about keys that nobody knows. Raises ConfigError on all else."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"cannot read {path}: {reason}") from error
+    if path.suffix == ".json" or text.lstrip()[:1] == "{":
+        try:
+            return dispatchd.read(settings, text, str(path))
+        except dispatchd.DispatchdError as error:
+            raise ConfigError(str(error)) from error
     try:
         entries = ini.parse(text, str(path))
     except ini.IniError as error:

@@ -1,71 +1,17 @@
 """Framed log: a checksummed append-only file of small records. Keeps definitions, users and other state that is rebuilt by replaying it.
 
 Above ``storage.files``; flushing is the committer's business (``committer.mark_file(log.file)`` after ``append``). A damaged record costs that
-record: it is reported, and those behind it are found again. Little endian; the first record is the log's birth, with ordinal 0 and no payload.
+record: it is reported, and those behind it are found again.
 
-    record head, 36 octets
-     0  2  magic "RL"
-     2  1  version, 1
-     3  1  reserved, 0
-     4  4  payload length
-     8  8  ordinal: 0, 1, 2... in the order of appending
-    16  8  octets of this log that were known to be on disk when the record was written
-    24  4  log id: random, new with every rewrite
-    28  4  CRC-32C of the payload, starting from the log id
-    32  4  CRC-32C of octets 0 to 32
-    36     payload
-
-The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad head the next valid head with our id
-and a higher ordinal is searched octet by octet. "Known to be on disk" tells a disk fault (damage below it) from the ordinary end of a crash.
-Never blocks outside ``replay`` and ``rewrite``; never interprets a payload.
+The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``; never interprets a payload.
 """
 import errno
 import os
-from struct import Struct
 
-from gomq_py import octets
 from gomq_py.storage import atomic_file
-
-HEAD = Struct("<2sBBIQQII")
-CHECK = Struct("<I")
-HEAD_SIZE = 36
-assert HEAD.size + CHECK.size == HEAD_SIZE
-
-MAGIC = b"RL"
-VERSION = 1
-
-# 16 MiB: far above any definition (argument tables end at a frame), far below what would hurt when a length lies.
-MAX_PAYLOAD = 1 << 24
-
-# No log lives to write that many; behind a larger one there would be no number for the next.
-MAX_ORDINAL = 1 << 62
-
-
-class LogError(Exception):
-    """The log cannot be read at all; ``path`` and ``reason`` are in the text."""
-
-    def __init__(self, path, reason):
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
-
-
-class Damage:
-    """Octets [start, end) hold no valid record.
-
-    ``promised``: they were known to be on disk, so this is a disk fault. Otherwise it is the ordinary end of a crash.
-    """
-
-    __slots__ = ("start", "end", "reason", "promised")
-
-    def __init__(self, start, end, reason):
-        self.start = start
-        self.end = end
-        self.reason = reason
-        self.promised = False
-
-    def __repr__(self):
-        return f"<Damage {self.start}..{self.end}: {self.reason}{', promised' if self.promised else ''}>"
+from gomq_py.storage.format.log import (  # noqa: F401  (for those who look for them here)
+    HEAD, HEAD_SIZE, Damage, LogError, LogScan, encode_log, encode_record, new_log_id,
+)
 
 
 class FramedLog:
@@ -241,91 +187,3 @@ class _Successor:
         if error is not None and self.log.file is self.file:
             self.file.broken = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.done(error)
-
-
-class LogScan:
-    """Walks the octets of a log: iterates over payloads, collects damage. ``end`` is behind the last valid record."""
-
-    def __init__(self, path, content):
-        self.path = path
-        self.damage = []
-        self.end = 0
-        self.log_id = None
-        self.next_ordinal = 0
-        self._content = content
-        self._synced = 0
-
-    def __iter__(self):
-        position, size = 0, len(self._content)
-        while position < size:
-            head = self._head_at(position)
-            if head is None:
-                position = self._skip_to_head(position)
-                continue
-            ordinal, length, expected = head
-            start, position = position, position + HEAD_SIZE + length
-            if position > size:
-                self.damage.append(Damage(start, size, "payload is cut short"))
-                break
-            self.next_ordinal = ordinal + 1
-            payload = self._content[start + HEAD_SIZE:position]
-            if octets.crc32c(self.log_id, payload, 0, length) != expected:
-                self.damage.append(Damage(start, position, f"checksum of record {ordinal} is wrong"))
-                continue
-            self.end = position
-            if ordinal:
-                yield payload
-        for damage in self.damage:
-            damage.promised = damage.start < self._synced
-
-    def _head_at(self, position):
-        """(ordinal, length, payload's checksum) of a valid head that may stand here, or None."""
-        content = self._content
-        if position + HEAD_SIZE > len(content):
-            return None
-        magic, version, _, length, ordinal, synced, log_id, check = HEAD.unpack_from(content, position)
-        if magic != MAGIC or CHECK.unpack_from(content, position + HEAD.size)[0] != octets.crc32c(0, content, position, HEAD.size):
-            return None
-        if length > MAX_PAYLOAD or not self.next_ordinal <= ordinal <= MAX_ORDINAL or (self.log_id is not None and log_id != self.log_id):
-            return None
-        if version != VERSION:
-            raise LogError(self.path, f"record version {version} at {position}, this gomq-py knows {VERSION}")
-        self.log_id = log_id
-        self._synced = max(self._synced, synced)
-        return ordinal, length, check
-
-    def _skip_to_head(self, start):
-        """The position of the next valid head, or the end of the log; what is skipped is damage."""
-        position = start
-        while True:
-            position = self._content.find(MAGIC, position + 1)
-            if position < 0:
-                position = len(self._content)
-                break
-            if self._head_at(position) is not None:
-                break
-        self.damage.append(Damage(start, position, "no valid record head"))
-        return position
-
-
-def encode_record(log_id, ordinal, synced_size, payload):
-    """One record. Raises ValueError above MAX_PAYLOAD."""
-    if len(payload) > MAX_PAYLOAD:
-        raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
-    head = HEAD.pack(MAGIC, VERSION, 0, len(payload), ordinal, synced_size, log_id, octets.crc32c(log_id, payload, 0, len(payload)))
-    return b"".join((head, CHECK.pack(octets.crc32c(0, head, 0, HEAD.size)), payload))
-
-
-def encode_log(payloads):
-    """A whole log of these payloads: (content, log id, number of records)."""
-    log_id, count = new_log_id(), 0
-    parts = []
-    for count, payload in enumerate(payloads, 1):
-        parts.append(encode_record(log_id, count, 0, payload))
-    content = b"".join(parts)
-    # The log takes its name when all of it has been flushed: its birth may say so.
-    return encode_record(log_id, 0, HEAD_SIZE + len(content), b"") + content, log_id, count
-
-
-def new_log_id():
-    return int.from_bytes(os.urandom(4), "little")

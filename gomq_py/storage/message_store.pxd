@@ -1,26 +1,19 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from gomq_py.storage cimport picking
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment
-from gomq_py.storage.segment_log cimport SegmentLog
 
 cdef int _FROM_CURSOR, _FROM_REQUEUED
 cdef unsigned int MSGS
 
-cdef class MessageStore(SegmentLog):
-    cdef readonly Py_ssize_t level
-    cdef readonly Py_ssize_t ready_count, unacked_count
-    cdef readonly uint64_t ready_bytes, unacked_bytes
+cdef class MessageStore(picking.PickingLog):
     cdef Segment _acking
-    cdef uint64_t _level_bits
-    cdef int _peeked
     cdef uint64_t _peeked_location, _peeked_count, _peeked_entry
     cdef Py_ssize_t _peeked_size, _peeked_body
     cdef Py_ssize_t _run_start, _run_last, _run_end, _run_count
-    cdef LocationHeap _requeued
-    cdef DeliveryCounts _counts
 
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1

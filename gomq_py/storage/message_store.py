@@ -7,12 +7,11 @@ MiB. Never yields or flushes: durability is storage.sync's business, which a sto
 Location: level (8 bits) << 56 | segment number (28) << 28 | position (28); positions are octets from the start of the msgs file.
 """
 from gomq_py.observability.log import logger
-from gomq_py.storage import damage
+from gomq_py.storage import damage, picking
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.segment import MSGS
-from gomq_py.storage.segment_log import SegmentLog
 
 LOG = logger("storage")
 
@@ -26,7 +25,7 @@ _FROM_CURSOR = 1
 _FROM_REQUEUED = 2
 
 
-class MessageStore(SegmentLog):
+class MessageStore(picking.PickingLog):
     """The messages of one queue, or of one level of a priority queue.
 
     ``ready_*`` wait, ``unacked_*`` were shifted and not deleted; bytes are of bodies. ``listener`` (optional) hears ``store_fenced(store,
@@ -35,23 +34,17 @@ class MessageStore(SegmentLog):
     """
 
     __slots__ = (
-        "level", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes",
-        "_acking", "_level_bits", "_peeked", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
-        "_run_start", "_run_last", "_run_end", "_run_count", "_requeued", "_counts",
+        "_acking", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
+        "_run_start", "_run_last", "_run_end", "_run_count",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
-        super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
+        super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
         if not 0 <= level <= 255:
             raise ValueError(f"level={level}")
-        self.level = level
-        self.ready_count = self.unacked_count = 0
-        self.ready_bytes = self.unacked_bytes = 0
         self._acking = None
-        self._level_bits = level << 56
-        self._peeked = self._peeked_location = self._peeked_size = self._peeked_body = self._peeked_count = self._peeked_entry = 0
+        self._peeked_location = self._peeked_size = self._peeked_body = self._peeked_count = self._peeked_entry = 0
         self._run_start = self._run_last = self._run_end = self._run_count = 0
-        self._requeued = self._counts = None
 
     # the hot verbs, in the order a message meets them
 
@@ -217,6 +210,9 @@ class MessageStore(SegmentLog):
             self._purge_one(self._requeued.pop())
         segment = self._read
         while segment is not None:
+            if segment is not self._read:
+                self._read = segment
+                self._read_at = HEAD_BYTES
             following = segment.next
             self._purge_segment(segment)
             if following is not None:
@@ -247,7 +243,7 @@ class MessageStore(SegmentLog):
     # what the log asks
 
     def _stop(self, failure):
-        SegmentLog._stop(self, failure)
+        picking.PickingLog._stop(self, failure)
         self._acking = None
         self._requeued = self._counts = None
         self._peeked = self._run_count = self._run_end = 0
@@ -260,10 +256,12 @@ class MessageStore(SegmentLog):
         if segment.acked == segment.count:
             self._finish(segment)
         else:
-            SegmentLog._leave_behind(self, segment)
+            picking.PickingLog._leave_behind(self, segment)
 
     def _finish(self, segment):
         """Nothing in the segment is wanted any more; it is not the write segment."""
+        if self._read is not None and segment.number > self._read.number:
+            self._unlink(segment)
         if segment is self._acking:
             self._acking = None
             self._run_end = self._run_count = 0
@@ -298,6 +296,7 @@ class MessageStore(SegmentLog):
             if not segment.is_open and not self._try_to_open(segment):
                 return False
             if segment.written_here:
+                self._read_at = segment.skip_picked(self._read_at)
                 if self._read_at < segment.end:
                     return True
             elif self._find_readable(segment):
@@ -342,13 +341,15 @@ class MessageStore(SegmentLog):
         """Move the cursor to the next record of a segment of an earlier run that is neither gone nor damaged. False at its end."""
         while True:
             at = segment.find_ready(self._read_at)
-            if at >= 0:
-                break
             if at == -3:
                 end = max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES)
                 self._prove(segment, segment.wanted_at, min(end, segment.end))
-                continue
-            self._read_at = self._step_over_damage(segment)
+            elif at < 0:
+                self._read_at = self._step_over_damage(segment)
+            elif at < segment.end and segment.is_picked(at):
+                self._read_at = segment.skip_picked(at)
+            else:
+                break
         self._read_at = at
         if at < segment.end:
             if segment.taken >= segment.count:
@@ -480,12 +481,15 @@ class MessageStore(SegmentLog):
         self.delete(location)
 
     def _purge_segment(self, segment):
-        """All that waits in the segment is gone."""
-        start = self._read_at if segment is self._read else HEAD_BYTES
+        """All that waits in the segment at the cursor is gone."""
+        if segment.picked_count:
+            self._purge_between_picks(segment)
+            if segment.number not in self._segments:
+                return
         count = segment.count - segment.taken
         segment.write_off(count, segment.body_bytes - segment.taken_bytes)
         if segment.acked == segment.count and segment is not self._write:
             self._finish(segment)
         elif count and segment.acks is not None:
-            segment.put_run(start, segment.end)
+            segment.put_run(self._read_at, segment.end)
             self.announce_acks(segment)

@@ -27,6 +27,13 @@ cdef class PriorityStore(message_store.MessageStore):
     @cython.locals(store=MessageStore)
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(store=MessageStore)
+    cpdef bint pick(self, uint64_t location) except -1
+    @cython.locals(store=MessageStore, number=Py_ssize_t)
+    cpdef int unpick(self, uint64_t location) except -1
+    @cython.locals(store=MessageStore)
+    cpdef browsed(self)
+    cpdef uint64_t oldest_ready_ms(self) except? 0
+    cpdef list failed_deliveries(self, tuple bounds)
     cpdef int flush(self) except -1
     cpdef int mark(self) except -1
     @cython.locals(store=MessageStore, count=Py_ssize_t)

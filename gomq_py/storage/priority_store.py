@@ -5,6 +5,7 @@ message is shown first; within a level the order is that of arrival. A level cos
 """
 import os
 import re
+from operator import attrgetter
 
 from gomq_py.storage import message_store
 from gomq_py.storage.errors import StoreClosed, StoreError
@@ -111,6 +112,28 @@ class PriorityStore(message_store.MessageStore):
             self._top = number
         return 0
 
+    def pick(self, location):
+        """Take a ready message out of its turn, on whichever level."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            return store.pick(location)
+        finally:
+            self._put_on(store)
+
+    def unpick(self, location):
+        """A picked message is ready again as if nothing had been."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            store.unpick(location)
+        finally:
+            self._put_on(store)
+        number = location >> 56
+        if number > self._top:
+            self._top = number
+        return 0
+
     def read(self, location, message):
         """Show an unacked message again."""
         return self._of(location).read(location, message)
@@ -184,6 +207,23 @@ class PriorityStore(message_store.MessageStore):
     def used_levels(self):
         """The stores of the levels that messages have come to."""
         return list(self._used)
+
+    # what a Browser and the metrics ask
+
+    def browsed(self):
+        """The levels, the highest first."""
+        return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
+
+    def oldest_ready_ms(self):
+        """When about the oldest ready message came in, of all levels."""
+        return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
+
+    def failed_deliveries(self, bounds):
+        """As MessageStore.failed_deliveries, over all levels."""
+        counted = [0] * (len(bounds) + 1)
+        for store in self._used:
+            counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]
+        return counted
 
     # what a level tells
 

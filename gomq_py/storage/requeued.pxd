@@ -10,8 +10,9 @@ cdef class LocationHeap:
     cpdef int push(self, uint64_t location) except -1
     @cython.locals(lowest=uint64_t)
     cpdef uint64_t pop(self) except? 0
-    @cython.locals(at=Py_ssize_t, moved=uint64_t)
     cpdef int remove(self, uint64_t location) except -1
+    @cython.locals(at=Py_ssize_t, moved=uint64_t)
+    cpdef bint discard(self, uint64_t location) except -1
     @cython.locals(parent=Py_ssize_t)
     cdef int _sift_up(self, Py_ssize_t at, uint64_t location) except -1
     @cython.locals(child=Py_ssize_t)
@@ -32,6 +33,8 @@ cdef class DeliveryCounts:
     cpdef int put(self, uint64_t location, uint64_t failed, uint64_t entry) except -1
     @cython.locals(at=Py_ssize_t, following=Py_ssize_t, home=Py_ssize_t)
     cpdef int discard(self, uint64_t location) except -1
+    @cython.locals(at=Py_ssize_t, slot=Py_ssize_t, failed=uint64_t)
+    cpdef int tally(self, tuple bounds, list counted) except -1
     cdef Py_ssize_t _home(self, uint64_t location)
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _slot(self, uint64_t location)

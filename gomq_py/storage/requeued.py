@@ -45,17 +45,32 @@ class LocationHeap:
 
     def remove(self, location):
         """Take a location from anywhere; it is there. Slow: it is looked for."""
+        found = self.discard(location)
+        assert found, location
+        return 0
+
+    def discard(self, location):
+        """Take a location from anywhere. False: it is not there. Slow: it is looked for."""
         at = 0
-        while self._items[at] != location:
+        while at < self.count and self._items[at] != location:
             at += 1
-            assert at < self.count, location
+        if at == self.count:
+            return False
         self.count -= 1
         if at == self.count:
-            return 0
+            return True
         moved = self._items[self.count]
         if at > 0 and self._items[(at - 1) >> 1] > moved:
-            return self._sift_up(at, moved)
-        return self._sift_down(at, moved)
+            self._sift_up(at, moved)
+        else:
+            self._sift_down(at, moved)
+        return True
+
+    def snapshot(self):
+        """Every location, in no order."""
+        locations = array("Q")
+        locations.frombytes(memoryview(self._items[:self.count]).cast("B"))
+        return locations
 
     def _sift_up(self, at, location):
         while at > 0:
@@ -138,6 +153,17 @@ class DeliveryCounts:
                 self._values[at] = self._values[following]
                 at = following
         self._keys[at] = 0
+        return 0
+
+    def tally(self, bounds, counted):
+        """Add 1 to ``counted[n]`` for each location whose count is at most ``bounds[n]`` (ascending), or to the last one."""
+        for at in range(self._mask + 1):
+            if self._keys[at]:
+                failed = self._values[at] >> 32
+                slot = 0
+                while slot < len(bounds) and failed > bounds[slot]:
+                    slot += 1
+                counted[slot] += 1
         return 0
 
     def _home(self, location):

@@ -22,7 +22,8 @@ cdef class Segment:
     cdef public unsigned int unsynced
     cdef readonly bint is_open, is_direct, patchy, synced_once, written_here, sealed
     cdef uint64_t[::1] runs
-    cdef Py_ssize_t run_at, delivered_before, checked_at
+    cdef Py_ssize_t run_at, checked_at
+    cdef readonly Py_ssize_t delivered_before
     cdef readonly Py_ssize_t run_count
     cdef readonly Py_ssize_t damaged_at, damaged_end
     cdef readonly dict counts
@@ -32,6 +33,8 @@ cdef class Segment:
     cdef readonly tuple timestamps
     cdef readonly uint64_t first_offset
     cdef public Py_ssize_t readers
+    cdef readonly bytearray picked
+    cdef readonly Py_ssize_t picked_count
 
     cpdef int attach(self, msgs, acks) except -1
     cpdef int detach(self) except -1
@@ -43,6 +46,19 @@ cdef class Segment:
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t size_at(self, Py_ssize_t at) except -1
     cdef Py_ssize_t body_length_at(self, Py_ssize_t at) except -1
+    cpdef uint64_t timestamp_at(self, Py_ssize_t at) except? 0
+    @cython.locals(slot=Py_ssize_t)
+    cpdef bint is_picked(self, Py_ssize_t at) except -1
+    cdef int pick(self, Py_ssize_t at) except -1
+    cdef int unpick(self, Py_ssize_t at) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t skip_picked(self, Py_ssize_t at) except -1
+    cdef int take_waiting(self, Py_ssize_t at) except -1
+    cdef int forget_picked(self) except -1
+    @cython.locals(slot=Py_ssize_t, body_length=Py_ssize_t)
+    cdef int _turn_pick(self, Py_ssize_t at, int count) except -1
+    @cython.locals(slot=Py_ssize_t)
+    cdef int _clear_pick(self, Py_ssize_t at) except -1
     cdef int put_ack(self, Py_ssize_t position) except -1
     cpdef int put_run(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int put_delivered(self, Py_ssize_t position) except -1

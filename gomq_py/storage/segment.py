@@ -36,7 +36,7 @@ class Segment:
         "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
         "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed", "runs", "run_count",
         "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
-        "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end",
+        "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end", "picked", "picked_count",
     )
 
     def __init__(self, number):
@@ -52,8 +52,9 @@ class Segment:
         self.checked_at = self.damaged_at = self.damaged_end = 0
         self.sealed_entries = -1
         self.timestamps = (0, 0)
-        self.synced = self.first_offset = self.readers = 0
+        self.synced = self.first_offset = self.readers = self.picked_count = 0
         self.proven = self.wanted_at = self.wanted_end = 0
+        self.picked = None
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
     # files
@@ -65,7 +66,7 @@ class Segment:
         self.p = octets.pointer(msgs.map)
         self.proven = 0
         self.is_open = True
-        self.is_direct = self.written_here
+        self.is_direct = self.written_here and self.picked is None
         if acks is not None:
             self.ack_p = octets.pointer(acks.map)
             self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // acks_format.ENTRY_BYTES
@@ -151,6 +152,74 @@ class Segment:
     def body_length_at(self, at):
         """Body octets of a record whose place was checked."""
         return octets.le32(self.p, at + 12)
+
+    def timestamp_at(self, at):
+        """When the record at ``at`` came in, in Unix milliseconds, or about then, when its place was not proven yet; 0 when none is there."""
+        if not self.written_here and self.proven < self.end and at + LOOK_BYTES > self.proven:
+            return self.timestamps[0]
+        return octets.le64(self.p, at + 20) if record.measure(self.p, at, self.end) else 0
+
+    # records taken from the middle
+
+    def is_picked(self, at):
+        """Whether the record at ``at``, before which the store's cursor stands, was taken out of turn."""
+        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one
+        return self.picked is not None and (self.picked[slot >> 3] >> (slot & 7)) & 1 == 1
+
+    def pick(self, at):
+        """Note that a record before the cursor is taken. One bit for the smallest record there may be: 22 KiB for 8 MiB, until the cursor is past."""
+        if self.picked is None:
+            self.picked = bytearray(self.capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
+            self.is_direct = False
+        self._turn_pick(at, 1)
+        return 0
+
+    def unpick(self, at):
+        """Undo a pick that the cursor has not come to."""
+        self._turn_pick(at, -1)
+        return 0
+
+    def skip_picked(self, at):
+        """Where the cursor goes on when it has come to ``at``: behind records that were taken already, if any begin there."""
+        while at < self.end and self.is_picked(at):
+            size = self.size_at(at)
+            self._clear_pick(at)
+            at += size
+        return at
+
+    def take_waiting(self, at):
+        """The record counts as taken."""
+        self.taken += 1
+        self.taken_bytes += self.body_length_at(at)
+        return 0
+
+    def forget_picked(self):
+        """The cursor is past all of them."""
+        self.picked = None
+        self.picked_count = 0
+        self.is_direct = self.is_open and self.written_here
+        return 0
+
+    def _turn_pick(self, at, count):
+        slot = at // record.SMALLEST_RECORD_BYTES
+        body_length = self.body_length_at(at)
+        self.taken += count
+        if count > 0:
+            self.picked[slot >> 3] |= 1 << (slot & 7)
+            self.picked_count += 1
+            self.taken_bytes += body_length
+        else:
+            self.taken_bytes -= body_length
+            self._clear_pick(at)
+        return 0
+
+    def _clear_pick(self, at):
+        slot = at // record.SMALLEST_RECORD_BYTES
+        self.picked[slot >> 3] &= 255 ^ (1 << (slot & 7))
+        self.picked_count -= 1
+        if self.picked_count == 0:
+            self.forget_picked()
+        return 0
 
     # acks
 

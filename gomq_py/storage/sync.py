@@ -13,6 +13,7 @@ import gevent
 from gevent.event import AsyncResult, Event
 from gevent.threadpool import ThreadPool
 
+from gomq_py.observability.histogram import Histogram
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.sync_watch import SyncWatch
 
@@ -34,6 +35,7 @@ class GroupCommit:
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0):
         self.syncs = 0
+        self.sync_seconds = Histogram()
         self._files = files
         self.enabled = enabled
         self._threads = threads
@@ -201,7 +203,9 @@ class GroupCommit:
         self._is_syncing = True
         failures = {}  # store, or path of a log or folder -> error
         jobs = self._collect(stores, logs, folders, failures)
+        began = time.perf_counter()
         self._flush(jobs, failures)
+        self.sync_seconds.observe(time.perf_counter() - began)
         self._blame(stores, logs, failures)
         self.syncs += 1
         self._tell_stores(stores, failures)

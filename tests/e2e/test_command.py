@@ -1,4 +1,5 @@
 """The command ``gomq-py`` as an operator meets it: what it says, its exit codes, its signals."""
+import base64
 import json
 import os
 import re
@@ -7,11 +8,15 @@ import socket
 import ssl
 import time
 
+import bcrypt
+import pika
+import pika.exceptions
 import psutil
 import pytest
 
 import gomq_py
 from tests.support import certificates
+from tests.support.broker_process import BrokerProcess
 from tests.support.command import gomq_py as run
 from tests.support.waiting import wait_until
 
@@ -257,3 +262,25 @@ def test_certificate_that_cannot_be_read_is_one_line(tmp_path):
 
     assert finished.returncode == 1
     assert "absent.pem: No such file or directory" in complaint(finished)
+
+
+def test_dispatchds_configuration_runs_the_broker(tmp_path):
+    """Its users log in with their passwords, the default user is not made."""
+    password = base64.b64encode(bcrypt.hashpw(b"secret", bcrypt.gensalt(4))).decode()
+    config = tmp_path / "dispatchd.json"
+    config.write_text(json.dumps({"persist-dir": str(tmp_path / "elsewhere"), "users": {"joe": {"password_bcrypt_base64": password}}}))
+
+    with BrokerProcess(tmp_path / "data", config=config) as broker:
+        pika.BlockingConnection(pika.URLParameters(broker.url("joe", "secret"))).close()
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            pika.BlockingConnection(pika.URLParameters(broker.url("guest", "guest")))
+
+
+def test_a_wrong_type_in_dispatchds_configuration_is_one_line_and_exit_2(tmp_path):
+    config = tmp_path / "dispatchd.json"
+    config.write_text('{"amqp-port": "5672"}')
+
+    ended = run("--config", str(config))
+
+    assert ended.returncode == 2
+    assert "amqp-port should be a port" in complaint(ended)

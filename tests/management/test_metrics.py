@@ -103,3 +103,47 @@ def test_a_second_broker_goes_on_without_a_default_port_that_is_taken(tmp_path):
         del process._options["metrics_http_port"]
         with process:
             process.wait_for_log("going on without metrics http port: port 15692")
+
+
+def test_ages_and_returns_of_messages_are_told(metrics):
+    import pika
+    connection = pika.BlockingConnection(pika.URLParameters(metrics[0].amqp_url))
+    channel = connection.channel()
+    channel.queue_declare("aging", durable=True)
+    channel.confirm_delivery()
+    for _ in range(3):
+        channel.basic_publish("", "aging", b"x", pika.BasicProperties(delivery_mode=2))
+    method, _, _ = channel.basic_get("aging")
+    channel.basic_nack(method.delivery_tag)
+    channel.basic_get("aging")
+    labels = (("queue", "aging"), ("vhost", "/"))
+
+    samples = metrics[1]("metrics/per-object")
+    totals = metrics[1]("metrics")
+
+    assert 0 < samples["gomq_queue_oldest_ready_age_seconds", labels] < 60
+    assert 0 <= samples["gomq_queue_oldest_unacked_age_seconds", labels] < 60
+    assert samples["gomq_queue_messages_returned", (("le", "1"), *labels)] == samples["gomq_queue_messages_returned", (("le", "+Inf"), *labels)] == 1
+    assert totals["gomq_sync_duration_seconds_count", ()] >= 1
+    assert totals["gomq_oldest_ready_age_seconds", ()] > 0
+    assert totals["gomq_event_loop_lag_seconds", ()] > 0
+    detailed = metrics[1]("metrics/detailed?family=gomq_queue_ages&vhost=%2F")
+    assert {name for name, _ in detailed} == {"gomq_queue_oldest_ready_age_seconds", "gomq_queue_oldest_unacked_age_seconds"}
+    channel.queue_delete("aging")
+    connection.close()
+
+
+def test_every_metric_of_the_dashboard_is_exposed(metrics):
+    """The dashboard in etc shows nothing that a broker does not tell."""
+    import json
+    import re
+    from pathlib import Path
+
+    dashboard = json.loads(Path(__file__).parents[2].joinpath("etc", "grafana-gomq.json").read_text(encoding="utf-8"))
+    wanted = {name for panel in dashboard["panels"] for target in panel["targets"] for name in re.findall(r"(?:gomq|rabbitmq)_\w+", target["expr"])}
+    port = metrics[0].ports["metrics"]
+    told = "".join(requests.get(f"http://127.0.0.1:{port}/{path}", timeout=10).text for path in ("metrics", "metrics/per-object"))
+    declared = set(re.findall(r"^# TYPE (\w+) ", told, re.MULTILINE))
+
+    assert len(wanted) > 15
+    assert {name for name in wanted if re.sub(r"_(bucket|count|sum)$", "", name) not in declared and name not in declared} == set()

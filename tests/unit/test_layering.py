@@ -52,6 +52,7 @@ MAP = {
     # apart
     "client": {"amqp.wire", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "octets", "build_info", ""},
+    "ctl": {"storage.format", "config", ""},  # "": the version
 }
 
 # Room -> the libraries it may import; the standard library is everybody's. Leaves and clients live without gevent.
@@ -71,6 +72,7 @@ LIBRARIES = {
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet"},
     "octets": {"crc32c"},
+    "ctl": {"click"},
     "patterns": {"regex"},
 }
 # What a .pxd may cimport besides our own: C and the compiler itself.

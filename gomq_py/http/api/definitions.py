@@ -52,8 +52,8 @@ def _import(vhost):
         raise BadRequest(str(error)) from None
     for problem in report.problems:
         LOG.warning("definitions: %s", problem)
-    if report.problems:
-        return json_answer({"imported": report.imported, "problems": report.problems})
+    if request.args.get("report") == "true" or report.problems:
+        return json_answer(report.as_json())
     return no_content()
 
 

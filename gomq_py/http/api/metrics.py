@@ -1,4 +1,6 @@
 """/metrics, /metrics/per-object, /metrics/detailed: for Prometheus. On the management port for users, on a port of its own for everybody there."""
+from itertools import chain
+
 from flask import Blueprint, Response, request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
@@ -6,6 +8,7 @@ from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import MONITORING, access
 from gomq_py.http.metrics import PREFIX, Families, rendered
+from gomq_py.http.own_metrics import OwnFamilies
 
 blueprint = Blueprint("metrics", __name__)
 public = Blueprint("public_metrics", __name__)
@@ -22,11 +25,16 @@ DETAILED = {
     "connection_metrics": lambda families, vhosts: families.per_connection(),
     "channel_metrics": lambda families, vhosts: families.per_channel(),
 }
+# Our own, with what RabbitMQ has no names for.
+OWN = {
+    "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns, "gomq_stream_consumer_lag": OwnFamilies.lags,
+    "gomq_sync": OwnFamilies.sync, "gomq_event_loop": OwnFamilies.loop,
+}
 
 
 def overview():
     """Totals."""
-    return _answer(Families(node(), _prefix()).overview())
+    return _answer(chain(Families(node(), _prefix()).overview(), OwnFamilies(node()).overview()))
 
 
 def per_object():
@@ -39,6 +47,9 @@ def per_object():
                 yield family
         for part in (families.per_queue(), families.per_exchange(), families.per_connection(), families.per_channel()):
             yield from part
+        own = OwnFamilies(node())
+        yield from own.overview()
+        yield from own.per_object()
 
     return _answer(everything())
 
@@ -48,7 +59,10 @@ def detailed():
     families = Families(node(), f"{_prefix()}detailed_")
     vhosts = request.args.getlist("vhost") or None
     chosen = {DETAILED[name] for name in request.args.getlist("family") if name in DETAILED}
-    return _answer(part for choose in chosen for part in choose(families, vhosts))
+    own = [OWN[name] for name in dict.fromkeys(request.args.getlist("family")) if name in OWN]
+    return _answer(chain(
+        (part for choose in chosen for part in choose(families, vhosts)),
+        (part for choose in own for part in choose(OwnFamilies(node()), vhosts))))
 
 
 def _prefix():

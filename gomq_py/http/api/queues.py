@@ -1,5 +1,4 @@
 """/api/queues: list, declare, delete, purge, get messages."""
-import base64
 import time
 from itertools import islice
 
@@ -10,6 +9,7 @@ from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of
+from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
@@ -177,18 +177,9 @@ def _shown(taken, encoding, truncate):
     octets = len(payload)
     if truncate is not None:
         payload = payload[:truncate]
-    text, used = _encoded(payload, encoding)
+    text, used = encoded(payload, encoding)
     return {
         "payload_bytes": octets, "redelivered": facts["redelivered"], "exchange": exchange.decode("utf-8", "replace"),
         "routing_key": routing_key.decode("utf-8", "replace"), "message_count": left,
         "properties": Properties.decode(properties).as_dict(), "payload": text, "payload_encoding": used,
     }
-
-
-def _encoded(payload, encoding):
-    if encoding == "auto":
-        try:
-            return payload.decode("utf-8"), "string"
-        except UnicodeDecodeError:
-            pass  # not text: shown as base64, as "auto" means
-    return base64.b64encode(payload).decode(), "base64"

@@ -42,8 +42,16 @@ def does(body=None, query=()):
     return Operation({204: None}, body, query)
 
 
+def moves(body, done):
+    """POST that brings messages elsewhere: what it did, or would do."""
+    counts = {"type": "object", "additionalProperties": {"type": "integer"}}
+    return Operation({200: record({
+        "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"}, done: {"type": "integer"},
+        "targets": counts, "stayed": counts})}, body)
+
+
 STATUS = Operation({200: ref("Status"), 503: ref("Status")})
-IMPORT = Operation({200: ref("Report"), 204: None}, "definitions")
+IMPORT = Operation({200: ref("Report"), 204: None}, "definitions", ("report",))
 TEXT_METRICS = Operation({200: TEXT}, query=METRICS, media="text/plain")
 NONE_OF_THEM = shows({"type": "array", "maxItems": 0})
 
@@ -110,6 +118,10 @@ OPERATIONS = {
     ("queue_states.pause_queue", "PUT"): does(),
     ("queue_states.resume_queue", "PUT"): does(),
     ("queue_states.restart_queue", "PUT"): does(),
+    ("messages.peek_messages", "GET"): shows(some(ref("Peeked")), ("offset", "count", "truncate", "encoding")),
+    ("messages.move_messages", "POST"): moves("move", "moved"),
+    ("messages.copy_messages", "POST"): moves("move", "copied"),
+    ("messages.replay_messages", "POST"): moves("replay", "moved"),
     ("queues.act_on_queue", "POST"): does("action"),
     ("queues.rebalance_queues", "POST"): does(),
     ("queues.list_unacked", "GET"): shows(some(ref("Unacked"))),

@@ -145,7 +145,12 @@ COMPONENTS = {
         "rabbit_version": TEXT, "rabbitmq_version": TEXT, "product_name": TEXT, "product_version": TEXT,
         **dict.fromkeys(("parameters", "policies", "queues", "exchanges", "bindings"), some(OPEN)),
     }, dict.fromkeys(("users", "vhosts", "permissions", "topic_permissions", "global_parameters"), some(OPEN))),
-    "Report": record({"imported": {"type": "object", "additionalProperties": COUNT}, "problems": some(TEXT)}),
+    "Peeked": record({
+        **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]}, "properties": OPEN,
+        **{key: {"type": "integer"} for key in ("position", "payload_bytes", "delivery_count", "timestamp")}, **truths("redelivered"),
+    }),
+    "Report": record({"imported": {"type": "object", "additionalProperties": COUNT}, **{
+        key: some(TEXT) for key in ("changed", "ignored", "refused", "problems")}}),
 }
 
 
@@ -157,6 +162,9 @@ def wanted(required=None, optional=None):
 
 TEXT_OR_LIST = {"anyOf": [TEXT, some(TEXT)]}
 ARGUMENTS = {"type": "object", "description": "as in a declare over AMQP"}
+MOVED_BY = {
+    "count": {"type": "integer", "minimum": 1}, "exchange": TEXT, "routing_key": TEXT, "headers": OPEN, **truths("dry_run"),
+}
 BODIES = {
     "vhost": wanted(optional={"description": TEXT, "tags": TEXT_OR_LIST}),
     "user": wanted({"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}),
@@ -179,4 +187,6 @@ BODIES = {
     "password": wanted({"password": TEXT}),
     "prefetch": wanted({"prefetch": {"type": "integer", "minimum": 0, "maximum": 65535}}),
     "definitions": OPEN,
+    "move": wanted({"destination": TEXT}, {"destination_vhost": TEXT, **MOVED_BY}),
+    "replay": wanted(optional={"to": {"enum": ["queue", "exchange"]}, "x_death": {"enum": ["keep", "clean"]}, **MOVED_BY}),
 }

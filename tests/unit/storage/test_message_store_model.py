@@ -5,6 +5,7 @@ from pathlib import Path
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from gomq_py.storage.browser import browse
 from gomq_py.storage.files import Files
 from tests.support.mirror import Mirror
 from tests.support.stores import Shown, StoreBench
@@ -20,6 +21,7 @@ class Entry:
         self.state = READY
         self.failed = 0
         self.location = None
+        self.picked = False
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -71,6 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert shown == Shown(entry.body, entry.failed > 0, entry.failed)
             entry.location = location
             entry.state = OUT
+            entry.picked = False
             out.append(entry)
         return multiple(*out)
 
@@ -92,7 +95,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(entry=consumes(taken))
     def requeue(self, entry):
-        if entry.state == OUT:
+        if entry.state == OUT and not entry.picked:
             self.bench.store.requeue(entry.location)
             entry.state = READY
             entry.failed += 1
@@ -103,6 +106,61 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.bench.store.read(entry.location, self.bench.message)
             assert self.bench.message.get_body() == entry.body
             assert self.bench.message.describe()["delivery_count"] == entry.failed
+
+    def browsed(self):
+        """Everything that is ready, as a browser shows it."""
+        browser, shown = browse(self.bench.store), []
+        while browser.next(self.bench.message):
+            fields = self.bench.message.describe()
+            assert fields["redelivered"] == (fields["delivery_count"] > 0)
+            shown.append((fields["location"], self.bench.message.get_body(), fields["delivery_count"]))
+        return shown
+
+    @rule()
+    def browse(self):
+        expected = [(entry.body, entry.failed) for entry in self.entries if entry.state == READY]
+        assert [(body, failed) for _, body, failed in self.browsed()] == expected
+
+    @rule(data=st.data(), steps=st.integers(1, 50))
+    def skip(self, data, steps):
+        """Passing over some, in steps, leads to the same messages as walking."""
+        ready = [entry.body for entry in self.entries if entry.state == READY]
+        count = data.draw(st.integers(0, len(ready)))
+        browser, left = browse(self.bench.store), count
+        while left:
+            left -= browser.skip(left, steps)
+        assert browser.next(self.bench.message) == (count < len(ready))
+        if count < len(ready):
+            assert self.bench.message.get_body() == ready[count]
+        browser.close()
+
+    @rule(target=taken, data=st.data(), count=st.integers(1, 20))
+    def pick(self, data, count):
+        """Take messages from anywhere."""
+        picked = []
+        for _ in range(count):
+            ready = [entry for entry in self.entries if entry.state == READY]
+            if not ready:
+                break
+            entry = data.draw(st.sampled_from(ready))
+            assert self.bench.store.pick(entry.location) and not self.bench.store.pick(entry.location)
+            entry.state, entry.picked = OUT, True
+            picked.append(entry)
+        return multiple(*picked)
+
+    @rule(entry=consumes(taken))
+    def unpick(self, entry):
+        """As if it had not been picked, unless the cursor has passed it."""
+        if entry.state == OUT and entry.picked:
+            self.bench.store.unpick(entry.location)
+            entry.state = READY
+            self.settle_doubt(entry, 1)
+
+    def settle_doubt(self, entry, most):
+        """Whether the cursor has passed a picked message the model does not know."""
+        failed = next(failed for _, body, failed in self.browsed() if body == entry.body)
+        assert entry.failed <= failed <= entry.failed + most
+        entry.failed = failed
 
     @rule()
     def purge(self):
@@ -123,7 +181,10 @@ class StoreMachine(RuleBasedStateMachine):
         for entry in self.entries:
             if entry.state == OUT:
                 entry.state = READY
-                entry.failed += 1
+                if entry.picked:
+                    self.settle_doubt(entry, 1)
+                else:
+                    entry.failed += 1
 
     @rule()
     def sync(self):

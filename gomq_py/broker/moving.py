@@ -1,0 +1,238 @@
+"""Moving: messages that an operator copies or moves from a queue to somewhere else, and dead letters that go back where they came from.
+
+Above queues and vhosts, below doors. The queue goes on meanwhile: its ready messages are walked with a browser, in slices; those that are wanted are
+published again, and where they are to move, picked out of the queue. A picked message is dropped only once its copy is on disk, so that a crash
+leaves it in two places rather than in none. Nothing that comes to the queue after the start is looked at, so that a loop ends.
+"""
+from fnmatch import fnmatchcase
+
+from gomq_py.amqp.wire.fields import decode_table, get_key
+from gomq_py.amqp.wire.properties import PropertyScan
+from gomq_py.broker.origin import origin_of
+from gomq_py.observability.log import logger
+from gomq_py.storage import browser
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
+
+LOG = logger("queue")
+
+# Messages looked at before others get their turn: some 3 ms.
+SLICE = 200
+# What may be picked and not yet dropped: after so many messages or octets the disk is waited for.
+UNSYNCED_MESSAGES = 2000
+UNSYNCED_OCTETS = 8 * 1024 * 1024
+
+
+class Filter:
+    """Which messages are meant: exchange and routing key as patterns with ``*`` and ``?``, and headers that are equal. None and {}: all."""
+
+    def __init__(self, exchange=None, routing_key=None, headers=None):
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.headers = headers or {}
+
+    def matches(self, message):
+        """Whether this Message is meant."""
+        if self.exchange is not None and not fnmatchcase(_text(message.get_exchange()), self.exchange):
+            return False
+        if self.routing_key is not None and not fnmatchcase(_text(message.get_routing_key()), self.routing_key):
+            return False
+        if not self.headers:
+            return True
+        raw = raw_headers(message.get_properties())
+        return raw is not None and all(get_key(raw, key) == value for key, value in self.headers.items())
+
+
+class Result:
+    """What a move did: messages looked at, those meant, those done, and why the others stayed: {reason: count}. ``targets``: {where to: count}."""
+
+    def __init__(self):
+        self.examined = self.matched = self.done = 0
+        self.stayed = {}
+        self.targets = {}
+
+    def stays(self, reason):
+        """One more message stays, for this reason."""
+        self.stayed[reason] = self.stayed.get(reason, 0) + 1
+
+    def goes(self, target):
+        """One more message goes there."""
+        self.targets[target] = self.targets.get(target, 0) + 1
+
+
+class Move:
+    """One move or copy, from ``queue`` to where ``route(message)`` says; ``start`` begins it, ``done(result, error)`` is called at its end.
+
+    ``route`` returns (name of the target, destinations, the Message to publish there) or (None, reason, None): the message stays.
+    """
+
+    def __init__(self, queue, route, committer, scheduler, done, wanted=None, count=None, keep=False, dry_run=False):
+        """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
+        self._queue = queue
+        self._route = route
+        self._committer = committer
+        self._scheduler = scheduler
+        self._done = done
+        self._filter = wanted or Filter()
+        self._left = count
+        self._keep = keep
+        self._dry_run = dry_run
+        self._browser = None
+        self._moved = []
+        self._moved_octets = 0
+        self._ended = False
+        self.result = Result()
+
+    def start(self):
+        """Begin; the first slice runs after the next poll of the loop."""
+        self._browser = browser.browse(self._queue.store)
+        self._scheduler.run_sliced(self._slice)
+
+    def cancel(self):
+        """Stop after this slice; what has moved has moved."""
+        self._ended = True
+
+    def _slice(self):
+        """The scheduler's next slice; False: no more of them for now."""
+        message = Message()
+        try:
+            for _ in range(SLICE):
+                if self._ended or self._queue.closed or self._left == 0 or not self._browser.next(message):
+                    self._ended = True
+                    break
+                self._one(message)
+        except StoreError as error:
+            self._queue.fail(error)
+            self._ended = True
+        if not self._ended and len(self._moved) < UNSYNCED_MESSAGES and self._moved_octets < UNSYNCED_OCTETS:
+            return True
+        moved, self._moved, self._moved_octets = self._moved, [], 0
+        if self._ended:
+            self._browser.close()
+        self._committer.after_sync(lambda error: self._synced(moved, error))
+        return False
+
+    def _one(self, message):
+        self.result.examined += 1
+        if not self._filter.matches(message):
+            return
+        self.result.matched += 1
+        location = message.describe()["location"]
+        octets = len(message.get_body())
+        target, destinations, copy = self._route(message)
+        if target is None:
+            self.result.stays(destinations)
+            return
+        if self._left is not None:
+            self._left -= 1
+        if self._dry_run:
+            self._count(target)
+        elif self._keep:
+            if self._publish(destinations, copy):
+                self._count(target)
+        elif not self._queue.store.pick(location):
+            self.result.stays("taken by a consumer")
+        elif self._publish(destinations, copy):
+            self._count(target)
+            self._moved.append(location)
+            self._moved_octets += octets
+        else:
+            self._queue.store.unpick(location)
+            self._queue.wake()
+
+    def _count(self, target):
+        self.result.done += 1
+        self.result.goes(target)
+
+    def _publish(self, destinations, copy):
+        """Whether somebody took it. One of several that refuses does not keep the others from it, as with any publish."""
+        if any([destination.publish(copy) for destination in destinations]):
+            return True
+        self.result.stays("refused by the target")
+        return False
+
+    def _synced(self, moved, error):
+        if error is not None:
+            LOG.error("%d moved messages come back to queue '%s': their copies are not on disk: %s", len(moved), self._queue.name, error)
+            self.result.done -= len(moved)
+        for location in moved:
+            if error is None:
+                self._queue.drop(location)
+            elif not self._queue.closed:
+                self._queue.store.unpick(location)
+        self._queue.wake()
+        if self._ended or error is not None:
+            self._done(self.result, error)
+        else:
+            self._scheduler.run_sliced(self._slice)
+
+
+def to_queue(target):
+    """A ``route`` that leads every message to one queue, as it is."""
+
+    def route(message):
+        return target.name, (target,), _copy(message, message.get_exchange(), message.get_routing_key(), message.get_properties())
+
+    return route
+
+
+def to_origin(vhost, source, may_write, to="queue", clean=False):
+    """A ``route`` that leads dead letters back: into the queue they died in first, or (``to="exchange"``) to the exchange they had come over, by the
+    keys they had then.
+
+    ``may_write(kind, name)``: whether the operator may. ``clean`` takes the headers about the death away. ``source`` is never a target.
+    """
+
+    def route(message):
+        origin = origin_of(raw_headers(message.get_properties()))
+        if origin is None:
+            return None, "no origin recorded", None
+        if to == "exchange":
+            exchange = vhost.exchanges.get(origin.exchange)
+            if exchange is None or exchange.internal:
+                return None, f"no exchange '{origin.exchange}'", None
+            if not may_write("exchange", exchange.name):
+                return None, f"no permission to write to exchange '{exchange.name}'", None
+        properties = origin.cleaned(message.get_properties()) if clean else message.get_properties()
+        copy = _copy(message, _octets(origin.exchange), _octets(origin.routing_keys[0]), properties)
+        if to == "exchange":
+            headers = raw_headers(properties)
+            found = vhost.route(exchange, origin.routing_keys[0], decode_table(headers)[0] if headers else None, origin.routing_keys[1:])
+            destinations = tuple(destination for destination in found if destination is not source)
+            if not destinations:
+                return None, "no queue is bound for it", None
+            return f"exchange '{exchange.name}'", destinations, copy
+        queue = vhost.queues.get(origin.queue)
+        if queue is None or queue is source:
+            return None, f"no queue '{origin.queue}'", None
+        if not may_write("queue", queue.name):
+            return None, f"no permission to write to queue '{queue.name}'", None
+        return f"queue '{queue.name}'", (queue,), copy
+
+    return route
+
+
+def raw_headers(properties):
+    """The raw table of the headers in properties in wire form, or None."""
+    scan = PropertyScan()
+    if not scan.scan_octets(properties) or scan.headers_at < 0:
+        return None
+    return properties[scan.headers_at:scan.headers_at + scan.headers_length]
+
+
+def _copy(message, exchange, routing_key, properties):
+    """A message of its own, as old as the one it is made of."""
+    fields = message.describe()
+    copy = Message()
+    copy.assign(
+        exchange, routing_key, properties, message.get_body(), fields["timestamp_ms"], fields["expires_at_ms"], fields["priority"],
+        fields["persistent"])
+    return copy
+
+
+def _text(octets):
+    return octets.decode("utf-8", "surrogateescape")
+
+
+def _octets(text):
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,46 @@
+"""Origin: where a dead letter came from, read from the headers that dead-lettering wrote (broker.dead_letter). Values; changes nothing."""
+from gomq_py.amqp.wire.fields import get_key, remove_key
+from gomq_py.broker.header_edit import PropertyEdit
+
+DEATH_HEADERS = ("x-death", *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")))
+
+
+class Origin:
+    """The queue a message died in first, and the exchange and routing keys (the first is the message's own) it had been published with."""
+
+    __slots__ = ("queue", "exchange", "routing_keys")
+
+    def __init__(self, queue, exchange, routing_keys):
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_keys = routing_keys
+
+    @staticmethod
+    def cleaned(properties):
+        """Properties in wire form without the headers about deaths; all others stay, octet by octet."""
+        edit = PropertyEdit(properties)
+        headers = edit.headers
+        for name in DEATH_HEADERS:
+            headers = remove_key(headers, name)
+        edit.headers = headers
+        return edit.octets()
+
+
+def origin_of(headers):
+    """The Origin in a raw table of headers, or None. x-death lists the latest death first: the first is at the end, or where its queue is named."""
+    if headers is None:
+        return None
+    deaths = get_key(headers, "x-death")
+    deaths = [death for death in deaths if _is_death(death)] if isinstance(deaths, list) else []
+    if not deaths:
+        return None
+    first_queue, first_reason = get_key(headers, "x-first-death-queue"), get_key(headers, "x-first-death-reason")
+    named = [death for death in deaths if death["queue"] == first_queue and death.get("reason") == first_reason]
+    death = (named or deaths)[-1]
+    keys = [key for key in death["routing-keys"] if isinstance(key, str)]
+    return Origin(death["queue"], death["exchange"], keys) if keys else None
+
+
+def _is_death(death):
+    return isinstance(death, dict) and isinstance(death.get("queue"), str) and isinstance(death.get("exchange"), str) \
+        and isinstance(death.get("routing-keys"), list)

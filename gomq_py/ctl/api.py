@@ -1,0 +1,151 @@
+"""API: requests to a broker's management API over TCP, TLS or a unix socket, with the standard library alone.
+
+Knows no command. What goes wrong is an APIError of one line that names the address, never the password.
+"""
+import base64
+import http.client
+import json
+import os
+import socket
+import ssl
+from urllib.parse import quote, unquote, urlsplit
+
+DEFAULT_URI = "http://127.0.0.1:15672"
+TIMEOUT_S = 60
+EXIT_REFUSED, EXIT_UNREACHABLE = 1, 2
+
+
+class APIError(Exception):
+    """The broker cannot be reached, or says no. ``status`` is 0 when nobody answered."""
+
+    def __init__(self, text, status=0):
+        super().__init__(text)
+        self.status = status
+
+    @property
+    def exit_code(self):
+        """1: the broker refused; 2: there is none, or it is not one that takes orders (503)."""
+        return EXIT_UNREACHABLE if self.status in (0, 503) else EXIT_REFUSED
+
+
+class API:
+    """The management API at ``uri`` (http, https) or at a unix socket, for one user."""
+
+    def __init__(self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True):
+        parts = urlsplit(uri if "//" in uri else f"http://{uri}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise APIError(f"{redacted(uri)} is not a URI such as {DEFAULT_URI}")
+        self.secure = parts.scheme == "https"
+        self.host, self.port = parts.hostname, parts.port or (15671 if self.secure else 15672)
+        self.prefix = parts.path.rstrip("/").removesuffix("/api")
+        self.user = unquote(parts.username) if parts.username else user
+        self.password = unquote(parts.password) if parts.password else password
+        self.unix_path = unix_path
+        self.verify = verify
+
+    @property
+    def address(self):
+        """Where the requests go, for messages to the operator."""
+        return self.unix_path or f"{'https' if self.secure else 'http'}://{self.host}:{self.port}"
+
+    def get(self, *path, **query):
+        """The JSON at /api/path, whose parts are encoded here. Raises APIError."""
+        return self.request("GET", path, query=query)
+
+    def put(self, *path, body=None):
+        """PUT; returns the answer's JSON or None."""
+        return self.request("PUT", path, {} if body is None else body)
+
+    def post(self, *path, body=None, query=None):
+        """POST; returns the answer's JSON or None."""
+        return self.request("POST", path, {} if body is None else body, query)
+
+    def delete(self, *path, headers=None, **query):
+        """DELETE; returns the answer's JSON or None."""
+        return self.request("DELETE", path, query=query, headers=headers)
+
+    def request(self, verb, path, body=None, query=None, headers=None):
+        """One request; returns the decoded answer, None for an empty one. Raises APIError."""
+        target = f"{self.prefix}/api/" + "/".join(quote(part, safe="") for part in path)
+        if query:
+            target += "?" + "&".join(f"{key.replace('_', '-') if key.startswith('if_') else key}={quote(str(value), safe='')}"
+                                     for key, value in query.items())
+        status, octets = self._send(verb, target, None if body is None else json.dumps(body).encode(), headers or {})
+        if status >= 300:
+            raise APIError(_reason(status, octets), status)
+        return json.loads(octets) if octets.strip() else None
+
+    def text(self, path):
+        """The text at a path outside /api, such as /metrics. Raises APIError."""
+        status, octets = self._send("GET", self.prefix + path, None, {})
+        if status >= 300:
+            raise APIError(_reason(status, octets), status)
+        return octets.decode("utf-8", "replace")
+
+    def _send(self, verb, target, body, headers):
+        connection = self._connection()
+        credentials = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        headers = {"Authorization": f"Basic {credentials}", "X-Requested-With": "gomq-py-ctl", **headers}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            connection.request(verb, target, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except ssl.SSLError as error:
+            raise APIError(f"no TLS connection to {self.address}: {error.reason or error}") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise APIError(f"no broker answers at {self.address}: {reason}") from None
+        finally:
+            connection.close()
+
+    def _connection(self):
+        if self.unix_path:
+            return _UnixConnection(self.unix_path)
+        if not self.secure:
+            return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        context = ssl.create_default_context()
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=context)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self):
+        """Connect to the path instead of the host."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)
+
+
+def control_socket(path):
+    """The path when it is a socket that this process may use, else an empty text."""
+    try:
+        return path if path and os.access(path, os.R_OK | os.W_OK) and not os.path.isfile(path) else ""
+    except OSError:
+        return ""
+
+
+def redacted(uri):
+    """A URI without what stands before its host."""
+    scheme, separator, rest = uri.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def _reason(status, octets):
+    try:
+        answer = json.loads(octets)
+        text = answer.get("reason") or answer.get("error")
+    except (ValueError, AttributeError):
+        text = ""
+    if status == 401:
+        return f"not authorised: {text or 'wrong user or password'}"
+    return f"{status}: {text or http.client.responses.get(status, 'unknown status')}"

@@ -1,0 +1,221 @@
+"""fsck: check a data folder that no broker holds, octet by octet, through the formats alone. Reads, never writes.
+
+What a crash leaves is no damage: a torn end, a record behind the last flush, a head that never reached the disk. Damage is what had been flushed, or
+sealed, and does not check any more; and names that do not belong where they are.
+"""
+import fcntl
+import mmap
+import os
+import re
+
+from gomq_py.storage.format import acks as acks_format
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format.log import LogError, LogScan
+from gomq_py.storage.format.record import RecordScanner
+
+SCHEMA_VERSION = "1"
+LOGS = ("definitions", "users")
+_SEGMENT = re.compile(r"(msgs|acks)\.(\d{10})")
+_LEVEL = re.compile(r"level\.\d{3}")
+
+
+class FsckError(Exception):
+    """The folder cannot be checked; one line for the operator."""
+
+
+class Findings:
+    """``damage`` and ``notes``: (path, text); counts of what was looked at."""
+
+    def __init__(self):
+        self.damage = []
+        self.notes = []
+        self.counts = dict.fromkeys(("queues", "segments", "records", "acked", "octets", "log_records"), 0)
+
+
+def check_folder(root):
+    """Check everything in a data folder; returns the Findings. Raises FsckError when it is none, or a broker holds it."""
+    if not os.path.isdir(root):
+        raise FsckError(f"{root} is not a folder")
+    lock = _lock(root)
+    try:
+        _check_schema(root)
+        findings = Findings()
+        for name in LOGS:
+            _check_log(os.path.join(root, name), findings)
+        queues = os.path.join(root, "queues")
+        for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
+            findings.counts["queues"] += 1
+            _check_queue(os.path.join(queues, name), findings)
+        return findings
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(root):
+    """Hold the folder against a broker that starts meanwhile. Raises FsckError when one holds it."""
+    try:
+        fd = os.open(os.path.join(root, ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None  # a copy, or of a broker that runs without locks
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
+        os.close(fd)
+        raise FsckError(f"{root} is in use by {holder}: stop the broker, or check a copy") from None
+    return fd
+
+
+def _check_schema(root):
+    try:
+        with open(os.path.join(root, "schema_version"), encoding="ascii", errors="replace") as file:
+            found = file.read(100).strip()
+    except OSError as error:
+        raise FsckError(f"{root} is not a gomq-py data folder: schema_version: {error.strerror}") from None
+    if found != SCHEMA_VERSION:
+        raise FsckError(f"{root} has schema version {found!r}, this gomq-py-ctl knows {SCHEMA_VERSION}")
+
+
+def _check_log(path, findings):
+    try:
+        with open(path, "rb") as file:
+            scan = LogScan(path, file.read())
+        findings.counts["log_records"] += sum(1 for _ in scan)
+    except OSError as error:
+        findings.damage.append((path, error.strerror))
+        return
+    except LogError as error:
+        findings.damage.append((path, error.reason))
+        return
+    for damage in scan.damage:
+        where = findings.damage if damage.promised else findings.notes
+        where.append((path, f"octets {damage.start} to {damage.end}: {damage.reason}{'' if damage.promised else ' (the end of a crash)'}"))
+
+
+def _check_queue(folder, findings):
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        match = _SEGMENT.fullmatch(name)
+        if match:
+            found.setdefault(int(match[2]), {})[match[1]] = path
+        elif _LEVEL.fullmatch(name) and os.path.isdir(path):
+            _check_queue(path, findings)
+        elif name.startswith("damaged."):
+            findings.notes.append((path, "set aside by an earlier run"))
+        else:
+            findings.notes.append((path, "is none of a queue's files"))
+    incarnation = _incarnation_of(folder)
+    for number, pair in sorted(found.items()):
+        try:
+            _check_segment(number, pair, incarnation, findings)
+        except OSError as error:
+            findings.damage.append((error.filename or folder, error.strerror or str(error)))
+
+
+def _incarnation_of(folder):
+    """The first half of the incarnation, in hex, that the queue's folder carries in its name; empty when it carries none."""
+    if _LEVEL.fullmatch(os.path.basename(folder)):
+        folder = os.path.dirname(folder)
+    return os.path.basename(folder).partition(".")[2]
+
+
+def _check_segment(number, pair, incarnation, findings):
+    if "msgs" not in pair:
+        findings.notes.append((pair["acks"], "acks without their segment: all of it was acked"))
+        return
+    findings.counts["segments"] += 1
+    path = pair["msgs"]
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < head_format.HEAD_BYTES:
+            findings.damage.append((path, f"{size} octets are shorter than a head"))
+            return
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        head = _head_of(content, pair, number, incarnation, findings)
+        if head is not None:
+            _check_records(content, head, pair, findings)
+    finally:
+        content.close()
+
+
+def _head_of(content, pair, number, incarnation, findings):
+    """The msgs file's head, or the one made from its twin; None when there is none, or it is another segment's."""
+    path = pair["msgs"]
+    head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
+    if head is None and "acks" in pair:
+        with open(pair["acks"], "rb") as file:
+            twin = head_format.decode(file.read(head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        if twin is not None:
+            findings.damage.append((path, "the head does not check; its twin in the acks file does"))
+            head = twin.twin(head_format.MSGS_MAGIC)
+    if head is None:
+        if any(content[:head_format.HEAD_BYTES]):
+            findings.damage.append((path, "the head does not check"))
+        else:
+            findings.notes.append((path, "no head: made in a run that ended before it was written"))
+        return None
+    if head.number != number or (incarnation and head.incarnation[:8].hex() != incarnation):
+        findings.notes.append((path, f"is empty: it holds the recycled segment {head.number} of queue {head.incarnation[:8].hex()}"))
+        return None
+    if head.capacity > len(content):
+        findings.damage.append((path, f"{len(content)} octets, but the head says {head.capacity}"))
+    return head
+
+
+def _check_records(content, head, pair, findings):
+    path = pair["msgs"]
+    start = bytes(content[:head_format.HEAD_BYTES])
+    seal = head_format.decode_seal(head.seed, start)
+    if seal is None and any(start[head_format.SEAL_AT:head_format.SYNCED_AT]):
+        findings.damage.append((path, "the seal does not check"))
+    synced = head_format.decode_mark(head.seed, head_format.SYNCED_SALT, start, head_format.SYNCED_AT)
+    acks = _acks_of(head, pair, findings)
+    end = min(seal.end if seal is not None else head.capacity, len(content))
+    scanner = RecordScanner(content, head_format.HEAD_BYTES, end, head.seed)
+    scanner.tally(acks.runs)
+    findings.counts["records"] += scanner.count
+    findings.counts["acked"] += scanner.acked
+    findings.counts["octets"] += scanner.at
+    gone = _ranges(acks.runs)
+    for first, behind, lost in scanner.damaged:
+        if any(begin <= first and behind <= stop for begin, stop in gone):
+            continue  # stepped over and acked by an earlier run
+        sealed = seal is not None or first < synced
+        text = f"octets {first} to {behind}: {lost} record(s) do not check"
+        (findings.damage if sealed else findings.notes).append((path, text if sealed else f"{text} (not flushed: the end of a crash)"))
+    if seal is not None and scanner.at < seal.end and not any(begin <= scanner.at and seal.end <= stop for begin, stop in gone):
+        findings.damage.append((path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are"))
+    elif seal is None and scanner.at < synced:
+        findings.damage.append((path, f"octets {scanner.at} to {synced}: no record is there, but they had been flushed"))
+
+
+def _acks_of(head, pair, findings):
+    """What the acks file says; nothing when there is none."""
+    path = pair.get("acks")
+    if path is None:
+        findings.damage.append((pair["msgs"], "its acks file is missing: everything in it counts as not acked"))
+        return acks_format.Acks()
+    with open(path, "rb") as file:
+        content = file.read()
+    twin = head.twin(head_format.ACKS_MAGIC)
+    found = head_format.decode(content, head_format.ACKS_MAGIC)
+    if found is None or found.seed != twin.seed:
+        where = findings.damage if any(content[:head_format.HEAD_BYTES]) else findings.notes
+        where.append((path, "the head does not belong to its segment"))
+    start = content[:head_format.HEAD_BYTES]
+    seal = head_format.decode_acks_seal(twin.seed, start)
+    if seal is None and any(start[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES]):
+        findings.damage.append((path, "the seal does not check"))
+    acks = acks_format.load(content, twin.seed)
+    if seal is not None and acks.entries - acks.holes < seal.entries:
+        findings.damage.append((path, f"{acks.entries - acks.holes} entries check, the seal says {seal.entries}"))
+    elif acks.holes:
+        findings.notes.append((path, f"{acks.holes} entries are missing (not flushed: their messages come back)"))
+    return acks
+
+
+def _ranges(runs):
+    return [(runs[at], runs[at + 1]) for at in range(0, len(runs), 2)]

@@ -1,0 +1,72 @@
+"""Output: lists as aligned tables, tab separated lines or JSON; one place where anything is written to standard output."""
+import json
+import sys
+
+import click
+
+
+class Output:
+    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` leaves out everything but the data."""
+
+    def __init__(self, form="table", quiet=False):
+        self.form = form
+        self.quiet = quiet
+
+    def rows(self, title, rows, columns):
+        """A list of objects, those of their fields that are columns; a column ``a.b`` is a field of a field."""
+        if self.form == "json":
+            self.json([{column: at(row, column) for column in columns} for row in rows])
+            return
+        if not self.quiet:
+            click.echo(f"{title} ...", err=True)
+        table = [[shown(at(row, column)) for column in columns] for row in rows]
+        if self.form == "text":
+            lines = table if self.quiet else [list(columns), *table]
+            for line in lines:
+                click.echo("\t".join(line))
+            return
+        self._aligned(columns, table)
+
+    def _aligned(self, columns, table):
+        widths = [max([len(column), *(len(line[number]) for line in table)]) for number, column in enumerate(columns)]
+        for line in ([] if self.quiet else [list(columns)]) + table:
+            click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+
+    def fields(self, values):
+        """One object as ``key: value`` lines, or JSON."""
+        if self.form == "json":
+            self.json(values)
+            return
+        for key, value in values.items():
+            click.echo(f"{key}: {shown(value)}")
+
+    def said(self, text):
+        """A sentence about what was done; not in JSON, not when quiet."""
+        if not self.quiet and self.form != "json":
+            click.echo(text, err=True)
+
+    @staticmethod
+    def json(value):
+        """JSON, indented for a person."""
+        json.dump(value, sys.stdout, indent=None if not sys.stdout.isatty() else 2, ensure_ascii=False)
+        sys.stdout.write("\n")
+
+
+def at(row, column):
+    """The value of ``a.b`` in nested objects, or None."""
+    for part in column.split("."):
+        row = row.get(part) if isinstance(row, dict) else None
+    return row
+
+
+def shown(value):
+    """A value as one cell: no control characters, which a name could smuggle into a terminal."""
+    if value is None:
+        text = ""
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, (dict, list)):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    else:
+        text = str(value)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -1,0 +1,69 @@
+"""Commands that bring definitions out and in: from a file, or straight from another broker, with a look at the difference first."""
+import json
+import sys
+
+import click
+
+from gomq_py.ctl.api import API, APIError
+from gomq_py.ctl.commands import ctl
+from gomq_py.ctl.difference import difference
+
+
+@ctl.command("export_definitions")
+@click.argument("file", type=click.File("w"), default="-")
+@click.option("--only-vhost", is_flag=True, help="Those of the virtual host alone, which can be imported into another.")
+@click.pass_obj
+def export_definitions(session, file, only_vhost):
+    """Write the broker's definitions to a file."""
+    definitions = session.api.get("definitions", *((session.vhost,) if only_vhost else ()))
+    json.dump(definitions, file, indent=2, ensure_ascii=False)
+    file.write("\n")
+
+
+@ctl.command("import_definitions")
+@click.argument("file", type=click.File("r"))
+@click.option("--only-vhost", is_flag=True, help="Into the virtual host, whatever the file says.")
+@click.option("--dry-run", is_flag=True, help="Print the difference and change nothing.")
+@click.pass_obj
+def import_definitions(session, file, only_vhost, dry_run):
+    """Import definitions from a file, - for standard input: of gomq-py, RabbitMQ or LavinMQ."""
+    try:
+        definitions = json.load(file)
+    except ValueError as error:
+        raise click.BadParameter(f"{file.name} is no JSON: {error}") from None
+    _bring_in(session, definitions, dry_run, (session.vhost,) if only_vhost else ())
+
+
+@ctl.command("import")
+@click.option("--from", "source", required=True, metavar="URI", help="Management API of the other broker, as in http://rabbit:15672.")
+@click.option("--from-user", default="guest", show_default=True)
+@click.option("--from-password", envvar="GOMQ_CTL_FROM_PASSWORD", hidden=True)
+@click.option("--from-password-file", type=click.File("r"), help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.")
+@click.option("--dry-run", is_flag=True, help="Print the difference and change nothing.")
+@click.pass_obj
+def import_from(session, source, from_user, from_password, from_password_file, dry_run):
+    """Import the definitions of a running RabbitMQ, LavinMQ or gomq-py."""
+    if from_password_file is not None:
+        from_password = from_password_file.readline().rstrip("\n")
+    other = API(source, from_user, from_password or "guest", verify=session.api.verify)
+    _bring_in(session, other.get("definitions"), dry_run, ())
+
+
+def _bring_in(session, definitions, dry_run, where):
+    if not isinstance(definitions, dict):
+        raise APIError("definitions should be an object", 400)
+    if dry_run:
+        rows = difference(session.api.get("definitions", *where), definitions)
+        session.out.rows("What an import would do", rows, ("action", "kind", "vhost", "name", "note"))
+        return
+    report = session.api.post("definitions", *where, body=definitions, query={"report": "true"}) or {}
+    if session.out.form == "json":
+        session.out.json(report)
+        return
+    for kind, count in report.get("imported", {}).items():
+        click.echo(f"imported: {count} {kind}")
+    for word in ("changed", "ignored", "refused"):
+        for line in report.get(word, ()):
+            click.echo(f"{word}: {line}")
+    if report.get("refused"):
+        sys.exit(1)

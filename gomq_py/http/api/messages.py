@@ -1,0 +1,163 @@
+"""/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them elsewhere."""
+import gevent
+from flask import Blueprint, g, request
+from gevent.event import AsyncResult
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.auth.permissions import READ, WRITE
+from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
+from gomq_py.broker.peeking import browse
+from gomq_py.http.answers import body, json_answer, node
+from gomq_py.http.arguments import boolean_of, integer_of
+from gomq_py.http.encoding import encoded
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.finding import find_queue, find_vhost, require
+from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.storage.message import Message
+
+blueprint = Blueprint("messages", __name__)
+MAX_PEEK = 1000
+DEFAULT_PEEK = 10
+# Octets of bodies in one answer; a message that would go beyond is cut, and says so in payload_bytes.
+MAX_PEEK_OCTETS = 16 * 1024 * 1024
+# Records passed over, or shown, before others get their turn: some 2 ms.
+SKIP_SLICE, SHOW_SLICE = 5000, 20
+MAX_PATTERN = 255
+
+
+@blueprint.get("/api/queues/<vhost>/<name>/messages")
+@access(MANAGEMENT)
+def peek_messages(vhost, name):
+    """Ready messages from ``offset`` on, up to ``count``, oldest first. The queue stays as it is: nothing is delivered, counted or reordered."""
+    queue = find_queue(vhost, name)
+    require(READ, "queue", name, vhost)
+    query = request.args
+    offset = integer_of(query, "offset", 0)
+    count = integer_of(query, "count", DEFAULT_PEEK, 0, MAX_PEEK)
+    truncate = integer_of(query, "truncate", 0) if "truncate" in query else None
+    encoding = query.get("encoding", "auto")
+    if encoding not in ("auto", "base64"):
+        raise BadRequest("encoding must be auto or base64")
+    browser = _browsed(queue)
+    try:
+        return json_answer(list(_peeked(browser, offset, count, encoding, truncate)))
+    finally:
+        browser.close()
+
+
+def _browsed(queue):
+    browser = browse(queue)
+    if browser is None:
+        raise BadRequest(f"queue '{queue.name}' in vhost '{queue.vhost}' is closed or a stream: its messages cannot be looked at this way")
+    return browser
+
+
+def _peeked(browser, offset, count, encoding, truncate):
+    left = offset
+    while left:
+        passed = browser.skip(left, SKIP_SLICE)
+        if passed == 0:
+            return
+        left -= passed
+        gevent.sleep(0)
+    message = Message()
+    octets_left = MAX_PEEK_OCTETS
+    for position in range(offset, offset + count):
+        if position % SHOW_SLICE == SHOW_SLICE - 1:
+            gevent.sleep(0)
+        if not browser.next(message):
+            return
+        yield _shown(message, position, encoding, min(octets_left, octets_left if truncate is None else truncate))
+        octets_left -= min(octets_left, len(message.get_body()))
+
+
+def _shown(message, position, encoding, limit):
+    facts, payload = message.describe(), message.get_body()
+    text, used = encoded(payload[:limit], encoding)
+    return {
+        "position": position, "payload_bytes": len(payload), "redelivered": facts["redelivered"], "delivery_count": facts["delivery_count"],
+        "exchange": message.get_exchange().decode("utf-8", "replace"), "routing_key": message.get_routing_key().decode("utf-8", "replace"),
+        "timestamp": facts["timestamp_ms"], "properties": Properties.decode(message.get_properties()).as_dict(),
+        "payload": text, "payload_encoding": used,
+    }
+
+
+@blueprint.post("/api/queues/<vhost>/<name>/move")
+@access(MANAGEMENT)
+def move_messages(vhost, name):
+    """Move ready messages to the queue ``destination``: ``count`` of them, those that match, or all; ``dry_run`` only counts."""
+    return _move(vhost, name, keep=False)
+
+
+@blueprint.post("/api/queues/<vhost>/<name>/copy")
+@access(MANAGEMENT)
+def copy_messages(vhost, name):
+    """As move; the originals stay."""
+    return _move(vhost, name, keep=True)
+
+
+@blueprint.post("/api/queues/<vhost>/<name>/replay")
+@access(MANAGEMENT)
+def replay_messages(vhost, name):
+    """Bring dead letters back to where x-death says they came from."""
+    queue = find_queue(vhost, name)
+    require(READ, "queue", name, vhost)
+    wanted = body()
+    to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")
+    if to not in ("queue", "exchange"):
+        raise BadRequest("to must be queue or exchange")
+    if x_death not in ("keep", "clean"):
+        raise BadRequest("x_death must be keep or clean")
+    may_write = _permission_to_write(vhost)
+    return _run(queue, to_origin(find_vhost(vhost), queue, may_write, to, x_death == "clean"), wanted, keep=False)
+
+
+def _move(vhost, name, keep):
+    queue = find_queue(vhost, name)
+    require(READ, "queue", name, vhost)
+    wanted = body(required=("destination",))
+    target_vhost = wanted.get("destination_vhost", vhost)
+    if not isinstance(wanted["destination"], str) or not isinstance(target_vhost, str):
+        raise BadRequest("destination and destination_vhost must be names")
+    target = find_queue(target_vhost, wanted["destination"])
+    require(WRITE, "queue", target.name, target_vhost)
+    if target is queue:
+        raise BadRequest("destination is the queue itself")
+    return _run(queue, to_queue(target), wanted, keep)
+
+
+def _permission_to_write(vhost):
+    """A function that says whether this request's user may write to a queue or exchange of the vhost; it works outside the request, too."""
+    permission = g.user.permission(vhost)
+    return lambda _kind, name: permission is not None and permission.allows(WRITE, name)
+
+
+def _run(queue, route, wanted, keep):
+    """Run to the end and say what was done; the request waits, the broker does not."""
+    _browsed(queue).close()
+    dry_run = boolean_of(wanted, "dry_run")
+    count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None
+    broker, finished = node().broker, AsyncResult()
+    move = Move(queue, route, broker.committer, broker.scheduler, lambda result, error: finished.set((result, error)), _filter_of(wanted), count,
+                keep, dry_run)
+    move.start()
+    result, error = finished.get()
+    answer = {
+        "dry_run": dry_run, "examined": result.examined, "matched": result.matched, "copied" if keep else "moved": result.done,
+        "targets": result.targets, "stayed": result.stayed,
+    }
+    if error is not None:
+        answer["error"] = "the copies could not be flushed to disk; the originals are in their queue"
+    return json_answer(answer, 200 if error is None else 500)
+
+
+def _filter_of(wanted):
+    texts = {}
+    for key in ("exchange", "routing_key"):
+        texts[key] = wanted.get(key)
+        if texts[key] is not None and (not isinstance(texts[key], str) or len(texts[key]) > MAX_PATTERN):
+            raise BadRequest(f"{key} must be a text of at most {MAX_PATTERN} characters")
+    headers = wanted.get("headers", {})
+    if not isinstance(headers, dict):
+        raise BadRequest("headers must be an object")
+    return Filter(texts["exchange"], texts["routing_key"], headers)

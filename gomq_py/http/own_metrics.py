@@ -1,0 +1,129 @@
+"""Own metrics: what RabbitMQ has no names for. Ages of messages, how often they came back, how long flushes take, how late the loop is.
+
+Beside metrics, which renders them. Reads; what costs something (the loop's lag) is measured while somebody scrapes, never at other times.
+"""
+import time
+
+import gevent
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+
+from gomq_py.broker.arguments import STREAM, queue_type_of
+
+PREFIX = "gomq_"
+# How often messages came back: bounds of the distribution.
+RETURNS = (1, 2, 3, 5, 10, 20)
+# Unacknowledged messages of one channel that are looked at for the oldest of each of its queues.
+LOOKED_AT = 2000
+# Turns of the loop that are timed in one scrape.
+LAG_SAMPLES = 5
+LABELS = ("vhost", "queue")
+
+
+class OwnFamilies:
+    """Metric families over a node's present state, in the form that ``metrics.rendered`` takes."""
+
+    def __init__(self, node):
+        self._node = node
+
+    def overview(self):
+        """Of the whole broker: flushes, the loop, the oldest messages of all."""
+        yield from self.sync()
+        yield from self.loop()
+        now_ms = time.time() * 1000
+        ready = [_age_s(_oldest_ready_ms(queue), now_ms) for queue in self._queues()]
+        yield _gauge("oldest_ready_age_seconds", "Age of the oldest ready message of all queues", max(ready, default=0))
+        unacked = self._oldest_unacked()
+        yield _gauge("oldest_unacked_age_seconds", "Time since the delivery of the message that waits longest for its acknowledgement",
+                     max((_age_s(since_s * 1000, now_ms) for since_s in unacked.values()), default=0))
+
+    def sync(self, _vhosts=None):
+        """How long flushes of the group commit took."""
+        taken = self._node.broker.committer.sync_seconds
+        family = HistogramMetricFamily(f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one")
+        family.add_metric((), taken.cumulative(), taken.total)
+        yield family
+
+    def loop(self, _vhosts=None):
+        """How late the event loop is: what a turn takes beyond asking for one. Measured now, by waiting for some turns. May switch."""
+        worst = 0.0
+        for _ in range(LAG_SAMPLES):
+            began = time.perf_counter()
+            gevent.sleep(0.0)
+            worst = max(worst, time.perf_counter() - began)
+        yield _gauge("event_loop_lag_seconds", f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", worst)
+
+    def ages(self, vhosts=None):
+        """Of each queue: the age of its oldest ready and its oldest unacknowledged message."""
+        now_ms = time.time() * 1000
+        queues = list(self._queues(vhosts))
+        yield GaugeMetricFamily(f"{PREFIX}queue_oldest_ready_age_seconds", "Age of the oldest ready message", labels=LABELS), (
+            ((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues)
+        unacked = self._oldest_unacked()
+        yield GaugeMetricFamily(f"{PREFIX}queue_oldest_unacked_age_seconds", "Time since the delivery of the oldest unacknowledged message",
+                                labels=LABELS), (
+            ((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
+
+    def returns(self, vhosts=None):
+        """Of each queue: how many of the messages in it came back how often. Only queues in which some did."""
+        queues = [queue for queue in self._queues(vhosts) if not queue.closed and not _is_stream(queue)]
+        yield GaugeMetricFamily(f"{PREFIX}queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
+                                labels=(*LABELS, "le")), (sample for queue in queues for sample in _returned(queue))
+
+    def lags(self, vhosts=None):
+        """Of each consumer of a stream: messages between it and the end of the stream."""
+        samples = []
+        for queue in self._queues(vhosts):
+            if _is_stream(queue):
+                for consumer in list(queue.ring.consumers) if queue.ring is not None else ():
+                    lag = getattr(consumer, "lag", None)
+                    if lag is not None:
+                        samples.append(((queue.vhost, queue.name, consumer.tag), lag() if callable(lag) else lag))
+        yield GaugeMetricFamily(f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
+                                labels=(*LABELS, "consumer_tag")), iter(samples)
+
+    def per_object(self, vhosts=None):
+        """Everything that is per queue or consumer."""
+        for part in (self.ages(vhosts), self.returns(vhosts), self.lags(vhosts)):
+            yield from part
+
+    def _queues(self, vhosts=None):
+        for vhost in list(self._node.broker.vhosts.values()):
+            if vhosts is None or vhost.name in vhosts:
+                yield from list(vhost.queues.values())
+
+    def _oldest_unacked(self):
+        """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of each channel."""
+        oldest = {}
+        for connection in self._node.connections():
+            for channel in list(getattr(connection, "channels", {}).values()):
+                unacked = channel.unacked
+                sought = unacked.queues()
+                for _, holder, _, since_s, _ in unacked.entries(1 if len(sought) == 1 else LOOKED_AT) if sought else ():
+                    if since_s < oldest.get(holder.queue, since_s + 1):
+                        oldest[holder.queue] = since_s
+        return oldest
+
+
+def _is_stream(queue):
+    return queue_type_of(queue.arguments) == STREAM
+
+
+def _oldest_ready_ms(queue):
+    return 0 if queue.closed or _is_stream(queue) else queue.store.oldest_ready_ms()
+
+
+def _age_s(since_ms, now_ms):
+    return max(0.0, (now_ms - since_ms) / 1000) if since_ms else 0
+
+
+def _returned(queue):
+    counted = queue.store.failed_deliveries(RETURNS)
+    if any(counted):
+        total = 0
+        for bound, count in zip((*map(str, RETURNS), "+Inf"), counted):
+            total += count
+            yield (queue.vhost, queue.name, bound), total
+
+
+def _gauge(name, text, value):
+    return GaugeMetricFamily(PREFIX + name, text, value=value)

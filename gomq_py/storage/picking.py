@@ -1,0 +1,221 @@
+"""Picking log: messages taken out of their turn, from the middle of a store, by whoever moves them elsewhere.
+
+Between segment_log and message_store, whose cursor steps over what was picked. A picked message is unacked like any other: ``delete`` and
+``requeue`` end that, or ``unpick``, as if nothing had been. Costs a store nothing until somebody picks. Never yields, never flushes.
+"""
+from gomq_py.storage import segment_log
+from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
+
+
+class PickingLog(segment_log.SegmentLog):
+    """``ready_*`` wait, ``unacked_*`` were taken and not deleted; bytes are of bodies. MessageStore fills in the rest."""
+
+    __slots__ = ("level", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes", "_level_bits", "_peeked", "_requeued", "_counts")
+
+    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener):
+        super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
+        self.level = level
+        self.ready_count = self.unacked_count = 0
+        self.ready_bytes = self.unacked_bytes = 0
+        self._level_bits = level << 56
+        self._peeked = 0
+        self._requeued = self._counts = None
+
+    def pick(self, location):
+        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick. False: it is not ready (any more)."""
+        at = location & 0xFFFFFFF
+        self._peeked = 0
+        if self._counts is not None and self._requeued is not None and self._counts.get(location) and self._requeued.discard(location):
+            body_length = self._find(location).body_length_at(at)
+        else:
+            segment = self._before_cursor(location)
+            if segment is None or segment.is_picked(at) or (not segment.is_open and not self._try_to_open(segment)):
+                return False
+            if not segment.written_here and segment.proven < segment.end and not self._prove_all(segment):
+                return False
+            segment.size_at(at)
+            segment.pick(at)
+            body_length = segment.body_length_at(at)
+            if not segment.written_here:
+                self._remember_failures(segment, location)
+        self._count_taken(1, body_length)
+        return True
+
+    def unpick(self, location):
+        """A picked message is ready again as if nothing had been."""
+        at = location & 0xFFFFFFF
+        segment = self._before_cursor(location)
+        if segment is not None and segment.is_picked(at):
+            segment.unpick(at)
+        elif self._counts is not None and self._counts.get(location):
+            if self._requeued is None:
+                self._requeued = LocationHeap()
+            self._requeued.push(location)
+        else:
+            return self.requeue(location)  # the cursor has come past meanwhile
+        self._count_taken(-1, self._find(location).body_length_at(at))
+        return 0
+
+    def _before_cursor(self, location):
+        """The segment of a location that the cursor has not come to, or None."""
+        number = (location >> 28) & 0xFFFFFFF
+        segment = self._segments.get(number)
+        if segment is None or self._read is None or number < self._read.number:
+            return None
+        if segment is self._read and location & 0xFFFFFFF < self._read_at:
+            return None
+        return segment
+
+    def _prove_all(self, segment):
+        """Read a segment of an earlier run through the system before it is touched. False: the disk does not give it back, and the store is fenced."""
+        try:
+            self.files.read_through(segment.msgs, 0, segment.end)
+        except OSError as error:
+            self.fence(error)
+            return False
+        segment.prove(segment.end)
+        return True
+
+    def _remember_failures(self, segment, location):
+        """How often a message of an earlier run had come back, should it come back again."""
+        failed, entry = segment.failed_before(location & 0xFFFFFFF)
+        if failed:
+            if self._counts is None:
+                self._counts = DeliveryCounts()
+            self._counts.put(location, failed, entry)
+        return 0
+
+    def _count_taken(self, count, body_length):
+        self.ready_count -= count
+        self.unacked_count += count
+        if count > 0:
+            self.ready_bytes -= body_length
+            self.unacked_bytes += body_length
+        else:
+            self.ready_bytes += body_length
+            self.unacked_bytes -= body_length
+        return 0
+
+    def _unlink(self, segment):
+        """A segment before the cursor goes, all its messages having been picked: the one before it leads to the one behind."""
+        before = self._read
+        while before is not None and before.next is not segment:
+            before = before.next
+        if before is not None:
+            before.next = segment.next
+            if segment is self._last:
+                self._last = before
+        return 0
+
+    def _purge_between_picks(self, segment):
+        """Delete what waits in a segment from the cursor up to the last picked message, one by one, but not what was picked. Moves the cursor."""
+        at = self._read_at
+        while segment.picked_count and segment.acked < segment.count and segment.is_open:
+            at = segment.skip_picked(at)
+            if not segment.written_here:
+                at = segment.find_ready(at)
+                if at < 0 or segment.is_picked(at):
+                    if at < 0:
+                        break
+                    continue
+            if at >= segment.end:
+                break
+            size = segment.size_at(at)
+            segment.take_waiting(at)
+            self._count_taken(1, segment.body_length_at(at))
+            self.delete(self._level_bits | segment.number << 28 | at)
+            at += size
+            self._read_at = at
+        if segment.picked_count:
+            segment.forget_picked()
+        return 0
+
+    # what a Browser asks
+
+    def browsed(self):
+        """The stores to look through, one after the other."""
+        return (self,)
+
+    def requeued_locations(self):
+        """The locations that came back and wait, in no order."""
+        return None if self._requeued is None or not self._requeued.count else self._requeued.snapshot()
+
+    def end_of_log(self):
+        """(segment number, position) behind the newest message."""
+        if self._last is None:
+            return 0, 0
+        return self._last.number, self._last.end
+
+    def read_segment(self):
+        """The segment that the cursor is in, or None."""
+        return self._read
+
+    def read_position(self):
+        """Where in that segment it stands."""
+        return self._read_at
+
+    def location_of(self, number, at):
+        """The location of a record."""
+        return self._level_bits | number << 28 | at
+
+    def browsable(self, number):
+        """The segment of this number, or the next one there is, that the cursor has not left behind."""
+        segment = self._segments.get(number)
+        if segment is not None and self._read is not None and number >= self._read.number:
+            return segment
+        segment = self._read
+        while segment is not None and segment.number < number:
+            segment = segment.next
+        return segment
+
+    def read_back(self, location, message):
+        """Show a message that came back and waits; False when it is not there any more."""
+        return location >> 28 & 0xFFFFFFF in self._segments and self._counts is not None and self._counts.get(location) > 0 \
+            and self.read(location, message)
+
+    def oldest_ready_ms(self):
+        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody knows without opening a file."""
+        if self.ready_count == 0:
+            return 0
+        oldest = 0
+        if self._requeued is not None and self._requeued.count:
+            location = self._requeued.first()
+            oldest = self._find(location).timestamp_at(location & 0xFFFFFFF)
+        segment = self._read
+        if segment is not None and segment.count > segment.taken:
+            at_cursor = segment.timestamp_at(self._read_at) if segment.is_open else segment.timestamps[0]
+            if oldest == 0 or 0 < at_cursor < oldest:
+                oldest = at_cursor
+        elif oldest == 0 and segment is not None and segment.next is not None:
+            oldest = segment.next.timestamp_at(HEAD_BYTES) if segment.next.is_open else segment.next.timestamps[0]
+        return oldest
+
+    def failed_deliveries(self, bounds):
+        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than ``bounds[n - 1]``, as a list; last those above."""
+        counted = [0] * (len(bounds) + 1)
+        if self._counts is not None:
+            self._counts.tally(bounds, counted)
+        return counted
+
+    # what message_store fills in
+
+    def delete(self, location):
+        """An unacked message is done with."""
+        raise NotImplementedError
+
+    def requeue(self, location):
+        """An unacked message is ready again."""
+        raise NotImplementedError
+
+    def read(self, location, message):
+        """Show an unacked message again."""
+        raise NotImplementedError
+
+    def _find(self, location):
+        """The open segment of a location that was handed out."""
+        raise NotImplementedError
+
+    def _try_to_open(self, segment):
+        """Open a closed segment; False when the disk refuses, and the store is fenced."""
+        raise NotImplementedError

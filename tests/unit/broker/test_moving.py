@@ -1,0 +1,220 @@
+"""Moving, copying and replaying messages: which go, where they land, and what stays as it was."""
+import pytest
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
+from gomq_py.storage.browser import browse
+from gomq_py.storage.message import Message
+from tests.support.node import Node
+
+
+@pytest.fixture
+def node(tmp_path):
+    node = Node(tmp_path / "data")
+    yield node
+    node.stop()
+
+
+def declare(node, name, durable=True, **arguments):
+    queue, _ = node.vhost.declare_queue(name, durable=durable, arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+    return queue
+
+
+def shown(queue):
+    """(body, delivery count) of what is ready."""
+    browser, message, found = browse(queue.store), Message(), []
+    while browser.next(message):
+        found.append((message.get_body(), message.describe()["delivery_count"]))
+    return found
+
+
+def bodies(queue):
+    return [body for body, _ in shown(queue)]
+
+
+def run(node, queue, route, **options):
+    """Move to the end; returns the Result."""
+    ended = []
+    Move(queue, route, node.broker.committer, node.broker.scheduler, lambda *end: ended.append(end), **options).start()
+    node.wait(lambda: ended)
+    assert ended[0][1] is None
+    return ended[0][0]
+
+
+def fill(node, name, count=6, **options):
+    for number in range(count):
+        node.publish("", name, b"%d" % number, persistent=True, **options)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_everything_moves_in_its_order(node, durable):
+    source, target = declare(node, "from", durable), declare(node, "to", durable)
+    fill(node, "from", 450)
+
+    result = run(node, source, to_queue(target))
+
+    assert (result.examined, result.matched, result.done, result.targets, result.stayed) == (450, 450, 450, {"to": 450}, {})
+    assert bodies(target) == [b"%d" % number for number in range(450)]
+    assert (source.ready_count, source.unacked_count) == (0, 0)
+
+
+def test_what_does_not_match_stays_untouched_and_in_order(node):
+    source, target = declare(node, "from"), declare(node, "to")
+    for number in range(6):
+        node.publish("", "from", b"%d" % number, Properties(headers={"odd": number % 2}).encode(), persistent=True)
+
+    result = run(node, source, to_queue(target), wanted=Filter(headers={"odd": 1}), count=2)
+
+    assert (result.done, bodies(target)) == (2, [b"1", b"3"])
+    assert shown(source) == [(b"0", 0), (b"2", 0), (b"4", 0), (b"5", 0)]
+    taken = [node.take("from")[0] for _ in range(4)]
+    assert taken == [b"0", b"2", b"4", b"5"]
+
+
+def test_dry_run_counts_and_changes_nothing(node):
+    source, target = declare(node, "from"), declare(node, "to")
+    fill(node, "from")
+
+    result = run(node, source, to_queue(target), dry_run=True, count=4)
+
+    assert (result.done, result.targets) == (4, {"to": 4})
+    assert (len(bodies(source)), bodies(target), source.unacked_count) == (6, [], 0)
+
+
+def test_copies_leave_the_originals(node):
+    source, target = declare(node, "from"), declare(node, "to")
+    fill(node, "from")
+
+    run(node, source, to_queue(target), keep=True)
+
+    assert bodies(source) == bodies(target) == [b"%d" % number for number in range(6)]
+
+
+def test_what_the_target_refuses_stays_in_its_place(node):
+    source, target = declare(node, "from"), declare(node, "to", max_length=2, overflow="reject-publish")
+    fill(node, "from")
+
+    result = run(node, source, to_queue(target))
+
+    assert (result.done, result.stayed) == (2, {"refused by the target": 4})
+    assert (bodies(target), shown(source)) == ([b"0", b"1"], [(b"2", 0), (b"3", 0), (b"4", 0), (b"5", 0)])
+
+
+@pytest.mark.parametrize("arguments", [{}, {"max_priority": 3}])
+def test_messages_that_came_back_move_too(node, arguments):
+    source, target = declare(node, "from", **arguments), declare(node, "to")
+    fill(node, "from", 3)
+    message = Message()
+    source.get(message, False)
+    source.requeue(message.describe()["location"])
+    assert shown(source) == [(b"0", 1), (b"1", 0), (b"2", 0)]
+
+    run(node, source, to_queue(target))
+
+    assert (bodies(target), source.ready_count) == ([b"0", b"1", b"2"], 0)
+
+
+def test_messages_of_an_earlier_run_move_and_stay_gone(tmp_path):
+    node = Node(tmp_path / "data")
+    declare(node, "from")
+    fill(node, "from", 5)
+    node.take("from")
+    node.stop()
+    node = Node(tmp_path / "data")
+    target = declare(node, "to")
+
+    run(node, node.vhost.queue("from"), to_queue(target), wanted=Filter(routing_key="fr*"), count=2)
+    node.stop()
+    node = Node(tmp_path / "data")
+
+    assert (bodies(node.vhost.queue("from")), bodies(node.vhost.queue("to"))) == ([b"3", b"4"], [b"1", b"2"])
+    node.stop()
+
+
+def test_a_move_ends_though_its_messages_come_round(node):
+    """Replayed to an exchange, a letter may come back to the queue it is read from."""
+    source = declare(node, "from")
+    fill(node, "from", 5)
+
+    result = run(node, source, lambda message: ("from", (source,), owned(message)))
+
+    assert (result.done, source.ready_count) == (5, 5)
+
+
+def owned(message):
+    copy = Message()
+    copy.assign(message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(), 1)
+    return copy
+
+
+def test_a_consumer_is_served_while_messages_are_moved_from_the_middle(node):
+    source, target = declare(node, "from"), declare(node, "to")
+    for number in range(6):
+        node.publish("", "from", b"%d" % number, Properties(headers={"odd": number % 2}).encode(), persistent=True)
+    first = node.take("from")[0]
+
+    run(node, source, to_queue(target), wanted=Filter(headers={"odd": 1}))
+
+    assert [first, *(node.take("from")[0] for _ in range(2))] == [b"0", b"2", b"4"]
+    assert node.take("from") is None
+
+
+# replay
+
+@pytest.fixture
+def letters(node):
+    """Three dead letters of the queue ``work``, published to the exchange ``x`` with the keys k.0 to k.2, in the queue ``dead``."""
+    node.vhost.declare_exchange("x", "topic")
+    dead = declare(node, "dead")
+    work = declare(node, "work", dead_letter_exchange="", dead_letter_routing_key="dead")
+    node.vhost.bind_queue("work", "x", "k.#")
+    for number in range(3):
+        node.publish("x", f"k.{number}", b"%d" % number, Properties(headers={"mine": number}).encode(), persistent=True)
+    message = Message()
+    for _ in range(3):
+        work.get(message, False)
+        work.reject(message.describe()["location"], False)
+    node.wait(lambda: dead.ready_count == 3 and work.unacked_count == 0)
+    return dead
+
+
+def allow(_kind, _name):
+    return True
+
+
+def test_letters_go_back_to_the_queue_they_died_in(node, letters):
+    result = run(node, letters, to_origin(node.vhost, letters, allow))
+
+    assert (result.done, result.targets) == (3, {"queue 'work'": 3})
+    message = Message()
+    work = node.vhost.queue("work")
+    work.get(message, True)
+    assert (message.get_exchange(), message.get_routing_key(), message.get_body()) == (b"x", b"k.0", b"0")
+    assert Properties.decode(message.get_properties()).headers["x-death"][0]["queue"] == "work"
+    assert (work.ready_count, letters.ready_count) == (2, 0)
+
+
+def test_letters_go_back_to_their_exchange_clean(node, letters):
+    other = declare(node, "other")
+    node.vhost.bind_queue("other", "x", "k.1")
+
+    run(node, letters, to_origin(node.vhost, letters, allow, to="exchange", clean=True))
+
+    assert (bodies(node.vhost.queue("work")), bodies(other)) == ([b"0", b"1", b"2"], [b"1"])
+    assert Properties.decode(node.take("other")[1]).headers == {"mine": 1}
+
+
+def test_letters_that_have_nowhere_to_go_stay_and_say_why(node, letters):
+    node.publish("", "dead", b"no letter")
+    node.vhost.delete_queue("work")
+
+    result = run(node, letters, to_origin(node.vhost, letters, allow))
+
+    assert result.stayed == {"no queue 'work'": 3, "no origin recorded": 1}
+    assert letters.ready_count == 4
+
+
+def test_letters_stay_where_the_operator_may_not_write(node, letters):
+    result = run(node, letters, to_origin(node.vhost, letters, lambda kind, name: False), dry_run=True)
+
+    assert result.stayed == {"no permission to write to queue 'work'": 3}

@@ -1,0 +1,111 @@
+"""fsck: sound folders are sound however they were left, and one flipped octet is found where it is."""
+import os
+
+import pytest
+
+from gomq_py.ctl.fsck import FsckError, check_folder
+from tests.support.node import Node
+
+
+def fill(node, count=50):
+    queue, _ = node.vhost.declare_queue("q", durable=True)
+    node.vhost.declare_queue("levels", durable=True, arguments={"x-max-priority": 3})
+    for number in range(count):
+        node.publish("", "q", b"%d" % number * 20, persistent=True)
+        node.publish("", "levels", b"%d" % number, persistent=True, priority=number % 4)
+    for _ in range(7):
+        node.take("q")
+    queue.flush()
+    node.committer.wait()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A data folder after an orderly stop, with two queues in it."""
+    node = Node(tmp_path / "data")
+    fill(node)
+    node.stop()
+    return tmp_path / "data"
+
+
+def files(folder, kind):
+    return sorted(path for path in folder.glob(f"queues/*/**/{kind}.*"))
+
+
+def flip(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        octet = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes((octet ^ 0x40,)))
+
+
+def test_a_stopped_brokers_folder_is_sound(folder):
+    findings = check_folder(folder)
+
+    assert findings.damage == []
+    assert (findings.counts["queues"], findings.counts["records"], findings.counts["acked"]) == (2, 100, 7)
+
+
+def test_a_killed_brokers_folder_is_sound(tmp_path):
+    node = Node(tmp_path / "data")
+    fill(node)
+    node.publish("", "q", b"not flushed", persistent=True)
+    node.committer.kill()
+    node.kill()
+
+    assert check_folder(tmp_path / "data").damage == []
+
+
+@pytest.mark.parametrize("at, text", [(300, "record(s) do not check"), (20, "head"), (70, "seal"), (8, "head")])
+def test_a_flipped_octet_in_a_segment_is_found(folder, at, text):
+    path = max(files(folder, "msgs"), key=os.path.getsize)
+    flip(path, at)
+
+    damage = check_folder(folder).damage
+
+    assert damage and all(found == str(path) for found, _ in damage) and text in damage[0][1]
+
+
+@pytest.mark.parametrize("name", ["definitions", "users"])
+def test_a_flipped_octet_in_a_log_is_found(folder, name):
+    node = Node(folder)  # a second run, whose records say that the first one's were on disk
+    node.vhost.declare_queue("another", durable=True)
+    node.broker.users.set_user("another", password="x")
+    node.stop()
+    flip(folder / name, 60)
+
+    assert [path for path, _ in check_folder(folder).damage] == [str(folder / name)]
+
+
+def test_missing_acks_are_found(folder):
+    path = files(folder, "acks")[0]
+    path.unlink()
+
+    assert "acks file is missing" in check_folder(folder).damage[0][1]
+
+
+def test_a_folder_in_use_is_left_alone(folder):
+    node = Node(folder)
+
+    with pytest.raises(FsckError, match="in use by PID"):
+        check_folder(folder)
+    node.stop()
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir()])
+def test_anything_else_is_refused(tmp_path, make):
+    make(tmp_path / "other")
+
+    with pytest.raises(FsckError):
+        check_folder(tmp_path / "other")
+
+
+def test_nothing_is_written(folder):
+    def state():
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+    before = state()
+    check_folder(folder)
+
+    assert state() == before
