@@ -68,7 +68,7 @@ class PickingLog(segment_log.SegmentLog):
         return segment
 
     def _prove_all(self, segment):
-        """Read a segment of an earlier run through the system before it is touched. False: the disk does not give it back, and the store is fenced."""
+        """Read a segment of an earlier run through the system before it is touched. False: the disk does not give it; the store is fenced."""
         try:
             self.files.read_through(segment.msgs, 0, segment.end)
         except OSError as error:

@@ -12,6 +12,7 @@ DEBIAN_PACKAGES = {
     "cc": "gcc libc6-dev python3-dev",
     "rabbitmq-server": "rabbitmq-server",
     "rabbitmqctl": "rabbitmq-server",
+    "rabbitmqadmin": "rabbitmq-server",
     "java": "default-jdk-headless",
     "go": "golang-go",
     "ruby": "ruby",

@@ -189,3 +189,21 @@ def test_a_value_of_the_wrong_kind_is_refused_before_anything_has_changed(tmp_pa
 
     assert set(node.broker.vhosts) == {"/"}
     node.stop()
+
+
+def test_the_report_says_what_became_something_else_and_what_was_left(make):
+    broker = make("a").broker
+
+    report = Importer(broker).run({
+        "rabbit_version": "3.10.8", "wonders": [],
+        "vhosts": [{"name": "v", "default_queue_type": "quorum"}],
+        "users": [{"name": "u", "tags": "wizard"}],
+        "policies": [{"name": "p", "vhost": "v", "pattern": ".*", "definition": {"ha-mode": "all", "max-length": 5, "never-heard-of": 1}}],
+        "queues": [{"name": "q", "vhost": "v", "durable": True, "arguments": {"x-queue-type": "quorum"}}, {"name": "r", "vhost": "nope"}],
+    })
+
+    assert report.imported == {"vhosts": 1, "users": 1, "policies": 1, "queues": 1}
+    assert [line.split(":")[0] for line in report.changed] == ["policies", "queues"]
+    assert [line.split(":")[0] for line in report.ignored] == ["vhosts", "users", "policies", "wonders"]
+    assert report.refused == ["queues: 'r': no vhost 'nope'"]
+    assert broker.vhosts["v"].policies.user.by_name["p"].definition == {"ha-mode": "all", "max-length": 5}

@@ -1,0 +1,42 @@
+"""The difference between two exports, as an operator reads it before an import."""
+from gomq_py.ctl.difference import MIRROR_NOTE, QUORUM_NOTE, difference
+
+QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+
+
+def rows(here, there):
+    return [(row["action"], row["kind"], row["name"], row["note"]) for row in difference(here, there)]
+
+
+def test_what_is_here_already_is_left_out():
+    assert rows({"queues": [QUEUE]}, {"queues": [QUEUE]}) == []
+
+
+def test_new_things_and_different_ones_are_told():
+    assert rows({"queues": [QUEUE]}, {"queues": [{**QUEUE, "durable": False}, {**QUEUE, "name": "r"}]}) == [
+        ("differs", "queues", "q", "here otherwise: durable"), ("new", "queues", "r", "")]
+
+
+def test_quorum_queues_and_mirrors_are_noted():
+    there = {"queues": [{**QUEUE, "arguments": {"x-queue-type": "quorum"}}],
+             "policies": [{"name": "ha", "vhost": "/", "pattern": ".*", "definition": {"ha-mode": "all"}}]}
+
+    assert rows({}, there) == [("new", "policies", "ha", MIRROR_NOTE), ("new", "queues", "q", QUORUM_NOTE)]
+
+
+def test_tags_are_the_same_as_text_and_as_list():
+    assert rows({"users": [{"name": "u", "tags": ["a", "b"]}]}, {"users": [{"name": "u", "tags": "b,a"}]}) == []
+
+
+def test_bindings_are_told_apart_by_key_and_arguments():
+    binding = {"source": "x", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "a", "arguments": {}}
+
+    assert [row[2] for row in rows({"bindings": [binding]}, {"bindings": [binding, {**binding, "arguments": {"n": 1}}]})] == ["x -> q (a)"]
+
+
+def test_lists_that_nobody_knows_are_named():
+    assert rows({}, {"wonders": [1], "rabbit_version": "3.10.8"}) == [("ignored", "wonders", "", "a list that this broker does not know")]
+
+
+def test_predeclared_exchanges_are_nobodys_news():
+    assert rows({}, {"exchanges": [{"name": "", "vhost": "/", "type": "direct"}, {"name": "amq.topic", "vhost": "/", "type": "topic"}]}) == []
