@@ -95,7 +95,7 @@ class StreamModel(RuleBasedStateMachine):
         offset = offsets[which % len(offsets)]
         location = reading.held.pop(offset)
         if refuse:
-            self.stream.reject(location, True)
+            self.stream.reject(location, False)
         else:
             self.stream.settle(location)
         self.stream.flush()

@@ -6,17 +6,17 @@ u64 with the highest bit set once settled. Settling in order, as most clients do
 from array import array
 
 FIRST_ROOM = 16
-SETTLED = 1 << 63
+SETTLED, RETURNED = 1 << 63, 1 << 62
 
 
 class StreamFlight:
     """``octets`` sums the bodies in flight; ``count`` includes settled ones that wait for an older one."""
 
-    __slots__ = ("octets", "count", "_items", "_room", "_first")
+    __slots__ = ("octets", "count", "_done", "_items", "_room", "_first")
 
     def __init__(self):
         self.octets = 0
-        self.count = self._first = 0
+        self.count = self._first = self._done = 0
         self._room = FIRST_ROOM
         self._items = array("Q", bytes(16 * FIRST_ROOM))
 
@@ -31,25 +31,30 @@ class StreamFlight:
         self.octets += size
         return 0
 
-    def settle(self, offset):
-        """A message in flight was settled. Returns whether it was the oldest."""
+    def settle(self, offset, is_done=True):
+        """A message in flight was settled. Returns whether the oldest is another now.
+
+        One that was returned (not ``is_done``) stays the oldest until a later one is done: clients return what they hold before they go.
+        """
         at = self._find(offset)
         if at < 0:
             return False
         place = self._place(at)
         size = self._items[place + 1]
-        if size & SETTLED:
+        if size >= RETURNED:
             return False
         self.octets -= size
-        self._items[place + 1] = size | SETTLED
-        if at:
-            return False
-        while self.count and self._items[self._place(0) + 1] & SETTLED:
+        self._items[place + 1] = SETTLED if is_done else RETURNED
+        if is_done and offset > self._done:
+            self._done = offset
+        before = self.count
+        while self.count and (self._items[self._place(0) + 1] >= SETTLED or (
+                self._items[self._place(0) + 1] >= RETURNED and self._items[self._place(0)] < self._done)):
             self._first += 1
             if self._first == self._room:
                 self._first = 0
             self.count -= 1
-        return True
+        return self.count < before
 
     def oldest(self):
         """The offset of the oldest message in flight. Only when ``count`` is not 0."""

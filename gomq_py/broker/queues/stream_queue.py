@@ -138,13 +138,16 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """As requeue()."""
-        self.requeue(location)
+        """As requeue(), or as settle() where it is not wanted again."""
+        if requeue:
+            self.requeue(location)
+        else:
+            self.settle(location)
 
     def _give_back(self, location, is_done):
         reader = self._readers[location >> OFFSET_BITS]
         self._unacked -= 1
-        if reader.settle(location, is_done or reader.attached):
+        if reader.settle(location, is_done):
             self._moved.append(reader)
             if not self.touched:
                 self.scheduler.touch(self)

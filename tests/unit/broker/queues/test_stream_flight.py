@@ -66,3 +66,15 @@ def test_against_a_dict(seed):
         assert flight.octets == sum(model.values())
         if model:
             assert flight.oldest() == min(model)
+
+
+def test_returned_message_stays_the_oldest_until_a_later_one_is_done():
+    flight = StreamFlight()
+    for offset in (1, 2, 3):
+        flight.add(offset, 10)
+
+    assert not flight.settle(1, False)
+    assert not flight.settle(2, False)
+    assert (flight.oldest(), flight.octets) == (1, 10)
+    assert flight.settle(3)
+    assert flight.count == 0
