@@ -62,7 +62,9 @@ class StreamReader:
         first time since it last was.
         """
         self.outstanding -= 1
-        if self.flight is None or not (is_done or self.attached) or not self.flight.settle((location & OFFSET_MASK) - 1, is_done) or self.tag is None or self.moved:
+        if self.flight is None or not (is_done or self.attached):
+            return False
+        if not self.flight.settle((location & OFFSET_MASK) - 1, is_done) or self.tag is None or self.moved:
             return False
         self.moved = True
         return True
