@@ -78,7 +78,7 @@ class Launcher:
         try:
             self._systemd = _service_manager()
             self.start()
-            # What boot made stays until the end. A full collection that looked at it again stalled everybody for 8 ms, with the management API for 31.
+            # What boot made stays. A full collection that looked at it again stalled everybody for 8 ms, with the management API for 31.
             gc.collect()
             gc.freeze()
             self._systemd.ready(self._where())

@@ -173,3 +173,24 @@ def test_every_queue_is_bound_to_the_default_exchange(api, channel, name):
     assert bindings == [{
         "source": "", "vhost": "/", "destination": name, "destination_type": "queue", "routing_key": name, "arguments": {}, "properties_key": name,
     }]
+
+
+def test_the_firehose_of_a_vhost_is_switched_with_tracing(api, channel):
+    channel.queue_declare("firehose", exclusive=True)
+    channel.queue_bind("firehose", "amq.rabbitmq.trace", "publish.#")
+
+    assert api.put("vhosts/%2F", {"tracing": True}).status_code == 204
+    assert api.get("vhosts/%2F").json()["tracing"] is True
+    channel.basic_publish("amq.fanout", "key", b"traced")
+    channel.connection.process_data_events()
+    assert api.put("vhosts/%2F", {"tracing": False}).status_code == 204
+    channel.basic_publish("amq.fanout", "key", b"not traced")
+
+    method, _, payload = channel.basic_get("firehose", auto_ack=True)
+    assert (method.routing_key, payload) == ("publish.amq.fanout", b"traced")
+    assert channel.basic_get("firehose", auto_ack=True) == (None, None, None)
+    assert api.get("vhosts/%2F").json()["tracing"] is False
+
+
+def test_tracing_that_is_no_truth_is_refused(api):
+    assert api.put("vhosts/%2F", {"tracing": "yes"}).status_code == 400

@@ -31,8 +31,11 @@ def get_vhost(name):
 @blueprint.put("/api/vhosts/<name>")
 @access(ADMINISTRATOR)
 def put_vhost(name):
-    """Create it, or leave it as it is; whoever creates it has all rights in it."""
+    """Create it, or leave it as it is but for ``tracing``; whoever creates it has all rights in it."""
     wanted = body()
+    tracing = wanted.get("tracing")
+    if tracing not in (None, True, False):
+        raise BadRequest("tracing must be true or false")
     tags = wanted.get("tags", ())
     if isinstance(tags, str):
         tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
@@ -40,7 +43,9 @@ def put_vhost(name):
         raise BadRequest("tags must be a list of strings")
     existed = name in node().broker.vhosts
     creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
-    node().broker.create_vhost(name, text_of(wanted, "description", ""), tags, creator=creator)
+    vhost = node().broker.create_vhost(name, text_of(wanted, "description", ""), tags, creator=creator)
+    if tracing is not None:
+        vhost.set_tracing(tracing)
     return no_content(204 if existed else 201)
 
 
