@@ -73,11 +73,8 @@ class OwnFamilies:
         """Of each consumer of a stream: messages between it and the end of the stream."""
         samples = []
         for queue in self._queues(vhosts):
-            if _is_stream(queue):
-                for consumer in list(queue.ring.consumers) if queue.ring is not None else ():
-                    lag = getattr(consumer, "lag", None)
-                    if lag is not None:
-                        samples.append(((queue.vhost, queue.name, consumer.tag), lag() if callable(lag) else lag))
+            if _is_stream(queue) and not queue.closed:
+                samples += [((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"]) for reader in queue.describe()["consumers"] if "lag" in reader]
         yield GaugeMetricFamily(f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
                                 labels=(*LABELS, "consumer_tag")), iter(samples)
 
