@@ -74,7 +74,8 @@ class OwnFamilies:
         samples = []
         for queue in self._queues(vhosts):
             if _is_stream(queue) and not queue.closed:
-                samples += [((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"]) for reader in queue.describe()["consumers"] if "lag" in reader]
+                readers = queue.describe()["consumers"]
+                samples += [((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"]) for reader in readers if "lag" in reader]
         yield GaugeMetricFamily(f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
                                 labels=(*LABELS, "consumer_tag")), iter(samples)
 
