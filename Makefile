@@ -53,6 +53,7 @@ fuzz-http: $(VENV)/dev.stamp build
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
 build: $(VENV)/dev.stamp
 	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $(VENV)/run.stamp
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gomq-py needs Python 3.11 or newer: make PYTHON=python3.13"; exit 1; }
@@ -65,8 +66,8 @@ $(VENV)/run.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml $(SOURCES)
 
 $(VENV)/dev.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
 	@echo "installing into $(VENV), with everything the tests need"
-	@$(PIP) install -e '.[dev]'
-	@touch $@ $(VENV)/run.stamp
+	@GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[dev]'  # compiled by build, once
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .hypothesis
