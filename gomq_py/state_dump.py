@@ -122,7 +122,9 @@ class StateDump:
         """Kinds of greenlets by where they wait, the most frequent first. May switch."""
         kinds: Counter[str] = Counter()
         here = getcurrent()
+        gc.unfreeze()  # or what boot made would not be among them
         found = gc.get_objects()
+        gc.freeze()
         while found:
             part = found[-OBJECTS_PER_TURN:]
             del found[-OBJECTS_PER_TURN:]

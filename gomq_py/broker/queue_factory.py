@@ -4,6 +4,7 @@ Above storage and queues, below vhosts. A durable queue's folder is named for vh
 files of a deleted queue never meet those of a later one of the same name. Deleting: the log says so first, the files go once that is on disk; a crash
 between the two leaves a folder that nothing in the log names, and those go at boot.
 """
+import contextlib
 import os
 import time
 
@@ -210,10 +211,11 @@ class FolderRemoval:
         try:
             while self._left:
                 path, is_folder = self._left.pop()
-                if is_folder:
-                    self._files.remove_folder(path)
-                else:
-                    self._files.unlink(path)
+                with contextlib.suppress(FileNotFoundError):  # the pool of segments has taken it meanwhile
+                    if is_folder:
+                        self._files.remove_folder(path)
+                    else:
+                        self._files.unlink(path)
                 if time.monotonic() >= until:
                     return True
         except OSError as failure:

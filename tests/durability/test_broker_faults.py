@@ -125,7 +125,8 @@ def test_a_fault_at_every_seam_call_of_a_broker_breaks_no_promise(tmp_path, how)
     for fail_at in range(1, calls + 1):
         scenario = Scenario(tmp_path / f"{fail_at}", fail_at, how)
         scenario.run()
-        assert scenario.files.failed is not None
+        # What is removed in slices may be left to the next boot: then there are fewer calls than in the whole run.
+        assert scenario.files.failed is not None or len(scenario.files.calls) < fail_at
         for _ in range(2):
             check_folder(scenario.root, scenario.world)
 
@@ -137,6 +138,6 @@ def test_a_system_that_takes_little_or_its_time_at_any_seam_call_refuses_nothing
     for at in range(1, calls + 1):
         scenario = Scenario(tmp_path / f"{at}", at, how)
         scenario.run()
-        assert scenario.refusals == 0 and scenario.files.failed is not None
+        assert scenario.refusals == 0 and (scenario.files.failed is not None or len(scenario.files.calls) < at)
         for _ in range(2):
             check_folder(scenario.root, scenario.world)

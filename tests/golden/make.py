@@ -17,8 +17,8 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth import passwords
 from gomq_py.broker import definitions
 from gomq_py.broker.queues.stream_queue import StreamQueue
-from gomq_py.storage import data_dir, framed_log
-from gomq_py.storage.format import head
+from gomq_py.storage import data_dir
+from gomq_py.storage.format import head, log
 from gomq_py.storage.message import Message
 from gomq_py.storage.stream_cursor import StreamCursor
 from tests.support.node import Node
@@ -28,7 +28,7 @@ PASSWORD = "correct horse"
 # 2100: a delayed message that no test run will see on its way.
 FAR_MS = 4_102_444_800_000
 SEGMENT_BYTES = 65536
-FORMATS = {"data folder": data_dir.SCHEMA_VERSION, "segment": head.SCHEMA_VERSION, "framed log": framed_log.VERSION}
+FORMATS = {"data folder": data_dir.SCHEMA_VERSION, "segment": head.SCHEMA_VERSION, "framed log": log.VERSION}
 
 
 def open_node(root):
