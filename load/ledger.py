@@ -70,15 +70,17 @@ class Ledger:
                 self._breach(f"{queue}: the body of {number} has changed")
             if number not in self._sent[queue] and queue != self._dead:
                 self._breach(f"{queue}: {number} was never sent to it")
+            if life != self._life:  # read late: since then others may have had it
+                self._received[queue].add(number)
+                return number
             if number in self._settled[queue]:
                 self._breach(f"{queue}: {number} was acked and is delivered again")
-            if number in self._received[queue] and not redelivered:
+            if number in self._received[queue] and not redelivered and queue != self._dead:  # there it may be twice: a move is a copy first
                 self._breach(f"{queue}: {number} is delivered again and not marked")
             self._received[queue].add(number)
-            if life == self._life:
-                if (holder := self._in_hand.get((queue, number))) is not None:
-                    self._breach(f"{queue}: {number} is with {consumer} and {holder} at once")
-                self._in_hand[queue, number] = consumer
+            if (holder := self._in_hand.get((queue, number))) is not None and queue != self._dead:
+                self._breach(f"{queue}: {number} is with {consumer} and {holder} at once")
+            self._in_hand[queue, number] = consumer
             return number
 
     def will_settle(self, queue, number, rejected=False):
