@@ -13,6 +13,10 @@ COPIES_MAX = 4096
 BUDGET_S = 0.005
 # A pattern that ran out of time gets half as much the next time, down to this, so that ten thousand names cost two seconds and not a minute.
 LEAST_BUDGET_S = 0.0002
+# Of the second try that a pattern is given once.
+SECOND_BUDGET_S = 0.05
+# What most permissions are.
+MATCH_ALL = (".*", "^.*$")
 
 _COUNT = regex.compile(r"\{\s*(\d+)")
 
@@ -33,11 +37,22 @@ class Pattern:
 
     def found_in(self, name):
         """Whether it matches somewhere in the name. Raises TimeoutError when that takes too long to say."""
+        if self.text in MATCH_ALL:
+            return True
         try:
             return self._search(name, timeout=self._budget_s) is not None
         except TimeoutError:
+            if self._budget_s == BUDGET_S and self._found_after_all(name):
+                return True
             self._budget_s = max(self._budget_s / 2, LEAST_BUDGET_S)
             raise
+
+    def _found_after_all(self, name):
+        """A second, longer try: the clock is the whole process's, and what its other threads used must not cost anybody a right."""
+        try:
+            return self._search(name, timeout=SECOND_BUDGET_S) is not None
+        except TimeoutError:
+            return False
 
 
 def _compiled(text, flags):

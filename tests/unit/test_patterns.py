@@ -4,7 +4,7 @@ import time
 import pytest
 
 from gomq_py import patterns
-from gomq_py.patterns import Pattern
+from gomq_py.patterns import BUDGET_S, SECOND_BUDGET_S, Pattern
 
 
 @pytest.mark.parametrize("text, name, found", [
@@ -39,3 +39,27 @@ def test_pattern_that_would_never_end_is_given_up(text):
             pass
 
     assert time.process_time() - began < 2
+
+
+def test_a_pattern_that_ran_out_of_time_once_is_tried_again_with_more(monkeypatch):
+    """The matcher's clock counts what other threads of the process use, too."""
+    pattern, budgets = Pattern("^jobs"), []
+
+    def search(name, timeout):
+        budgets.append(timeout)
+        if len(budgets) == 1:
+            raise TimeoutError
+        return object()
+
+    monkeypatch.setattr(pattern, "_search", search)
+
+    assert pattern.found_in("jobs.1") and pattern.found_in("jobs.2")
+    assert budgets == [BUDGET_S, SECOND_BUDGET_S, BUDGET_S]
+
+
+@pytest.mark.parametrize("text", [".*", "^.*$"])
+def test_what_matches_everything_is_not_asked(text, monkeypatch):
+    pattern = Pattern(text)
+    monkeypatch.setattr(pattern, "_search", None)
+
+    assert pattern.found_in("anything") and pattern.found_in("")
