@@ -8,7 +8,7 @@ from gomq_py.net.listener import BindError, bind_tcp
 from gomq_py.net.tls import TLSError
 from tests.support import certificates
 
-OFF = {"amqp_port": -1, "amqps_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1}
+OFF = {"control_unix_path": "", "amqp_port": -1, "amqps_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1}
 
 
 class SideDoor:
