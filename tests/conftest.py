@@ -1,10 +1,12 @@
 """Fixtures and reports of the whole suite: a broker process, missing programs, and which twin of the hot modules is tested."""
+import logging
 import os
 
 import hypothesis
 import pytest
 
 from gomq_py import build_info
+from gomq_py.observability import log
 from tests.support import programs
 from tests.support.broker_process import BrokerProcess
 
@@ -34,6 +36,15 @@ def pytest_runtest_setup(item):
             pytest.skip(programs.skip_reason(name))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """A test that leaves the log silent would make others fail, and which ones depends on the order."""
+    result = yield
+    package = logging.getLogger(log.ROOT)
+    assert package.level == logging.NOTSET and package.propagate, f"{item.nodeid} left the log at level {package.level}: use kept_logging"
+    return result
+
+
 def pytest_terminal_summary(terminalreporter):
     """The programs that tests were skipped for, from the reports: the tests may have run in other processes."""
     skipped = [programs.missing_from(str(report.longrepr)) for report in terminalreporter.stats.get("skipped", ())]
@@ -43,6 +54,24 @@ def pytest_terminal_summary(terminalreporter):
         for name in missing:
             terminalreporter.line(f"{name}: {skipped.count(name)} tests")
         terminalreporter.line(f"install: {programs.install_command(missing)}")
+
+
+@pytest.fixture
+def kept_logging():
+    """For a test that configures the log: the test run's own handlers and levels come back, and what it opened is closed."""
+    root, package = logging.getLogger(), logging.getLogger(log.ROOT)
+    handlers, levels = list(root.handlers), (root.level, package.level)
+    for handler in handlers:
+        root.removeHandler(handler)  # or a reload would close them
+    yield
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        if handler not in handlers:
+            handler.close()
+    root.setLevel(levels[0])
+    package.setLevel(levels[1])
+    for handler in handlers:
+        root.addHandler(handler)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from gomq_py.net.listener import BindError
 from gomq_py.observability import log
 from gomq_py.reload import Reloader, differences
 
+pytestmark = pytest.mark.usefixtures("kept_logging")
+
 
 class Doors:
     """Notes what it is asked for."""
@@ -23,23 +25,6 @@ class Doors:
 
     def apply(self, settings, contexts):
         self.applied.append((settings, contexts))
-
-
-@pytest.fixture(autouse=True)
-def kept_logging():
-    """The test run's own handlers come back."""
-    root, package = logging.getLogger(), logging.getLogger(log.ROOT)
-    before = root.level, list(root.handlers), package.level
-    for handler in before[1]:
-        root.removeHandler(handler)  # or a reload would close them
-    yield
-    for handler in list(root.handlers):
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(before[0])
-    package.setLevel(before[2])
-    for handler in before[1]:
-        root.addHandler(handler)
 
 
 @pytest.fixture

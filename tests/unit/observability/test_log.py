@@ -9,25 +9,15 @@ from gomq_py.observability import log
 
 
 @pytest.fixture
-def lines(tmp_path):
+def lines(tmp_path, kept_logging):
     """A function that logs to a file as configured and returns its lines."""
     path = tmp_path / "broker.log"
-    root = logging.getLogger()
-    before = root.level, list(root.handlers)
-    for handler in before[1]:
-        root.removeHandler(handler)
 
     def configured(level="info", format_="text"):
         log.configure(level, format_, str(path))
         return lambda: path.read_text().splitlines()
 
-    yield configured
-    for handler in list(root.handlers):
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(before[0])
-    for handler in before[1]:
-        root.addHandler(handler)
+    return configured
 
 
 def test_line_has_time_level_source_and_message(lines):
