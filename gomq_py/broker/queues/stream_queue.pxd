@@ -10,7 +10,7 @@ from gomq_py.storage.stream_store cimport StreamStore
 
 cdef class StreamQueue(queue.Queue):
     cdef readonly StreamStore stream
-    cdef readonly object retention
+    cdef readonly object retention, pace
     cdef list _readers, _moved, _free_slots
     cdef Py_ssize_t _unacked
 
@@ -29,6 +29,7 @@ cdef class StreamQueue(queue.Queue):
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
     cpdef bint read(self, uint64_t location, Message message) except -1
+    @cython.locals(was_ready=bint)
     cpdef offer(self, Consumer consumer)
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, more=bint, consumer=Consumer)

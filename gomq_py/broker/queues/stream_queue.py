@@ -6,6 +6,7 @@ consumers at the end are looked at when something was published, and cost nothin
 from gomq_py.amqp.wire.errors import ResourceError
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
+from gomq_py.broker.queues.stream_pace import READERS, StreamPace
 from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
 from gomq_py.broker.queues.stream_retention import StreamRetention
 from gomq_py.storage.stream_cursor import StreamCursor
@@ -14,12 +15,13 @@ from gomq_py.storage.stream_cursor import StreamCursor
 class StreamQueue(queue.Queue):
     """Durable, shared, never deleted by itself. ``stream`` is its store."""
 
-    __slots__ = ("stream", "retention", "_readers", "_moved", "_free_slots", "_unacked")
+    __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
 
     def __init__(self, name, vhost, store, scheduler, timers, arguments=None):
         queue.Queue.__init__(self, name, vhost, store, scheduler, True, None, False, arguments)
         self.stream = store
         self.retention = None if store is None else StreamRetention(store, timers, self.wake)
+        self.pace = StreamPace(timers, self.wake)
         self._readers = []
         self._moved = []
         self._free_slots = []
@@ -209,6 +211,8 @@ class StreamQueue(queue.Queue):
 
     def turn(self):
         """Deliver to the consumers that are ready and behind, then let go of what is too much or too old."""
+        if self.ring is not None and self.ring.ready >= READERS and self.pace.holds(self.scheduler.now_ms, self.stream.next_offset):
+            return 0
         octets = queue.Queue.turn(self)
         if not self.closed and self.stream.rolled:
             self.retention.apply()
@@ -216,10 +220,16 @@ class StreamQueue(queue.Queue):
 
     def offer(self, consumer):
         """A consumer that had no capacity has some again."""
-        if self.ring is not None:
-            self.ring.offer(consumer)
-            if consumer.ringed and not self.touched and self.waiting() and consumer.is_behind():
-                self.scheduler.touch(self)
+        if self.ring is None:
+            return
+        was_ready = consumer.ringed
+        self.ring.offer(consumer)
+        if consumer.ringed and not self.touched and self.waiting() and consumer.is_behind():
+            if not was_ready:
+                self.pace.hurry()
+            elif self.pace.is_waiting():
+                return
+            self.scheduler.touch(self)
 
     def waiting(self):
         """Messages that a turn could deliver, to a reader that stands at the first."""
@@ -245,10 +255,12 @@ class StreamQueue(queue.Queue):
             if rivals > 0:
                 more = True
         if more and self.ring is not None and self.ring.ready and self.waiting():
+            self.pace.hurry()
             self.scheduler.later(self)
         return octets
 
     def _let_go(self, reason):
+        self.pace.stop()
         if self.retention is not None:
             self.retention.close()
         queue.Queue._let_go(self, reason)
