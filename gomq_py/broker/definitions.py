@@ -4,7 +4,7 @@ Above broker and its vhosts, used by doors and at boot. Importing adds: what is 
 otherwise. What this broker does not have is reported too, never silently dropped.
 """
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 
 import gevent
 
@@ -23,6 +23,16 @@ RABBITMQ_VERSION = "4.0.0"
 
 # Entries imported before others get their turn: some 5 ms.
 SLICE = 100
+
+# What stands for octets that are no UTF-8 in RabbitMQ's JSON, and in ours.
+_OCTETS = "Not UTF-8, base64 is: "
+# Parameters of components that RabbitMQ's plugins bring; kept, so that nothing is lost on the way, but nobody here acts on them.
+_PLUGINS = {"shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation"}
+# A cluster's identity stays its own.
+_IDENTITY = "internal_cluster_id"
+# Where entries go that name no vhost.
+_DEFAULT_VHOST = "/"
+_NOT_TAKEN = object()
 
 _HASHES_BY_SIZE = {passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256, passwords.SALT_SIZE + 64: passwords.SHA512}
 
@@ -125,16 +135,33 @@ def _bindings(vhost):
 
 
 def jsonable(value):
-    """A decoded field value as JSON can hold it: octets as text, times as seconds, decimals as numbers."""
+    """A decoded field value as JSON can hold it: octets as text or, in RabbitMQ's words, base64; times as seconds, decimals as numbers."""
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [jsonable(item) for item in value]
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        try:
+            return value.decode()
+        except ValueError:
+            return _OCTETS + b64encode(value).decode()
     if hasattr(value, "timestamp"):
         return int(value.timestamp())
     return value if value is None or isinstance(value, (str, bool, int, float)) else float(value)
+
+
+def with_octets(value):
+    """The inverse for octets: a value of JSON whose texts that stand for octets are octets again."""
+    if isinstance(value, dict):
+        return {key: with_octets(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_octets(item) for item in value]
+    if isinstance(value, str) and value.startswith(_OCTETS):
+        try:
+            return b64decode(value[len(_OCTETS):], validate=True)
+        except ValueError:
+            return value
+    return value
 
 
 # in
@@ -196,8 +223,10 @@ class Importer:
         work = self._checked(definitions)
         for number, (key, entry) in enumerate(work, 1):
             try:
-                _IMPORTS[key](self, entry)
-                self._report.count(key)
+                if _IMPORTS[key](self, entry) is not _NOT_TAKEN:
+                    self._report.count(key)
+                    if self._vhost is None and "vhost" in _LISTS[key] and "vhost" not in entry:
+                        self._changed(key, entry, f"names no vhost: taken into '{_DEFAULT_VHOST}'")
             except AMQPError as error:
                 self._problem(key, entry, error.text)
             except ValueError as error:
@@ -230,7 +259,7 @@ class Importer:
     def _check_entry(self, key, entry, required):
         if not isinstance(entry, dict):
             raise DefinitionsError(f"{key} should hold objects, not {entry!r}")
-        missing = [name for name in required if name not in entry and not (name == "vhost" and self._vhost is not None)]
+        missing = [name for name in required if name not in entry and name != "vhost"]
         if missing:
             raise DefinitionsError(f"an entry of {key} lacks {', '.join(missing)}: {entry!r}")
         parts = [entry, entry["metadata"]] if isinstance(entry.get("metadata"), dict) else [entry]
@@ -251,9 +280,10 @@ class Importer:
     def _vhost_of(self, entry):
         if self._vhost is not None:
             return self._vhost
-        vhost = self._broker.vhosts.get(entry["vhost"])
+        name = entry.get("vhost", _DEFAULT_VHOST)
+        vhost = self._broker.vhosts.get(name)
         if vhost is None:
-            raise ValueError(f"no vhost '{entry['vhost']}'")
+            raise ValueError(f"no vhost '{name}'")
         return vhost
 
     # one verb per list
@@ -284,20 +314,27 @@ class Importer:
     def permission(self, entry):
         if entry["user"] not in self._broker.users:
             raise ValueError(f"no user '{entry['user']}'")
-        self._vhost_of(entry)
-        self._broker.users.set_permission(entry["user"], entry["vhost"], entry["configure"], entry["write"], entry["read"])
+        vhost = self._vhost_of(entry)
+        self._broker.users.set_permission(entry["user"], vhost.name, entry["configure"], entry["write"], entry["read"])
 
     def topic_permission(self, entry):
         if entry["user"] not in self._broker.users:
             raise ValueError(f"no user '{entry['user']}'")
-        self._vhost_of(entry)
-        self._broker.users.set_topic_permission(entry["user"], entry["vhost"], entry["exchange"], entry["write"], entry["read"])
+        vhost = self._vhost_of(entry)
+        self._broker.users.set_topic_permission(entry["user"], vhost.name, entry["exchange"], entry["write"], entry["read"])
 
     def parameter(self, entry):
-        self._broker.parameters.set(self._vhost_of(entry), entry["component"], entry["name"], entry["value"])
+        component = entry["component"]
+        self._broker.parameters.set(self._vhost_of(entry), component, entry["name"], entry["value"])
+        if component in _PLUGINS and not self._broker.parameters.has_owner(component):
+            self._changed("parameters", entry, f"{component}: kept without effect: this broker has no {_PLUGINS[component]}")
 
     def global_parameter(self, entry):
+        if entry["name"] == _IDENTITY:
+            self._ignored("global_parameters", entry, "the identity of another cluster")
+            return _NOT_TAKEN
         self._broker.parameters.set_global(entry["name"], entry["value"])
+        return None
 
     def policy(self, entry):
         definition, unknown = usable_definition(entry["definition"])
@@ -305,36 +342,48 @@ class Importer:
             raise ValueError(f"{', '.join(unknown)} is not a recognised policy setting")
         if unknown:
             self._ignored("policies", entry, f"keys that this broker does not know: {', '.join(unknown)}")
-        idle = sorted(key for key in definition if key.startswith("ha-") or key == "queue-mode")
+        idle = sorted(key for key in definition if self._is_idle(key))
         if idle:
             self._changed("policies", entry, f"kept without effect: {', '.join(idle)}")
         value = {"pattern": entry["pattern"], "definition": definition, "priority": entry.get("priority", 0),
                  "apply-to": entry.get("apply-to", "all")}
         self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
 
+    def _is_idle(self, key):
+        """Whether a key of a policy changes nothing here."""
+        return key.startswith("ha-") or key == "queue-mode" or (
+            key in ("federation-upstream", "federation-upstream-set") and not self._broker.parameters.has_owner("federation-upstream"))
+
     def exchange(self, entry):
-        if entry["name"] and not entry["name"].startswith(RESERVED_PREFIX):
-            self._vhost_of(entry).declare_exchange(
-                entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False), entry.get("internal", False),
-                entry.get("arguments"))
+        if not entry["name"] or entry["name"].startswith(RESERVED_PREFIX):
+            return _NOT_TAKEN  # every vhost has these
+        self._vhost_of(entry).declare_exchange(
+            entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False), entry.get("internal", False),
+            with_octets(entry.get("arguments")))
+        return None
 
     def queue(self, entry):
         if (entry.get("arguments") or {}).get("x-queue-type") == "quorum":
             self._changed("queues", entry, "quorum: a durable queue of this node, with the delivery limit of quorum queues")
         self._vhost_of(entry).declare_queue(
-            entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), entry.get("arguments"),
+            entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), with_octets(entry.get("arguments")),
             server_named=entry["name"].startswith(RESERVED_PREFIX))
 
     def binding(self, entry):
         vhost = self._vhost_of(entry)
         if not entry["source"]:
-            return  # the default exchange's bindings, which some files list, make themselves
+            return _NOT_TAKEN  # the default exchange's bindings, which some files list, make themselves
         bind = vhost.bind_exchange if entry["destination_type"] == "exchange" else vhost.bind_queue
-        bind(entry["destination"], entry["source"], entry["routing_key"], entry.get("arguments"))
+        bind(entry["destination"], entry["source"], entry["routing_key"], with_octets(entry.get("arguments")))
+        return None
 
 
 def _line(key, entry, reason):
-    return f"{key}: {entry.get('name', entry.get('user', entry.get('source')))!r}: {reason}"
+    name = repr(entry.get("name", entry.get("user")))
+    if key == "bindings":
+        name = f"from {entry['source']!r} to {entry['destination']!r} with {entry['routing_key']!r}"
+    where = f" in vhost {entry['vhost']!r}" if "vhost" in entry else ""
+    return f"{key}: {name}{where}: {reason}"
 
 
 def _algorithm_of(password_hash):

@@ -48,6 +48,10 @@ class Parameters:
                 if owner == component:
                     handler.changed(vhost, name, value)
 
+    def has_owner(self, component):
+        """Whether somebody acts on the values of this component."""
+        return component in self._components
+
     def set(self, vhost, component, name, value):
         """Set a value, checked by its component. Raises ValueError, OSError."""
         handler = self._components.get(component)

@@ -7,35 +7,75 @@ KEYS = {
     "exchanges": ("vhost", "name"), "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination_type", "destination", "routing_key", "arguments"),
 }
+# Of these what is here stays; of the others the import replaces it.
+_STAY = ("vhosts", "exchanges", "queues", "bindings")
 # Fields that brokers add for themselves.
 _NOT_COMPARED = {"limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing", "cluster_state", "description"}
+_IDENTITY = "internal_cluster_id"
+DEFAULT_VHOST = "/"
 QUORUM_NOTE = "quorum: becomes a durable queue of this node, replicated with it"
 MIRROR_NOTE = "mirroring keys are kept and have no effect: a node is replicated as a whole"
+NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
-def difference(here, there):
-    """Rows {action, kind, vhost, name, note} for each entry of ``there``: ``new``, ``same`` (left out) or ``differs``; of ``here`` none goes."""
-    rows = []
-    for kind, fields in KEYS.items():
-        present = {_key(entry, fields): entry for entry in here.get(kind) or ()}
-        for entry in there.get(kind) or ():
-            if kind == "exchanges" and (not entry.get("name") or entry["name"].startswith("amq.")):
-                continue
-            mine = present.get(_key(entry, fields))
-            changed = [] if mine is None else _changed(mine, entry)
-            notes = list(_notes(kind, entry))
-            if mine is not None and changed:
-                notes.insert(0, "here otherwise: " + ", ".join(changed))
-            if mine is None or changed or notes:
-                action = "new" if mine is None else "differs" if changed else "same"
-                rows.append({"action": action, "kind": kind, "vhost": entry.get("vhost", ""), "name": _name(kind, entry), "note": "; ".join(notes)})
-    rows.extend({"action": "ignored", "kind": kind, "vhost": "", "name": "", "note": "a list that this broker does not know"}
-                for kind, value in there.items() if isinstance(value, list) and kind not in KEYS)
-    return rows
+class Difference:
+    """Two exports, and what the broker ``here`` can do: ``exchange_types``, or None when nobody knows. ``rows()`` is the answer."""
+
+    def __init__(self, here, there, exchange_types=None):
+        self._here = here
+        self._there = there
+        self._exchange_types = exchange_types
+        self._vhosts, self._users = (
+            {entry.get("name") for side in (here, there) for entry in side.get(kind) or ()} for kind in ("vhosts", "users"))
+
+    def rows(self):
+        """[{action, kind, vhost, name, note}] for each entry of ``there`` that is ``new``, ``differs``, or would be ``ignored`` or ``refused``.
+
+        One that is the ``same`` is left out, unless it is something else here than it was there. Of ``here`` nothing ever goes.
+        """
+        rows = []
+        for kind, fields in KEYS.items():
+            present = {_key(entry, fields): entry for entry in self._here.get(kind) or ()}
+            for entry in self._there.get(kind) or ():
+                if not _is_there_anyway(kind, entry):
+                    rows.extend(self._row(kind, entry, present.get(_key(entry, fields))))
+        rows.extend({"action": "ignored", "kind": kind, "vhost": "", "name": "", "note": "a list that this broker does not know"}
+                    for kind, value in self._there.items() if isinstance(value, list) and kind not in KEYS)
+        return rows
+
+    def _row(self, kind, entry, mine):
+        changed = [] if mine is None else _changed(mine, entry)
+        notes = list(_notes(kind, entry))
+        if changed:
+            notes.insert(0, f"here otherwise: {', '.join(changed)}; {'stays as it is here' if kind in _STAY else 'is replaced'}")
+        action = "new" if mine is None else "differs" if changed else "same"
+        if kind == "global_parameters" and entry.get("name") == _IDENTITY:
+            action, notes = "ignored", ["the identity of another cluster"]
+        elif refusal := self._refusal(kind, entry):
+            action, notes = "refused", [refusal]
+        if action != "same" or notes:
+            yield {"action": action, "kind": kind, "vhost": entry.get("vhost", ""), "name": _name(kind, entry), "note": "; ".join(notes)}
+
+    def _refusal(self, kind, entry):
+        vhost = entry.get("vhost", DEFAULT_VHOST)
+        if "vhost" in KEYS[kind] and self._vhosts and vhost not in self._vhosts:
+            return f"no vhost '{vhost}'"
+        if kind in ("permissions", "topic_permissions") and self._users and entry.get("user") not in self._users:
+            return f"no user '{entry.get('user')}'"
+        if kind == "exchanges" and self._exchange_types and entry.get("type") not in self._exchange_types:
+            return f"unknown exchange type '{entry.get('type')}'"
+        return ""
+
+
+def _is_there_anyway(kind, entry):
+    """Whether every broker has it by itself."""
+    if kind == "exchanges":
+        return not entry.get("name") or entry["name"].startswith("amq.")
+    return kind == "bindings" and not entry.get("source")
 
 
 def _key(entry, fields):
-    return tuple(repr(sorted(entry[field].items())) if isinstance(entry.get(field), dict) else entry.get(field) for field in fields)
+    return tuple(_plain(field, entry.get(field, DEFAULT_VHOST if field == "vhost" else None)) for field in fields)
 
 
 def _name(kind, entry):
@@ -52,10 +92,12 @@ def _changed(mine, theirs):
 
 def _plain(field, value):
     if field == "tags":
-        tags = value.split(",") if isinstance(value, str) else value
+        tags = value.split(",") if isinstance(value, str) else value or ()
         return {tag.strip() for tag in tags if tag.strip()}
     if field == "apply-to":
         return str(value).replace("-", "_")
+    if field == "arguments":
+        return repr(sorted((value or {}).items()))
     return value
 
 
@@ -65,3 +107,5 @@ def _notes(kind, entry):
         yield QUORUM_NOTE
     if kind == "policies" and any(key.startswith("ha-") for key in entry.get("definition") or {}):
         yield MIRROR_NOTE
+    if "vhost" in KEYS[kind] and "vhost" not in entry:
+        yield NO_VHOST_NOTE

@@ -6,7 +6,8 @@ import click
 
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.difference import difference
+from gomq_py.ctl.difference import Difference
+from gomq_py.ctl.output import shown
 
 
 @ctl.command("export_definitions")
@@ -46,24 +47,39 @@ def import_from(session, source, from_user, from_password, from_password_file, d
     if from_password_file is not None:
         from_password = from_password_file.readline().rstrip("\n")
     other = API(source, from_user, from_password or "guest", verify=session.api.verify)
-    _bring_in(session, other.get("definitions"), dry_run, ())
+    definitions = other.get("definitions")
+    if isinstance(definitions, dict):
+        _describe_vhosts(other, definitions)
+    _bring_in(session, definitions, dry_run, ())
+
+
+def _describe_vhosts(other, definitions):
+    """RabbitMQ before 3.11 exports no more of a virtual host than its name; its list of them has the rest."""
+    vhosts = {vhost["name"]: vhost for vhost in other.get("vhosts")}
+    for entry in definitions.get("vhosts") or ():
+        more = vhosts.get(entry.get("name"), {})
+        for key in ("description", "tags", "default_queue_type"):
+            if key in more and key not in entry:
+                entry[key] = more[key]
 
 
 def _bring_in(session, definitions, dry_run, where):
     if not isinstance(definitions, dict):
         raise APIError("definitions should be an object", 400)
     if dry_run:
-        rows = difference(session.api.get("definitions", *where), definitions)
+        here = session.api.get("definitions", *where)
+        types = {kind["name"] for kind in session.api.get("overview").get("exchange_types") or ()}
+        rows = Difference(here, definitions, types).rows()
         session.out.rows("What an import would do", rows, ("action", "kind", "vhost", "name", "note"))
         return
     report = session.api.post("definitions", *where, body=definitions, query={"report": "true"}) or {}
     if session.out.form == "json":
         session.out.json(report)
-        return
-    for kind, count in report.get("imported", {}).items():
-        click.echo(f"imported: {count} {kind}")
-    for word in ("changed", "ignored", "refused"):
-        for line in report.get(word, ()):
-            click.echo(f"{word}: {line}")
+    else:
+        for kind, count in report.get("imported", {}).items():
+            click.echo(f"imported: {count} {kind}")
+        for word in ("changed", "ignored", "refused"):
+            for line in report.get(word, ()):
+                click.echo(f"{word}: {shown(line)}")
     if report.get("refused"):
         sys.exit(1)

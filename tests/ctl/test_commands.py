@@ -1,13 +1,9 @@
 """``gomq-py-ctl`` against a broker: every kind of command, what it prints, its exit codes."""
-import json
-import os
-import subprocess
-import sys
-
 import pika
 import pytest
 
-from tests.support.broker_process import ROOT, BrokerProcess
+from tests.ctl.running import Runner, data, done
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -19,23 +15,7 @@ def broker(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ctl(broker):
     """Runs one command; returns the finished process."""
-
-    def run(*arguments, uri=None, given=None, **environment):
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GOMQ_CTL", "LAVINMQ"))}
-        return subprocess.run(
-            [sys.executable, "-m", "gomq_py.ctl", "--uri", uri or f"http://127.0.0.1:{broker.ports['http']}", *arguments], text=True, input=given,
-            capture_output=True, timeout=60, check=False, cwd=ROOT, env={**inherited, "PYTHONPATH": str(ROOT), **environment})
-
-    return run
-
-
-def done(finished):
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
-
-
-def data(finished):
-    return json.loads(done(finished))
+    return Runner(f"http://127.0.0.1:{broker.ports['http']}")
 
 
 def test_queues_are_made_with_arguments_and_listed(ctl):

@@ -1,7 +1,7 @@
 """A RabbitMQ of our own, as the reference that conformance expectations are checked against.
 
-For broker_under_test and the benchmark. Starts Debian's rabbitmq-server with its own node name, ports, epmd and folders, so that it neither sees nor
-disturbs an installed service. `find_server` says whether it is there.
+For broker_under_test, the benchmark and imports of definitions. Starts Debian's rabbitmq-server with its own node name, ports, epmd and folders, so
+that it neither sees nor disturbs an installed service. `find_server` says whether it is there.
 """
 import glob
 import os
@@ -36,11 +36,13 @@ def free_port():
 
 
 class RabbitMQProcess:
-    """A node in `data_dir`, started by `start` or `with`; the verbs are BrokerProcess's."""
+    """A node in `data_dir`, started by `start` or `with`; the verbs are BrokerProcess's. With plugins it has its management API as well."""
 
-    def __init__(self, data_dir):
+    def __init__(self, data_dir, plugins=()):
         self.data_dir = str(data_dir)
         self.port = free_port()
+        self.plugins = ("rabbitmq_management", *plugins) if plugins else ()
+        self.http_port = free_port() if plugins else None
         self.epmd_port = free_port()
         self.node_name = f"witness-{uuid.uuid4().hex[:8]}@localhost"
         self.process = None
@@ -62,6 +64,11 @@ class RabbitMQProcess:
         """Where it listens."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/"
 
+    @property
+    def http_url(self):
+        """Where its management API is."""
+        return f"http://127.0.0.1:{self.http_port}"
+
     def environment(self):
         """Everything that could touch an installed node points elsewhere."""
         folder = self.data_dir
@@ -79,9 +86,9 @@ class RabbitMQProcess:
     def start(self):
         """Start the node and wait until it accepts connections. Returns itself."""
         with open(f"{self.data_dir}/rabbitmq.conf", "w", encoding="ascii") as file:
-            file.write(CONFIGURATION)
+            file.write(CONFIGURATION + (f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.http_port}\n" if self.http_port else ""))
         with open(f"{self.data_dir}/enabled_plugins", "w", encoding="ascii") as file:
-            file.write("[].")
+            file.write(f"[{','.join(self.plugins)}].")
         with open(f"{self.data_dir}/console.log", "ab") as log:
             self.process = subprocess.Popen([find_server()], env=self.environment(), stdout=log, stderr=log, start_new_session=True)
         wait_until(lambda: self.is_listening() or not self.is_running, START_TIMEOUT_S, f"rabbitmq-server listening; see {self.data_dir}/console.log")
@@ -89,9 +96,10 @@ class RabbitMQProcess:
         return self
 
     def is_listening(self):
-        """Whether it accepts connections."""
+        """Whether it accepts connections, at every door."""
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            for port in filter(None, (self.port, self.http_port)):
+                socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
             return False
         return True

@@ -62,7 +62,7 @@ def test_file_of_rabbitmq_is_imported(make):
 
     report = Importer(broker).run(RABBITMQ)
 
-    assert report.problems == []
+    assert report.problems == ["global_parameters: 'internal_cluster_id': the identity of another cluster"]
     assert broker.users.get("ann").topic_permission("shop", "amq.topic").write == "^a"
     assert broker.users.verify("ann", "guest") and not broker.users.verify("cert", "")
     assert broker.users.get("ann").permission("shop").write == "^w"
@@ -171,7 +171,54 @@ def test_values_json_does_not_have_are_written_as_others(make):
 
     definitions = exported_vhost(vhost)
 
-    assert definitions["queues"][0]["arguments"] == {"x-octets": "a\ufffd", "x-list": [1, None, {"a": True}]}
+    assert definitions["queues"][0]["arguments"] == {"x-octets": "Not UTF-8, base64 is: Yf8=", "x-list": [1, None, {"a": True}]}
+
+
+def test_octets_in_arguments_come_back_as_octets(make):
+    first, second = make("a"), make("b")
+    arguments = {"x-octets": b"a\xff", "x-list": [b"\x80", {"inner": b"\x81"}], "x-text": "Not UTF-8, base64 is: no base64"}
+    first.vhost.declare_queue("q", durable=True, arguments=arguments)
+
+    Importer(second.broker).run(json.loads(json.dumps(exported(first.broker))))
+
+    assert second.vhost.queue("q").arguments == arguments
+
+
+def test_entries_without_a_vhost_go_into_the_default_one(make):
+    """LavinMQ's and RabbitMQ's exports of a single vhost do not name it."""
+    broker = make("a").broker
+
+    report = Importer(broker).run({
+        "queues": [{"name": "q", "durable": True}], "policies": [{"name": "p", "pattern": "q", "definition": {"max-length": 1}}],
+        "bindings": [{"source": "amq.topic", "destination": "q", "destination_type": "queue", "routing_key": "#"}]})
+
+    assert report.refused == [] and report.imported == {"queues": 1, "policies": 1, "bindings": 1}
+    assert report.changed[1] == "queues: 'q': names no vhost: taken into '/'" and len(report.changed) == 3
+    assert broker.vhosts["/"].queue("q").limits.settings.max_length == 1
+
+
+def test_what_nobody_here_acts_on_is_said(make):
+    broker = make("a").broker
+
+    report = Importer(broker).run({
+        "parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": {}}],
+        "policies": [{"name": "fed", "vhost": "/", "pattern": ".*", "definition": {"federation-upstream-set": "all"}}],
+        "global_parameters": [{"name": "internal_cluster_id", "value": "another"}]})
+
+    assert report.imported == {"parameters": 1, "policies": 1}
+    assert report.changed == ["parameters: 's' in vhost '/': shovel: kept without effect: this broker has no shovels",
+                              "policies: 'fed' in vhost '/': kept without effect: federation-upstream-set"]
+    assert report.ignored == ["global_parameters: 'internal_cluster_id': the identity of another cluster"]
+    assert "internal_cluster_id" not in broker.parameters.global_
+
+
+@pytest.mark.parametrize("arguments", [{"x-huge": 2**80}, {"x" * 300: 1}, {"x-deep": [[[[[[{}]]]]]]}, {"x-large": "x" * 200_000}])
+def test_arguments_that_no_table_holds_cost_their_entry_alone(make, arguments):
+    broker = make("a").broker
+
+    report = Importer(broker).run({"queues": [{"name": "q", "vhost": "/", "durable": True, "arguments": arguments}, {"name": "r", "vhost": "/"}]})
+
+    assert "r" in broker.vhosts["/"].queues and report.imported["queues"] + len(report.refused) == 2
 
 
 @pytest.mark.parametrize("entry, wrong", [
@@ -205,5 +252,5 @@ def test_the_report_says_what_became_something_else_and_what_was_left(make):
     assert report.imported == {"vhosts": 1, "users": 1, "policies": 1, "queues": 1}
     assert [line.split(":")[0] for line in report.changed] == ["policies", "queues"]
     assert [line.split(":")[0] for line in report.ignored] == ["vhosts", "users", "policies", "wonders"]
-    assert report.refused == ["queues: 'r': no vhost 'nope'"]
+    assert report.refused == ["queues: 'r' in vhost 'nope': no vhost 'nope'"]
     assert broker.vhosts["v"].policies.user.by_name["p"].definition == {"ha-mode": "all", "max-length": 5}

@@ -1,11 +1,11 @@
 """The difference between two exports, as an operator reads it before an import."""
-from gomq_py.ctl.difference import MIRROR_NOTE, QUORUM_NOTE, difference
+from gomq_py.ctl.difference import MIRROR_NOTE, NO_VHOST_NOTE, QUORUM_NOTE, Difference
 
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
 
 
-def rows(here, there):
-    return [(row["action"], row["kind"], row["name"], row["note"]) for row in difference(here, there)]
+def rows(here, there, exchange_types=None):
+    return [(row["action"], row["kind"], row["name"], row["note"]) for row in Difference(here, there, exchange_types).rows()]
 
 
 def test_what_is_here_already_is_left_out():
@@ -14,7 +14,7 @@ def test_what_is_here_already_is_left_out():
 
 def test_new_things_and_different_ones_are_told():
     assert rows({"queues": [QUEUE]}, {"queues": [{**QUEUE, "durable": False}, {**QUEUE, "name": "r"}]}) == [
-        ("differs", "queues", "q", "here otherwise: durable"), ("new", "queues", "r", "")]
+        ("differs", "queues", "q", "here otherwise: durable; stays as it is here"), ("new", "queues", "r", "")]
 
 
 def test_quorum_queues_and_mirrors_are_noted():
@@ -40,3 +40,29 @@ def test_lists_that_nobody_knows_are_named():
 
 def test_predeclared_exchanges_are_nobodys_news():
     assert rows({}, {"exchanges": [{"name": "", "vhost": "/", "type": "direct"}, {"name": "amq.topic", "vhost": "/", "type": "topic"}]}) == []
+
+
+def test_of_users_and_policies_the_import_replaces_what_is_here():
+    assert rows({"users": [{"name": "u", "password_hash": "a"}]}, {"users": [{"name": "u", "password_hash": "b"}]}) == [
+        ("differs", "users", "u", "here otherwise: password_hash; is replaced")]
+
+
+def test_what_will_be_refused_is_told_before():
+    there = {"exchanges": [{"name": "x", "vhost": "/", "type": "x-recent-history"}], "queues": [{**QUEUE, "vhost": "gone"}],
+             "permissions": [{"user": "nobody", "vhost": "/"}], "global_parameters": [{"name": "internal_cluster_id", "value": "other"}]}
+    here = {"vhosts": [{"name": "/"}], "users": [{"name": "guest"}]}
+
+    assert rows(here, there, {"direct"}) == [
+        ("refused", "permissions", "nobody", "no user 'nobody'"),
+        ("ignored", "global_parameters", "internal_cluster_id", "the identity of another cluster"),
+        ("refused", "exchanges", "x", "unknown exchange type 'x-recent-history'"), ("refused", "queues", "q", "no vhost 'gone'")]
+
+
+def test_an_entry_without_a_vhost_is_the_default_ones():
+    bare = {key: value for key, value in QUEUE.items() if key != "vhost"}
+
+    assert rows({"queues": [QUEUE]}, {"queues": [bare]}) == [("same", "queues", "q", NO_VHOST_NOTE)]
+
+
+def test_bindings_of_the_default_exchange_are_nobodys_news():
+    assert rows({}, {"bindings": [{"source": "", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q"}]}) == []
