@@ -18,7 +18,7 @@ from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.resource_watch import ResourceWatch
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
-from gomq_py.broker.totals import COUNTERS, Totals
+from gomq_py.broker.totals import Totals
 from gomq_py.broker.user_limits import UserLimits
 from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_policies import PolicyComponent
@@ -48,9 +48,9 @@ class Broker:
         self.vhosts = {}
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size)
-        letters = DeadLetters(self.vhosts, committer, self.scheduler)
+        self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler)
         self._factory = QueueFactory(
-            data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, letters, HubTimers, self._queue_expired)
+            data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, HubTimers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
@@ -116,7 +116,7 @@ class Broker:
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
         vhost.delete()
-        self.totals.add(vhost.totals, COUNTERS)
+        self.totals.add_totals(vhost.totals)
         self.users.forget_vhost(name)
         self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
         return vhost

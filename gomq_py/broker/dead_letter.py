@@ -4,11 +4,12 @@ Beside queues, whose limits send them here; above vhosts, which route them. A me
 they are to be durable, so that a crash leaves it in two places rather than in none. Letters are worked off in slices after the next poll, in order,
 one after the other: a chain of overflowing queues makes the list longer, never the stack deeper.
 """
-from collections import deque
+from collections import Counter, deque
 from datetime import datetime, timezone
 
 from gomq_py.amqp.wire.fields import decode_table, get_key, remove_key, set_key
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.routing import with_properties
 from gomq_py.observability.log import logger
@@ -24,12 +25,13 @@ REJECTED = "rejected"
 
 
 class DeadLetters:
-    """The dead letters of one broker. ``vhosts`` is its dictionary of them."""
+    """The dead letters of one broker. ``vhosts`` is its dictionary of them. ``counts``: {(type of the queue, reason): how many went out}."""
 
     def __init__(self, vhosts, committer, scheduler):
         self._vhosts = vhosts
         self._committer = committer
         self._scheduler = scheduler
+        self.counts = Counter()
         self._letters = deque()
         self._moved = []  # (queue, location) of this slice, to be dropped from their queues after the next sync
         self._running = False
@@ -105,6 +107,7 @@ class DeadLetters:
             priority=fields["priority"], persistent=fields["persistent"],
         )
         exchange.state.publish_in += 1
+        self.counts[queue_type_of(queue.arguments), reason] += 1
         for destination in destinations:
             if not letter.has_come_round(destination.name):
                 exchange.state.publish_out += 1

@@ -6,7 +6,7 @@ import orjson
 from flask import Response, current_app, request
 
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
-from gomq_py.http.turns import give_way
+from gomq_py.broker.turns import give_way
 
 # Objects built between two turns of the loop: some 10 us each, so that messages wait about half a millisecond.
 SLICE = 50

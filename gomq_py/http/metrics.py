@@ -1,181 +1,315 @@
-"""Metrics: the broker's counters in Prometheus' text form, under RabbitMQ's names, so that its dashboards work.
+"""Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-Families are prometheus-client's and so is their text; they are rendered a slice at a time, yielding in between, so that ten thousand queues hold up
-no message. Reads what the model counts, keeps nothing.
+One method per family of RabbitMQ's /metrics/detailed, and more. Each yields families in the forms that ``exposition.rendered`` takes. Reads
+what the model counts, keeps nothing. What is per object is made lazily; sums over many are made in slices.
 """
 import os
 import resource
-from itertools import islice
+import sys
+from types import SimpleNamespace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
-from prometheus_client.exposition import generate_latest
 
 import gomq_py
 from gomq_py.broker.alarms import DISK, MEMORY
-from gomq_py.http.turns import give_way
+from gomq_py.broker.arguments import CLASSIC, QUORUM, STREAM
+from gomq_py.broker.turns import paced
+from gomq_py.http import metric_rows as rows
+from gomq_py.http import sums
+from gomq_py.http.node import RABBITMQ_VERSION
 from gomq_py.observability import resources
 
 PREFIX = "rabbitmq_"
-# Samples rendered between two turns of the loop: some 5 us each.
-SLICE = 200
 PROTOCOL = "amqp091"
-
-# (name, help, what it is of a queue), gauges
-QUEUE_GAUGES = (
-    ("messages_ready", "Messages ready to be delivered", lambda queue: queue.ready_count),
-    ("messages_unacked", "Messages delivered but not yet acknowledged", lambda queue: queue.unacked_count),
-    ("messages", "Sum of ready and unacknowledged messages", lambda queue: queue.ready_count + queue.unacked_count),
-    ("messages_ready_bytes", "Octets of the bodies of ready messages", lambda queue: queue.store.ready_bytes if queue.store else 0),
-    ("messages_unacked_bytes", "Octets of the bodies of unacknowledged messages", lambda queue: queue.store.unacked_bytes if queue.store else 0),
-    ("consumers", "Consumers of the queue", lambda queue: len(queue.ring.consumers) if queue.ring is not None else 0),
-)
-QUEUE_COUNTERS = (
-    ("messages_published", "Messages published to the queue", lambda queue: queue.published),
-    ("messages_delivered", "Messages delivered to consumers", lambda queue: queue.delivered),
-    ("messages_acked", "Messages acknowledged", lambda queue: queue.acked),
-    ("messages_redelivered", "Messages that came back", lambda queue: queue.requeued),
-    ("get", "Messages taken with basic.get", lambda queue: queue.got),
-)
-CHANNEL_GAUGES = (
-    ("channel_consumers", "Consumers on the channel", lambda channel: len(channel.consumers)),
-    ("channel_messages_unacked", "Delivered but not yet acknowledged messages", lambda channel: channel.unacked.count),
-    ("channel_prefetch", "Limit of unacknowledged messages for all consumers of the channel", lambda channel: channel.global_prefetch),
-)
+# What RabbitMQ calls types of queues here.
+QUEUE_TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
+# A dead letter leaves its queue when its copies are on disk.
+STRATEGY = "at_least_once"
+QUEUE = ("vhost", "queue")
+# Exchanges, connections and channels looked at between two turns of the loop.
+SLICE = 500
 
 
 class Families:
-    """Metric families over a node's present state; each method yields families, those that are per object lazily."""
+    """Metric families over a node's present state; ``endpoint`` is what identity_info says, which tells two scrapes of one node apart."""
 
-    def __init__(self, node, prefix=PREFIX):
+    def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
+        """``inner`` comes between the prefix and the names of everything but identity and build."""
         self._node = node
-        self._prefix = prefix
+        self._outer = prefix
+        self._prefix = prefix + inner
+        self._endpoint = endpoint
 
-    def overview(self):
-        """Totals over everything."""
-        yield from self._identity()
-        yield from self._process()
-        yield from self._alarms()
-        connections = self._node.connections()
-        queues = list(self._queues())
-        yield self._gauge("connections", "Connections currently open", len(connections))
-        yield self._gauge("channels", "Channels currently open", sum(len(one.channels) for one in connections))
-        yield self._gauge("queues", "Queues available", len(queues))
-        yield self._gauge("consumers", "Consumers currently connected", sum(QUEUE_GAUGES[-1][2](queue) for queue in queues))
-        for name, text, value in QUEUE_GAUGES[:-1]:
-            yield self._gauge(f"queue_{name}", text, sum(map(value, queues)))
-        yield from self._global(queues)
+    # the broker
 
-    def per_queue(self, vhosts=None, prefix="queue_"):
-        """Every queue's figures, labelled vhost and queue; ``vhosts`` names those wanted, None all."""
-        queues = list(self._queues(vhosts))
-        for kind, rows in ((GaugeMetricFamily, QUEUE_GAUGES), (CounterMetricFamily, QUEUE_COUNTERS)):
-            for name, text, value in rows:
-                yield kind(f"{self._prefix}{prefix}{name}", text, labels=("vhost", "queue")), (
-                    ((queue.vhost, queue.name), value(queue)) for queue in queues)
-
-    def per_exchange(self, vhosts=None, prefix="exchange_"):
-        """Every exchange's messages in and out."""
-        exchanges = [
-            exchange for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts
-            for exchange in list(vhost.exchanges.values())
-        ]
-        for name, text in (("publish_in", "Messages published to the exchange"), ("publish_out", "Copies routed to queues")):
-            yield CounterMetricFamily(f"{self._prefix}{prefix}messages_{name}", text, labels=("vhost", "exchange")), (
-                ((exchange.vhost, exchange.name), getattr(exchange.state, name)) for exchange in exchanges)
-
-    def per_connection(self):
-        """Every connection's octets and channels."""
-        connections = self._node.connections()
-        rows = (
-            (CounterMetricFamily, "connection_incoming_bytes", "Octets received on a connection", lambda one: one.stream.received_octets),
-            (CounterMetricFamily, "connection_outgoing_bytes", "Octets sent on a connection", lambda one: one.output.sent_octets),
-            (GaugeMetricFamily, "connection_channels", "Channels on a connection", lambda one: len(one.channels)),
-        )
-        for kind, name, text, value in rows:
-            yield kind(self._prefix + name, text, labels=("connection",)), (((one.name,), value(one)) for one in connections)
-
-    def per_channel(self):
-        """Every channel's consumers and unacknowledged messages."""
-        channels = [(channel, one) for one in self._node.connections() for channel in list(one.channels.values())]
-        for name, text, value in CHANNEL_GAUGES:
-            yield GaugeMetricFamily(self._prefix + name, text, labels=("connection", "channel", "vhost")), (
-                ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels)
-
-    def _queues(self, vhosts=None):
-        for vhost in list(self._node.broker.vhosts.values()):
-            if vhosts is None or vhost.name in vhosts:
-                yield from list(vhost.queues.values())
-
-    def _identity(self):
+    def identity(self, _vhosts=None):
+        """Who this is: what dashboards join everything else with."""
         node = self._node
-        yield InfoMetricFamily(f"{self._prefix}identity", "Node and cluster identity", value={
-            "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name, "rabbitmq_cluster_permanent_id": node.cluster_name})
-        yield InfoMetricFamily(f"{self._prefix}build", "Versions", value={"product_name": "gomq-py", "product_version": gomq_py.__version__})
+        yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
+            "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name, "rabbitmq_cluster_permanent_id": node.cluster_name,
+            "rabbitmq_endpoint": self._endpoint})
+        yield InfoMetricFamily(f"{self._outer}build", "Versions", value={
+            "rabbitmq_version": RABBITMQ_VERSION, "prometheus_plugin_version": gomq_py.__version__, "prometheus_client_version": "python",
+            "erlang_version": f"none: Python {sys.version.split()[0]}", "product_name": "gomq-py", "product_version": gomq_py.__version__})
 
-    def _process(self):
-        watch = self._node.broker.resource_watch
+    def churn(self, _vhosts=None):
+        """What came and went since the start."""
+        churn = self._node.churn()
+        for name, text, counter in rows.CHURN:
+            yield self._counter(name, text, churn[counter])
+
+    def node_coarse(self, _vhosts=None):
+        """What the process uses."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
-        yield self._gauge("process_max_fds", "Open file descriptors limit", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        yield self._gauge("process_open_tcp_sockets", "Open connections of clients", len(self._node.connections()))
         yield self._gauge("process_resident_memory_bytes", "Memory used in octets", resources.resident_memory())
-        yield self._gauge("resident_memory_limit_bytes", "Memory high watermark in octets", watch.memory_limit)
-        yield self._gauge("disk_space_available_bytes", "Disk space available in octets", watch.free_disk)
-        yield self._gauge("disk_space_available_limit_bytes", "Free disk space low watermark in octets", watch.disk_limit)
-        yield self._gauge("uptime", "Node uptime in seconds", self._node.uptime_s())
+        yield self._gauge("disk_space_available_bytes", "Disk space available in octets", self._node.broker.resource_watch.free_disk)
         yield self._counter("cpu_user_time", "Seconds of CPU in the broker's own code", usage.ru_utime)
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
 
-    def _alarms(self):
-        alarms = self._node.broker.alarms
-        yield self._gauge("alarms_memory_used_watermark", "1 while publishers are held for lack of memory", int(alarms.is_on(MEMORY)))
-        yield self._gauge("alarms_free_disk_space_watermark", "1 while publishers are held for lack of disk space", int(alarms.is_on(DISK)))
+    def node_limits(self, _vhosts=None):
+        """What the process may use, and for how long it has run."""
+        watch, descriptors = self._node.broker.resource_watch, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        yield self._gauge("process_max_fds", "Open file descriptors limit", descriptors)
+        yield self._gauge("process_max_tcp_sockets", "Open connections limit: that of descriptors", descriptors)
+        yield self._gauge("resident_memory_limit_bytes", "Memory high watermark in octets", watch.memory_limit)
+        yield self._gauge("disk_space_available_limit_bytes", "Free disk space low watermark in octets", watch.disk_limit)
+        for name in ("uptime", "erlang_uptime_seconds"):  # LavinMQ's name and RabbitMQ's
+            yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())
 
-    def _global(self, queues):
-        states = [exchange.state for vhost in self._node.broker.vhosts.values() for exchange in vhost.exchanges.values()]
-        rows = (
-            ("received", "Messages received from publishers", sum(state.publish_in for state in states)),
-            ("routed", "Copies routed to queues", sum(state.publish_out for state in states)),
-            ("unroutable_dropped", "Messages that no queue took", sum(state.unroutable for state in states)),
-            ("delivered", "Messages delivered to consumers", sum(queue.delivered for queue in queues)),
-            ("redelivered", "Messages that came back", sum(queue.requeued for queue in queues)),
-            ("acknowledged", "Messages acknowledged by consumers", sum(queue.acked for queue in queues)),
-        )
-        for name, text, value in rows:
-            family = CounterMetricFamily(f"{self._prefix}global_messages_{name}", text, labels=("protocol",))
-            family.add_metric((PROTOCOL,), value)
+    def alarms(self, _vhosts=None):
+        """1 while publishers are held."""
+        alarms = self._node.broker.alarms
+        for name, text, is_on in (
+                ("memory_used_watermark", "for lack of memory", alarms.is_on(MEMORY)),
+                ("free_disk_space_watermark", "for lack of disk space", alarms.is_on(DISK)),
+                ("file_descriptor_limit", "for lack of descriptors: never, connections are refused instead", False)):
+            yield self._gauge(f"alarms_{name}", f"1 while publishers are held {text}", int(is_on))
+
+    def auth(self, _vhosts=None):
+        """Logins."""
+        churn = self._node.amqp.churn
+        succeeded, failed = churn.logins_succeeded, churn.logins_failed
+        for name, text, value in (
+                ("", "Logins", succeeded + failed), ("_succeeded", "Logins that succeeded", succeeded), ("_failed", "Logins refused", failed)):
+            yield self._counter(f"auth_attempts{name}", text, value, protocol=PROTOCOL)
+
+    # totals
+
+    def totals(self):
+        """Everything about queues, channels and connections, summed over all of them. May switch."""
+        by_type, exchanges, channels = self._summed()
+        queues = SimpleNamespace(**sums.over_types(by_type))
+        for name, text, _, value in (*rows.COARSE, *rows.CONSUMERS, *rows.DETAILS):
+            yield self._gauge(f"queue_{name}", text, value(queues))
+        for name, text, value in rows.DELIVERY:
+            yield self._counter(f"channel_{name}", text, value(queues))
+        yield self._counter("queue_messages_published", rows.PUBLISHED, queues.published)
+        yield from self._channel_totals(exchanges, channels)
+        yield from self._connection_totals()
+        yield from self.global_counters(by_type, exchanges, channels)
+
+    def counts(self):
+        """How many there are of each kind."""
+        connections, vhosts = self._node.connections(), list(self._node.broker.vhosts.values())
+        yield self._gauge("connections", "Connections currently open", len(connections))
+        yield self._gauge("channels", "Channels currently open", sum(len(one.channels) for one in connections))
+        yield self._gauge("consumers", "Consumers currently connected", self._consumer_count(connections))
+        yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
+
+    def global_counters(self, by_type=None, exchanges=None, channels=None):
+        """RabbitMQ's counters by protocol. May switch."""
+        if by_type is None:
+            by_type, exchanges, channels = self._summed()
+        (publishes, confirmable, confirmed), (unroutable, returned) = channels, exchanges
+        whole = SimpleNamespace(**sums.over_types(by_type))
+        connections = self._node.connections()
+        yield self._gauge("global_consumers", "Consumers currently connected", self._consumer_count(connections), protocol=PROTOCOL)
+        yield self._gauge("global_publishers", "Open channels that have published", sum(
+            channel.publishes > 0 for one in connections for channel in list(one.channels.values())), protocol=PROTOCOL)
+        for name, text, value in (
+                ("received", "Messages received from publishers", publishes),
+                ("received_confirm", "Messages received from publishers that want a confirm", confirmable),
+                ("confirmed", "Messages confirmed to publishers", confirmed), ("routed", "Copies that queues took", whole.published),
+                ("unroutable_dropped", "Messages that no queue took and nobody wanted back", unroutable - returned),
+                ("unroutable_returned", "Messages that no queue took and that went back", returned)):
+            yield self._counter(f"global_messages_{name}", text, value, protocol=PROTOCOL)
+        for name, text, value in rows.GLOBAL_QUEUES:
+            family = CounterMetricFamily(f"{self._prefix}global_messages_{name}", text, labels=("protocol", "queue_type"))
+            for kind, label in QUEUE_TYPES.items():
+                of_kind = sums.over_types({kind: by_type[kind]}) if kind in by_type else sums.over_types({})
+                family.add_metric((PROTOCOL, label), value(SimpleNamespace(**of_kind)))
+            yield family
+        yield from self._dead_letters()
+
+    def _dead_letters(self):
+        counts = self._node.broker.dead_letters.counts
+        for reason, text in rows.DEAD_LETTERS:
+            family = CounterMetricFamily(f"{self._prefix}global_messages_dead_lettered_{reason}", f"Messages sent to dead letter exchanges: {text}",
+                                         labels=("queue_type", "dead_letter_strategy"))
+            for kind in (CLASSIC, QUORUM):
+                family.add_metric((QUEUE_TYPES[kind], STRATEGY), counts[kind, reason])
             yield family
 
-    def _gauge(self, name, text, value):
-        return GaugeMetricFamily(self._prefix + name, text, value=value)
+    def _channel_totals(self, exchanges, channels):
+        (publishes, _, confirmed), (unroutable, returned) = channels, exchanges
+        for name, text, value in (
+                ("published", "Messages published", publishes), ("confirmed", "Messages confirmed to publishers", confirmed),
+                ("unroutable_returned", "Messages that no queue took and that went back", returned),
+                ("unroutable_dropped", "Messages that no queue took and nobody wanted back", unroutable - returned)):
+            yield self._counter(f"channel_messages_{name}", text, value)
+        values = [0] * len(rows.CHANNEL_GAUGES)
+        for connection in paced(self._node.connections(), SLICE):
+            for channel in list(connection.channels.values()):
+                for index, row in enumerate(rows.CHANNEL_GAUGES):
+                    values[index] += row[2](channel)
+        for (name, text, _), value in zip(rows.CHANNEL_GAUGES, values):
+            yield self._gauge(name, text, value)
 
-    def _counter(self, name, text, value):
-        return CounterMetricFamily(self._prefix + name, text, value=value)
+    def _connection_totals(self):
+        connections, totals = self._node.connections(), self._node.totals()
+        gone = (sum(one.received_octets for one in totals), sum(one.sent_octets for one in totals))
+        for (name, text, value), before in zip(rows.CONNECTION_COUNTERS, gone):
+            yield self._counter(name, text, before + sum(map(value, connections)))
+        yield self._gauge("connection_channels", "Channels on connections", sum(len(one.channels) for one in connections))
+
+    def _summed(self):
+        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, those that are gone included. May switch."""
+        gone = self._node.broker.totals
+        by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
+            gone.publishes, gone.confirmable, gone.confirmed)
+        for vhost in list(self._node.broker.vhosts.values()):
+            by_type.append(sums.of_queues(vhost))
+            exchanges = _added(exchanges, sums.of_exchanges(vhost))
+            channels = _added(channels, sums.of_channels(vhost, self._node.connections_in(vhost)))
+        return sums.merged(by_type), exchanges, channels
+
+    @staticmethod
+    def _consumer_count(connections):
+        return sum(len(channel.consumers) for one in connections for channel in list(one.channels.values()))
+
+    # one series per object; ``vhosts`` names those wanted, None all
+
+    def queue_coarse(self, vhosts=None):
+        """The lengths of every queue."""
+        return self._queue_gauges(rows.COARSE, vhosts)
+
+    def queue_consumers(self, vhosts=None):
+        """The consumers of every queue."""
+        return self._queue_gauges(rows.CONSUMERS, vhosts)
+
+    def queue_details(self, vhosts=None):
+        """What else there is to measure of a queue."""
+        return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
+
+    def channel_queue(self, vhosts=None):
+        """What was delivered from every queue, under the names of RabbitMQ's channels."""
+        return self._queue_counters("channel", vhosts)
+
+    def queue_delivery(self, vhosts=None):
+        """The same under the names that RabbitMQ 4 has for queues."""
+        return self._queue_counters("queue", vhosts)
+
+    def queue_published(self, vhosts=None):
+        """What came into every queue."""
+        queues = self._queues(vhosts)
+        yield CounterMetricFamily(f"{self._prefix}queue_messages_published", rows.PUBLISHED, labels=("queue_vhost", "queue")), (
+            ((queue.vhost, queue.name), queue.published) for queue in queues)
+
+    def channel_exchange(self, vhosts=None):
+        """What was published to every exchange, under the names of RabbitMQ's channels, and what every channel has confirmed."""
+        yield from self._exchange_counters("channel_messages", vhosts)
+        yield CounterMetricFamily(f"{self._prefix}channel_messages_confirmed", "Messages confirmed to publishers", labels=("channel", "vhost")), (
+            ((f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count) for channel, one in self._channels(vhosts)
+            if channel.published)
+
+    def exchanges(self, vhosts=None):
+        """What was published to every exchange, under the names that RabbitMQ 4 has for exchanges, and the copies made of that."""
+        yield from self._exchange_counters("exchange_messages", vhosts)
+        yield CounterMetricFamily(f"{self._prefix}exchange_messages_routed", "Copies routed to queues", labels=("vhost", "exchange")), (
+            ((exchange.vhost, exchange.name), exchange.state.publish_out) for exchange in self._exchanges(vhosts))
+
+    def connection_octets(self, _vhosts=None):
+        """Every connection's octets."""
+        connections = self._node.connections()
+        for name, text, value in rows.CONNECTION_COUNTERS:
+            yield CounterMetricFamily(self._prefix + name, text, labels=("connection",)), (((one.name,), value(one)) for one in connections)
+
+    def connection_channels(self, _vhosts=None):
+        """Every connection's channels."""
+        yield GaugeMetricFamily(f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)), (
+            ((one.name,), len(one.channels)) for one in self._node.connections())
+
+    def channels(self, vhosts=None):
+        """Every channel's consumers, unacknowledged and unconfirmed messages and limits."""
+        channels = self._channels(vhosts)
+        for name, text, value in rows.CHANNEL_GAUGES:
+            yield GaugeMetricFamily(self._prefix + name, text, labels=("connection", "channel", "vhost")), (
+                ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels)
+
+    def vhost_status(self, vhosts=None):
+        """1 for every vhost: all of them run."""
+        names = [name for name in sorted(self._node.broker.vhosts) if vhosts is None or name in vhosts]
+        yield GaugeMetricFamily(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)), (
+            ((name,), 1) for name in names)
+
+    def exchange_bindings(self, vhosts=None):
+        """How many bindings start at every exchange; the default exchange's are not kept and not counted."""
+        yield GaugeMetricFamily(f"{self._outer}cluster_exchange_bindings", "Bindings of the exchange", labels=("vhost", "exchange", "type")), (
+            ((exchange.vhost, exchange.name, exchange.type), exchange.binding_count) for exchange in self._exchanges(vhosts) if exchange.name)
+
+    def exchange_names(self, vhosts=None):
+        """1 for every exchange."""
+        yield GaugeMetricFamily(f"{self._outer}cluster_exchange_name", "Every exchange there is", labels=("vhost", "exchange", "type")), (
+            ((exchange.vhost, exchange.name, exchange.type), 1) for exchange in self._exchanges(vhosts) if exchange.name)
+
+    def _queue_gauges(self, table, vhosts):
+        queues = self._queues(vhosts)
+        for name, text, value, _ in table:
+            yield GaugeMetricFamily(f"{self._prefix}queue_{name}", text, labels=QUEUE), (
+                ((queue.vhost, queue.name), value(queue)) for queue in queues)
+
+    def _queue_counters(self, kind, vhosts):
+        queues = self._queues(vhosts)
+        for name, text, value in rows.DELIVERY:
+            yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=QUEUE), (
+                ((queue.vhost, queue.name), value(queue)) for queue in queues)
+
+    def _exchange_counters(self, kind, vhosts):
+        exchanges = self._exchanges(vhosts)
+        for name, text, value in (
+                ("published", "Messages published to the exchange", lambda state: state.publish_in),
+                ("unroutable_returned", "Messages that no queue took and that went back", lambda state: state.returned),
+                ("unroutable_dropped", "Messages that no queue took and nobody wanted back", lambda state: state.unroutable - state.returned)):
+            yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=("vhost", "exchange")), (
+                ((exchange.vhost, exchange.name), value(exchange.state)) for exchange in exchanges)
+
+    def _queues(self, vhosts):
+        return [queue for vhost in self._wanted(vhosts) for queue in list(vhost.queues.values())]
+
+    def _exchanges(self, vhosts):
+        return [exchange for vhost in self._wanted(vhosts) for exchange in list(vhost.exchanges.values())]
+
+    def _channels(self, vhosts):
+        return [(channel, one) for one in self._node.connections() for channel in list(one.channels.values())
+                if vhosts is None or one.vhost.name in vhosts]
+
+    def _wanted(self, vhosts):
+        return [vhost for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts]
+
+    def _gauge(self, name, text, value, **labels):
+        return _family(GaugeMetricFamily, self._prefix + name, text, value, labels)
+
+    def _counter(self, name, text, value, **labels):
+        return _family(CounterMetricFamily, self._prefix + name, text, value, labels)
 
 
-class _OneFamily:
-    """What prometheus-client renders: a registry of one family."""
-
-    def __init__(self, family):
-        self._family = family
-
-    def collect(self):
-        return (self._family,)
+def _family(kind, name, text, value, labels):
+    family = kind(name, text, labels=tuple(labels))
+    family.add_metric(tuple(labels.values()), value)
+    return family
 
 
-def rendered(families):
-    """The text of families; a pair of a family and its (labels, value) samples is rendered in slices. May switch."""
-    parts = []
-    for family in families:
-        if not isinstance(family, tuple):
-            parts.append(generate_latest(_OneFamily(family)))
-            continue
-        empty, samples = family
-        parts.append(generate_latest(_OneFamily(empty)))
-        head = len(parts[-1])
-        while some := list(islice(samples, SLICE)):
-            empty.samples.clear()
-            for labels, value in some:
-                empty.add_metric(labels, value)
-            parts.append(generate_latest(_OneFamily(empty))[head:])
-            give_way()
-    return b"".join(parts)
+def _added(one, other):
+    return tuple(left + right for left, right in zip(one, other))

@@ -4,7 +4,11 @@ The door never reaches for another door: connections come from ``amqp.connection
 """
 import time
 
+from gomq_py.broker.totals import CHURN
+
 CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
+# What tools that only know RabbitMQ take for its version: the release whose API this one speaks.
+RABBITMQ_VERSION = "3.13.0"
 
 
 class Node:
@@ -42,3 +46,13 @@ class Node:
     def connections_in(self, vhost):
         """Those that opened this vhost."""
         return [one for one in self.amqp.connections if one.vhost is vhost]
+
+    def totals(self):
+        """The Totals of every vhost and of those that are gone."""
+        return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
+
+    def churn(self):
+        """{what came or went: how often}, by the names of statistics.CHURN."""
+        totals, churn = self.totals(), self.amqp.churn
+        return {name: getattr(churn, name) for name in ("connection_created", "connection_closed", "channel_created", "channel_closed")} | {
+            name: sum(getattr(one, name) for one in totals) for name in CHURN}

@@ -7,7 +7,7 @@ from flask import Response, request
 
 from gomq_py.http.answers import SLICE, json_octets
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.turns import give_way
+from gomq_py.broker.turns import give_way
 from gomq_py.patterns import Pattern
 
 DEFAULT_PAGE_SIZE = 100

@@ -23,6 +23,11 @@ def publish(vhost, exchange, routing_key, properties, body):
         persistent=properties.delivery_mode == PERSISTENT)
     exchange.state.publish_in += 1
     exchange.state.publish_out += len(destinations)
+    if not destinations:
+        # As a mandatory publish: the answer says whether it was routed.
+        exchange.state.unroutable += 1
+        exchange.state.returned += 1
+    vhost.totals.publishes += 1
     taken = [destination.publish(message) for destination in destinations]
     return any(taken)
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 
 import gevent
 
-from gomq_py.http.turns import give_way
+from gomq_py.broker.turns import give_way
 
 # Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
 LEAST_WINDOW_S = 1.0

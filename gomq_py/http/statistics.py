@@ -8,15 +8,13 @@ from operator import attrgetter
 
 from flask import g, request
 
-from gomq_py.broker.totals import EXCHANGE_COUNTERS, QUEUE_COUNTERS
+from gomq_py.broker.totals import QUEUE_COUNTERS
+from gomq_py.http import sums
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
-from gomq_py.http.turns import give_way
 from gomq_py.observability import resources
 
-# Queues summed between two turns of the loop: some 2 us each.
-SLICE = 250
 # Oldest age that a query may ask for; RabbitMQ keeps a day, here ``stats_log_size`` samples are all there is.
 AGE_MAX_S = 86400
 
@@ -30,7 +28,6 @@ CHURN = ("connection_created", "connection_closed", "channel_created", "channel_
 NODE_STATS = ("mem_used", "fd_used", "sockets_used", "disk_free", "proc_used", "cpu_user_time", "cpu_sys_time")
 
 _queue_counters = attrgetter(*QUEUE_COUNTERS)
-_exchange_counters = attrgetter(*EXCHANGE_COUNTERS)
 
 
 def windows():
@@ -90,48 +87,39 @@ def octets_of(connection):
 def _vhost(thing):
     """``thing``: (vhost, node)."""
     vhost, node_ = thing
-    ready = unacked = 0
-    counters = list(_queue_counters(vhost.totals))
-    for number, queue in enumerate(list(vhost.queues.values())):
-        if number % SLICE == SLICE - 1:
-            give_way()
-        ready += queue.ready_count
-        unacked += queue.unacked_count
-        for index, value in enumerate(_queue_counters(queue)):
-            counters[index] += value
-    unroutable, returned = _exchange_counters(vhost.totals)
-    for exchange in list(vhost.exchanges.values()):
-        unroutable += exchange.state.unroutable
-        returned += exchange.state.returned
-    confirmed, received, sent = vhost.totals.confirmed, vhost.totals.received_octets, vhost.totals.sent_octets
-    for connection in node_.connections_in(vhost):
+    queues = sums.over_types(sums.of_queues(vhost))
+    unroutable, returned = sums.of_exchanges(vhost)
+    connections = node_.connections_in(vhost)
+    published, _, confirmed = sums.of_channels(vhost, connections)
+    received, sent = vhost.totals.received_octets, vhost.totals.sent_octets
+    for connection in connections:
         octets = octets_of(connection)
         received, sent = received + octets[0], sent + octets[1]
-        confirmed += sum(channel.confirmed_count for channel in list(connection.channels.values()))
-    return (ready + unacked, ready, unacked, *queue_stats(counters), confirmed, returned, unroutable - returned, received, sent)
+    counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
+    ready, unacked = queues["ready"], queues["unacked"]
+    return (ready + unacked, ready, unacked, published, *counted[1:], confirmed, returned, unroutable - returned, received, sent)
 
 
 def _whole(thing):
     """``thing``: (vhosts, whether with what deleted vhosts had counted, node)."""
     vhosts, everything, node_ = thing
-    sums = [0] * len(VHOST.names)
+    whole = [0] * len(VHOST.names)
     for vhost in vhosts:
         for index, value in enumerate(_vhost((vhost, node_))):
-            sums[index] += value
+            whole[index] += value
     if everything:
         gone = node_.broker.totals
-        counters = (*queue_stats(_queue_counters(gone)), gone.confirmed, gone.returned, gone.unroutable - gone.returned)
+        queues = sums.over_types(sums.of_gone_queues(gone))
+        counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
+        counters = (gone.publishes, *counted[1:], gone.confirmed, gone.returned, gone.unroutable - gone.returned)
         for index, value in enumerate((*counters, gone.received_octets, gone.sent_octets), len(LENGTH_NAMES)):
-            sums[index] += value
-    return tuple(sums)
+            whole[index] += value
+    return tuple(whole)
 
 
 def _churn(node_):
-    churn = node_.amqp.churn
-    totals = [node_.broker.totals, *(vhost.totals for vhost in list(node_.broker.vhosts.values()))]
-    return (
-        churn.connection_created, churn.connection_closed, churn.channel_created, churn.channel_closed,
-        *(sum(getattr(one, name) for one in totals) for name in CHURN[4:]))
+    churn = node_.churn()
+    return tuple(churn[name] for name in CHURN)
 
 
 def _node(node_):

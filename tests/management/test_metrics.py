@@ -61,7 +61,7 @@ def test_detailed_gives_the_families_asked_for(filled):
 
     assert samples["rabbitmq_detailed_queue_messages", (("queue", 'q"uote\\d'), ("vhost", "/"))] == 3
     assert not any("exchange" in name for name, _ in samples)
-    assert filled("metrics/detailed?family=queue_coarse_metrics&vhost=elsewhere") == {}
+    assert not any("queue" in name for name, _ in filled("metrics/detailed?family=queue_coarse_metrics&vhost=elsewhere"))
 
 
 def test_a_prefix_replaces_rabbitmqs(filled):
@@ -128,7 +128,8 @@ def test_ages_and_returns_of_messages_are_told(metrics):
     assert totals["gomq_oldest_ready_age_seconds", ()] > 0
     assert totals["gomq_event_loop_lag_seconds", ()] > 0
     detailed = metrics[1]("metrics/detailed?family=gomq_queue_ages&vhost=%2F")
-    assert {name for name, _ in detailed} == {"gomq_queue_oldest_ready_age_seconds", "gomq_queue_oldest_unacked_age_seconds"}
+    own = {name for name, _ in detailed if name.startswith("gomq_")}
+    assert own == {"gomq_queue_oldest_ready_age_seconds", "gomq_queue_oldest_unacked_age_seconds"}
     channel.queue_delete("aging")
     connection.close()
 

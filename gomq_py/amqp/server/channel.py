@@ -215,7 +215,7 @@ class Channel(HotChannel):
         emit, acting = self.connection.events.emit, self.connection.acting
         for consumer in self.consumers.values():
             acting(emit, "consumer.deleted", events.consumer_deleted, consumer)
-        self.vhost.totals.confirmed += self.confirmed_count
+        self.vhost.totals.add_channel(self)
         self.connection.server.churn.channel_closed += 1
         self.close(self.connection.scheduler)
         acting(emit, "channel.closed", events.channel_closed, self)

@@ -7,7 +7,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import MONITORING, access
-from gomq_py.http.metrics import PREFIX, Families, rendered
+from gomq_py.http.exposition import rendered
+from gomq_py.http.metrics import PREFIX, Families
 from gomq_py.http.own_metrics import OwnFamilies
 
 blueprint = Blueprint("metrics", __name__)
@@ -15,54 +16,64 @@ public = Blueprint("public_metrics", __name__)
 
 # LavinMQ's bound.
 MAX_PREFIX = 20
-# Families of /metrics/detailed, by RabbitMQ's names.
+# Families of /metrics/detailed, by RabbitMQ's names; those it has and that are missing tell of its own inside.
 DETAILED = {
-    "queue_coarse_metrics": lambda families, vhosts: families.per_queue(vhosts),
-    "queue_metrics": lambda families, vhosts: families.per_queue(vhosts),
-    "queue_consumer_count": lambda families, vhosts: families.per_queue(vhosts),
-    "exchange_metrics": lambda families, vhosts: families.per_exchange(vhosts),
-    "connection_coarse_metrics": lambda families, vhosts: families.per_connection(),
-    "connection_metrics": lambda families, vhosts: families.per_connection(),
-    "channel_metrics": lambda families, vhosts: families.per_channel(),
+    "queue_coarse_metrics": Families.queue_coarse, "queue_metrics": Families.queue_details, "queue_consumer_count": Families.queue_consumers,
+    "channel_metrics": Families.channels, "channel_queue_metrics": Families.channel_queue, "channel_exchange_metrics": Families.channel_exchange,
+    "channel_queue_exchange_metrics": Families.queue_published, "queue_delivery_metrics": Families.queue_delivery,
+    "exchange_metrics": Families.exchanges, "connection_coarse_metrics": Families.connection_octets,
+    "connection_metrics": Families.connection_channels, "connection_churn_metrics": Families.churn, "auth_attempt_metrics": Families.auth,
+    "node_coarse_metrics": Families.node_coarse, "node_metrics": Families.node_limits, "alarm_metrics": Families.alarms,
+    "vhost_status": Families.vhost_status, "exchange_bindings": Families.exchange_bindings, "exchange_names": Families.exchange_names,
 }
 # Our own, with what RabbitMQ has no names for.
 OWN = {
     "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns, "gomq_stream_consumer_lag": OwnFamilies.lags,
     "gomq_sync": OwnFamilies.sync, "gomq_event_loop": OwnFamilies.loop,
 }
+OF_THE_NODE = (Families.identity, Families.churn, Families.node_coarse, Families.node_limits, Families.alarms, Families.auth, Families.counts)
+PER_OBJECT = (
+    Families.queue_coarse, Families.queue_details, Families.channel_queue, Families.queue_published, Families.channel_exchange, Families.channels,
+    Families.connection_octets, Families.connection_channels, Families.exchanges,
+)
 
 
 def overview():
     """Totals."""
-    return _answer(chain(Families(node(), _prefix()).overview(), OwnFamilies(node()).overview()))
+    families = Families(node(), _prefix())
+    return _answer(chain(_of_the_node(families), families.totals(), OwnFamilies(node()).overview()))
 
 
 def per_object():
-    """Totals, and every queue, exchange, connection and channel."""
-    families = Families(node(), _prefix())
-
-    def everything():
-        for family in families.overview():
-            if not family.name.startswith(f"{_prefix()}queue_"):
-                yield family
-        for part in (families.per_queue(), families.per_exchange(), families.per_connection(), families.per_channel()):
-            yield from part
-        own = OwnFamilies(node())
-        yield from own.overview()
-        yield from own.per_object()
-
-    return _answer(everything())
+    """Every queue, exchange, connection and channel, and of the totals those that are of the node."""
+    families, own = Families(node(), _prefix(), "per-object"), OwnFamilies(node())
+    return _answer(chain(
+        _of_the_node(families), families.global_counters(), (family for part in PER_OBJECT for family in part(families)), own.overview(),
+        own.per_object()))
 
 
 def detailed():
     """The families that are asked for, of the vhosts that are asked for."""
-    families = Families(node(), f"{_prefix()}detailed_")
+    families, own = Families(node(), _prefix(), "detailed", inner="detailed_"), OwnFamilies(node())
     vhosts = request.args.getlist("vhost") or None
-    chosen = {DETAILED[name] for name in request.args.getlist("family") if name in DETAILED}
-    own = [OWN[name] for name in dict.fromkeys(request.args.getlist("family")) if name in OWN]
-    return _answer(chain(
-        (part for choose in chosen for part in choose(families, vhosts)),
-        (part for choose in own for part in choose(OwnFamilies(node()), vhosts))))
+    wanted = dict.fromkeys(request.args.getlist("family"))
+    return _answer(_once(chain(
+        (family for name in wanted if name in DETAILED for family in DETAILED[name](families, vhosts)),
+        (family for name in wanted if name in OWN for family in OWN[name](own, vhosts)), families.identity())))
+
+
+def _of_the_node(families):
+    return (family for part in OF_THE_NODE for family in part(families))
+
+
+def _once(families):
+    """Families whose name has come already are left out: ``queue_metrics`` holds ``queue_consumer_count``."""
+    seen = set()
+    for family in families:
+        name = family[0].name if isinstance(family, tuple) else family.name
+        if name not in seen:
+            seen.add(name)
+            yield family
 
 
 def _prefix():

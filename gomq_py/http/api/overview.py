@@ -10,10 +10,9 @@ from gomq_py.http.answers import json_answer, node, no_content
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.finding import visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
+from gomq_py.http.node import RABBITMQ_VERSION
 
 blueprint = Blueprint("overview", __name__)
-# What tools that only know RabbitMQ take for its version: the release whose API this one speaks.
-RABBITMQ_VERSION = "3.13.0"
 # How long samples are kept; RabbitMQ's three kinds of them are one here.
 RETENTION = ("global", "basic", "detailed")
 

@@ -14,7 +14,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.http.turns import give_way
+from gomq_py.broker.turns import give_way
 
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.

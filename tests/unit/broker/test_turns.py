@@ -2,7 +2,7 @@
 import gevent
 from gevent import socket
 
-from gomq_py.http.turns import give_way
+from gomq_py.broker.turns import give_way
 
 
 def test_a_socket_is_served_between_two_slices():
