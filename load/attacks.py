@@ -1,7 +1,7 @@
 """Attacks: what hostile or broken clients do to a broker, each for a bounded time. Run by load.hostile in a process of its own.
 
-Every attack takes an AMQP URL, the monotonic time at which it has to end, and a scale (1 is the full attack), and answers with a few words on what
-became of it. They speak with plain sockets behind the login, because our client reads what it is sent.
+Every attack takes an AMQP URL (those of ``MANAGEMENT`` the management API's), the monotonic time at which it has to end, and a scale (1 is the full
+attack), and answers with a few words on what became of it. They speak with plain sockets behind the login, because our client reads what it is sent.
 """
 import contextlib
 import json
@@ -10,6 +10,7 @@ import select
 import socket
 import sys
 import time
+from urllib.parse import urlsplit
 
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import content_frames, frame, header_payload, method_frame
@@ -183,6 +184,57 @@ def unread_large_messages(url, ends_at, scale):
     return f"{count} consumers, as many messages"
 
 
+def management_slowloris(url, ends_at, scale):
+    """600 connections to the management API that send an octet of a request's head a second."""
+    return besiege(url, ends_at, int(600 * scale), b"GET /api/overview HTTP/1.1\r\n" + b"X: y\r\n" * 10_000, at_once=1)
+
+
+def unread_management_answers(url, ends_at, scale):
+    """300 connections to the management API that ask without end and read no answer."""
+    return besiege(url, ends_at, int(300 * scale), b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n" * 10_000, at_once=100_000)
+
+
+def besiege(url, ends_at, count, octets, at_once):
+    """Send ``octets``, so many at once, on as many connections as the port gives us, again when it closes one; somebody else asks meanwhile."""
+    address = urlsplit(url)
+    ours, closed, turns, took = [], 0, 0, []
+    while time.monotonic() < ends_at:
+        while len(ours) < count and time.monotonic() < ends_at:
+            try:
+                one = socket.create_connection((address.hostname, address.port), timeout=0.2)
+            except OSError:
+                break  # those who wait in the kernel are as many as it holds
+            one.setblocking(False)
+            ours.append([one, 0])
+        alive = []
+        for pair in ours:
+            one, at = pair
+            try:
+                if not select.select([one], [], [], 0)[0] or at_once > 1 or one.recv(1, socket.MSG_PEEK):
+                    pair[1] += one.send(octets[at:at + at_once])
+                    alive.append(pair)
+                else:
+                    closed += 1
+            except BlockingIOError:
+                alive.append(pair)
+            except OSError:
+                closed += 1
+        ours, turns = alive, turns + 1
+        began = time.monotonic()
+        took.append(time.monotonic() - began if asked_from_elsewhere(address) else float("inf"))
+        time.sleep(max(0.0, min(1.0 - (time.monotonic() - began), ends_at - time.monotonic())))
+    return f"{count} connections, {closed} closed by the broker; another address was answered {len(took)} times, in {1000 * max(took):.0f} ms at most"
+
+
+def asked_from_elsewhere(address):
+    """Ask for something from another address of this machine, which waits its turn."""
+    with contextlib.suppress(OSError):
+        with socket.create_connection((address.hostname, address.port), timeout=20, source_address=("127.0.0.2", 0)) as one:
+            one.sendall(b"GET /api/whoami HTTP/1.0\r\n\r\n")
+            return one.recv(100).startswith(b"HTTP/1.1 401")
+    return False
+
+
 _KEPT = []
 
 
@@ -194,9 +246,10 @@ def keep(connection):
 ATTACKS = {
     function.__name__: function for function in (
         dead_consumers, slowloris_before_login, slowloris_after_login, connection_flood, login_flood, unread_confirms, unread_answers,
-        unfinished_bodies, unread_large_messages,
+        unfinished_bodies, unread_large_messages, management_slowloris, unread_management_answers,
     )
 }
+MANAGEMENT = {"management_slowloris", "unread_management_answers"}
 
 
 def main(arguments):

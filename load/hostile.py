@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from gomq_py.client.connection import Connection
-from load.attacks import ATTACKS
+from load.attacks import ATTACKS, MANAGEMENT
 from load.brokers import ROOT, GomqBroker
 
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -55,9 +55,10 @@ def main(arguments=None):
     rows = []
     for name in [None, *options.attacks]:
         with tempfile.TemporaryDirectory(prefix="gomq-hostile-") as folder:
-            broker = GomqBroker(folder).start()
+            broker = GomqBroker(folder, management=name in MANAGEMENT).start()
+            target = f"http://127.0.0.1:{broker.http_port}" if name in MANAGEMENT else broker.uri
             try:
-                rows.append(measure(broker.uri, broker.pid, name, options.seconds, options.scale))
+                rows.append(measure(broker.uri, broker.pid, name, options.seconds, options.scale, target))
             finally:
                 broker.stop()
         print(line(rows[-1]), flush=True)
@@ -68,15 +69,18 @@ def main(arguments=None):
     return 0
 
 
-def measure(uri, pid, name, seconds, scale):
-    """A Row: the attack ``name`` (None for nobody) against the broker of process ``pid``, beside a quiet pair. Raises RuntimeError when it fails."""
+def measure(uri, pid, name, seconds, scale, target):
+    """A Row: the attack ``name`` (None for nobody) on the URL ``target``, of the broker of process ``pid``, beside a quiet pair at ``uri``.
+
+    Raises RuntimeError when it fails.
+    """
     with Connection(uri, heartbeat_s=0) as publishing, Connection(uri, heartbeat_s=0) as consuming:
         publisher, consumer = publishing.channel(), consuming.channel()
         consumer.queue_declare("quiet")
         consumer.consume("quiet", no_ack=True)
         exchange(publisher, consumer, 20)
         before = used_memory(pid)
-        attack = None if name is None else start(name, uri, seconds, scale)
+        attack = None if name is None else start(name, target, seconds, scale)
         ends_at = time.monotonic() + seconds
         latencies, most = [], before
         try:

@@ -26,6 +26,7 @@ class Management:
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
         self._node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", rates)
         self._apps = {}
+        self._settings = settings
 
     def door(self, protocol, listening, tls=None):
         """A Door that is not open yet. ``listening`` is bound and listens already, and is owned from here on.
@@ -35,20 +36,20 @@ class Management:
         kind = HTTP if protocol == HTTPS else protocol
         if kind not in self._apps:
             self._apps[kind] = _APPS[kind](self._node)
-        return Door(HTTPS if tls is not None else protocol, listening, self._apps[kind], tls)
+        return Door(HTTPS if tls is not None else protocol, listening, self._apps[kind], self._settings, tls)
 
 
 class Door:
     """One listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
 
-    def __init__(self, protocol, listening, app, tls=None):
+    def __init__(self, protocol, listening, app, settings, tls=None):
         name = listening.getsockname()
         self.protocol = protocol
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0
         self._path = name if isinstance(name, str) else None
         self._path_id = path_id(name) if self._path else None
-        self._server = ManagementServer(listening, app, tls)
+        self._server = ManagementServer(listening, app, settings, tls)
 
     def start(self):
         """Begin to accept."""

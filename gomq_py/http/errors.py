@@ -75,6 +75,15 @@ class Unavailable(APIError):
     status, error = 503, "service_unavailable"
 
 
+class BodyLost(OSError):
+    """The client did not send the rest of a body. ``status`` and ``reason`` are what it is told, if it still listens."""
+
+    def __init__(self, status, reason):
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
 def answer(status, error, reason):
     """The JSON body of an error."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")
@@ -105,6 +114,11 @@ def from_http_error(error):
     return answer(error.code or 500, error.name, error.name)
 
 
+def from_lost_body(error):
+    """Nothing of it was done."""
+    return answer(error.status, "bad_request", error.reason)
+
+
 def from_anything(error):
     """A fault of ours."""
     LOG.exception("%s %s failed", request.method, request.path, exc_info=error)
@@ -116,4 +130,5 @@ def register(app):
     app.register_error_handler(APIError, from_api_error)
     app.register_error_handler(AMQPError, from_amqp_error)
     app.register_error_handler(HTTPException, from_http_error)
+    app.register_error_handler(BodyLost, from_lost_body)
     app.register_error_handler(Exception, from_anything)

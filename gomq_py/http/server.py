@@ -1,19 +1,27 @@
 """The management servers: gevent.pywsgi on the broker's own hub, over TCP, TLS or a unix socket.
 
-A request is one greenlet; what it builds it builds in slices (``answers``). Bounded: connections, header size, idle time. Knows no route.
+A request is one greenlet; what it builds it builds in slices (``answers``). Bounded: connections (``clients``), the octets of a head and of a refused
+body, the time a client may take for each step, requests per connection. Knows no route.
 """
+import io
+from http.client import HTTPException
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
+from gomq_py.http.clients import Clients
+from gomq_py.http.errors import BodyLost
+from gomq_py.http.turns import Turns
+from gomq_py.net.listener import format_address, host_of
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("http")
-# Requests under way at once; a further one waits in the backlog. A dashboard uses half a dozen.
-MAX_CONNECTIONS = 256
-# A client that sends nothing for so long is let go: slow senders of headers are an old way to use a server up.
-IDLE_S = 60
+# Written between two looks at the clock: at the least rate there is (clients) it is a matter of seconds.
+PIECE_OCTETS = 16384
+REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class _LogSink:
@@ -28,13 +36,165 @@ class _LogSink:
         """Nothing is kept back."""
 
 
+class _HeadRefused(ValueError):
+    """A request's head that is not taken. ``status`` is what its sender is told; None: it is gone."""
+
+    def __init__(self, status=None):
+        super().__init__(status)
+        self.status = status
+
+
+class _Incoming(io.RawIOBase):
+    """What a client sends, for a buffered reader; counts its octets and the time it takes for them."""
+
+    def __init__(self, client, clients, settings):
+        self._client = client
+        self._clients = clients
+        self._settings = settings
+        self._octets = 0
+        self._step = self._idle
+        self.ended = False
+        """Whether the client has said that it sends no more."""
+
+    def readable(self):
+        return True
+
+    def expect_head(self, first):
+        """A request may come; the ``first`` one has to."""
+        self._octets, self._step = 0, self._idle
+        self._clients.allow(self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout)
+
+    def expect_body(self):
+        """The head is whole; the time for the body begins when somebody wants it."""
+        self._step = None
+
+    def readinto(self, buffer):
+        """Raises _HeadRefused, BodyLost, OSError. May switch."""
+        if self._step is None:
+            self._step = self._body
+            self._clients.allow(self._client, self._settings.http_request_timeout)
+        with self._clients.waiting(self._client):
+            count = self._client.connection.recv_into(buffer)
+        self.ended = self.ended or not count
+        self._step(count)
+        return count
+
+    def _idle(self, count):
+        """Between two requests: whoever says nothing may."""
+        if self._client.late:
+            raise OSError("no request in time")
+        if count:
+            self._clients.allow(self._client, self._settings.http_request_timeout)
+            self._step = self._head
+            self._head(count)
+
+    def _head(self, count):
+        self._octets += count
+        if self._client.late:
+            raise _HeadRefused(408)
+        if self._octets > self._settings.http_max_octets_before_login:
+            raise _HeadRefused(431)
+
+    def _body(self, count):
+        if self._client.late:
+            raise BodyLost(408, "the body did not come in time ([mgmt] request_timeout)")
+        if not count:
+            raise BodyLost(400, "the body ended before it was whole")
+        self._clients.took(self._client, count)
+
+
+class _Outgoing:
+    """A client's socket, as pywsgi has it: what is sent is sent in pieces, each in its time."""
+
+    def __init__(self, client, clients, settings):
+        self._client = client
+        self._clients = clients
+        self._settings = settings
+        self._connection = client.connection
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def sendall(self, octets):
+        """Raises OSError when the client does not take them in time. May switch."""
+        view = memoryview(octets)
+        for start in range(0, len(view), PIECE_OCTETS):
+            piece = view[start:start + PIECE_OCTETS]
+            self._clients.allow(self._client, self._settings.http_request_timeout)
+            self._clients.took(self._client, len(piece))
+            with self._clients.waiting(self._client, writing=True):
+                self._connection.sendall(piece)
+
+
+class _RefusedBody:
+    """What is left of a request's body when it has been answered: read and thrown away, or the connection ends with the answer."""
+
+    def __init__(self, handler, body, most):
+        self._handler = handler
+        self._body = body
+        self._most = most
+
+    def _discard(self):
+        """pywsgi's name for it. May switch."""
+        body, handler = self._body, self._handler
+        if handler.headers.get("Expect", "").lower() == "100-continue" and body.socket is not None:
+            handler.close_connection = True  # it has not been asked for its body, and may not send it
+        left = self._most
+        try:
+            while not handler.close_connection:
+                octets = body.read(min(left, PIECE_OCTETS))
+                if not octets:
+                    return
+                left -= len(octets)
+                handler.close_connection = left <= 0
+        except OSError:
+            handler.close_connection = True
+            raise
+
+
 class ManagementHandler(WSGIHandler):
     """One client. Keeps encoded slashes in names apart from the slashes of the path."""
+
+    def __init__(self, client, clients, settings, address, server):
+        self._settings = settings
+        self._incoming = _Incoming(client, clients, settings)
+        self._requests = 0
+        super().__init__(_Outgoing(client, clients, settings), address, server, rfile=io.BufferedReader(self._incoming))
+
+    def handle_one_request(self):
+        self._incoming.expect_head(first=not self._requests)
+        self._requests += 1
+        return super().handle_one_request()
+
+    def read_request(self, raw_requestline):
+        whole = super().read_request(raw_requestline)
+        if self._incoming.ended:
+            raise _HeadRefused  # the library takes a head that was cut for a whole one
+        if self._requests >= self._settings.http_max_requests_per_connection:
+            self.close_connection = True
+        self._incoming.expect_body()
+        self.server.turns.wait()
+        return whole
 
     def get_environ(self):
         environ = super().get_environ()
         environ["PATH_INFO"] = path_info(self.path)
+        self.wsgi_input: Any = _RefusedBody(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
         return environ
+
+    def start_response(self, status, headers, exc_info=None):
+        if self.close_connection and self.request_version == "HTTP/1.1":
+            headers = [*headers, ("Connection", "close")]
+        return super().start_response(status, headers, exc_info)
+
+    def _handle_client_error(self, ex):
+        status = ex.status if isinstance(ex, _HeadRefused) else 431 if isinstance(ex, HTTPException) else 400
+        if isinstance(ex, _HeadRefused) and status is None or isinstance(ex, OSError):
+            return None
+        if status == 400:
+            return super()._handle_client_error(ex)
+        line = f"HTTP/1.1 {status} {REFUSALS[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        return str(status), line.encode()
 
     def log_request(self):
         """Requests are not logged: they may carry names, and a dashboard makes thousands."""
@@ -51,14 +211,61 @@ def path_info(raw):
     return unquote_to_bytes(kept).decode("latin-1")
 
 
+class _Server(WSGIServer):
+    """Asks Clients who may come in, and tells them who has gone."""
+
+    # One for each poll of the loop: many who come at once delay nobody, and nobody gives way to a connection that is not there.
+    max_accept = 1
+
+    def __init__(self, listening, app, tls, settings):
+        options = {"ssl_context": tls} if tls is not None else {}
+        super().__init__(listening, app, log=_LogSink, error_log=_LogSink, spawn=Pool(), **options)
+        self.full = self._is_full
+        self._settings = settings
+        self._tls = tls
+        self._strangers = QuietLog(LOG)
+        self.clients = Clients(settings, self._start_accepting_if_started)
+        self.turns = Turns()
+
+    def _is_full(self):
+        return not self.clients.has_room()
+
+    def do_handle(self, connection, address):
+        client = self.clients.enter(connection, host_of(address))
+        if client is None:
+            connection.close()
+        else:
+            self.pool.spawn(self._serve, client, address)
+
+    def _serve(self, client, address):
+        try:
+            if self._tls is not None:
+                client.connection = self._tls.wrap_socket(client.connection, server_side=True)
+            ManagementHandler(client, self.clients, self._settings, address, self).handle()
+        except OSError as error:
+            self._strangers.info(
+                ("lost", client.host), "connection from %s lost: %s", format_address(address), error.strerror or error)
+        finally:
+            client.connection.close()
+            self.clients.leave(client)
+
+    def stop(self, timeout=None):
+        super().stop(timeout)
+        self.clients.close()
+
+
 class ManagementServer:
     """Serves one WSGI app on one listening socket."""
 
-    def __init__(self, listening, app, tls=None):
+    def __init__(self, listening, app, settings, tls=None):
         """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, anything with its ``wrap_socket``, or None."""
-        options = {"ssl_context": tls} if tls is not None else {}
-        self._server = WSGIServer(
-            listening, app, handler_class=ManagementHandler, log=_LogSink, error_log=_LogSink, spawn=Pool(MAX_CONNECTIONS), **options)
+        self._server = _Server(listening, app, tls, settings)
+        self.address = listening.getsockname()
+
+    @property
+    def count(self):
+        """How many clients are connected."""
+        return self._server.clients.count
 
     def start(self):
         """Begin to accept."""

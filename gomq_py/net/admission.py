@@ -116,15 +116,15 @@ class Admission:
             ("dawdlers", greediest), "%d connections wait for their login (max_pending_logins), %d of them from %s: the oldest give way",
             len(self._pending), ranks[greediest], greediest or "this machine")
         del self._pending[guest]
-        _shut_down(guest.fileno)
+        shut_down(guest.fileno)
         return True
 
 
-def _shut_down(fileno: int) -> None:
+def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
     """End a socket that another greenlet serves, whatever wraps it by now (TLS): what it waits for ends, and it closes the socket."""
     borrowed = socket.socket(fileno=fileno)
     try:
-        borrowed.shutdown(socket.SHUT_RDWR)
+        borrowed.shutdown(how)
     except OSError:
         pass  # it has ended by itself
     finally:

@@ -6,7 +6,7 @@ the machine does other things too: what is measured on a quiet one is in docs/pe
 import pytest
 
 from load import hostile
-from load.attacks import ATTACKS
+from load.attacks import ATTACKS, MANAGEMENT
 from tests.support.broker_process import BrokerProcess
 
 MIB = 1 << 20
@@ -22,6 +22,9 @@ LIMITS = f"""
 max_pending_logins = 100
 max_unfinished_bodies = {16 * MIB}
 max_large_output = {16 * MIB}
+[mgmt]
+max_connections = 20
+max_connections_per_address = 15
 """
 
 
@@ -29,16 +32,20 @@ max_large_output = {16 * MIB}
 def broker(tmp_path):
     config = tmp_path / "gomq.ini"
     config.write_text(LIMITS)
-    with BrokerProcess(tmp_path / "data", config=config, no_sync=True) as process:
+    with BrokerProcess(tmp_path / "data", config=config, no_sync=True, http_port=0) as process:
         yield process
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_others_are_served_and_memory_stays_bounded(broker, name):
-    row = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1)
+    target = f"http://127.0.0.1:{broker.ports['http']}" if name in MANAGEMENT else broker.amqp_url
+
+    row = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1, target)
 
     assert row.count > 0 and row.max_ms < LATENCY_MAX_MS, row
     assert row.growth < GROWTH_MAX + MORE.get(name, 0), row
+    if name in MANAGEMENT:
+        assert "another address was answered" in row.outcome and "inf" not in row.outcome, row
     if name == "slowloris_before_login":
         # Two hundred strangers, a hundred of whom may stand at the door: their going is told once.
         broker.wait_for_log(r"100 connections wait for their login \(max_pending_logins\), [0-9]+ of them from 127.0.0.1: the oldest give way")
@@ -47,7 +54,7 @@ def test_others_are_served_and_memory_stays_bounded(broker, name):
 
 @pytest.mark.long
 def test_ten_thousand_connections_come_and_go(broker):
-    row = hostile.measure(broker.amqp_url, broker.pid, "connection_flood", 60, 1)
+    row = hostile.measure(broker.amqp_url, broker.pid, "connection_flood", 60, 1, broker.amqp_url)
 
     assert row.outcome == "10000 opened and closed, 0 of them failed"
     assert row.max_ms < LATENCY_MAX_MS and row.growth < GROWTH_MAX, row
