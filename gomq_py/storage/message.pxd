@@ -10,3 +10,4 @@ cdef class Message:
     cdef unsigned char kind, flags, priority
     cdef bint persistent, redelivered
     cpdef own(self, properties=*)
+    cpdef readdress(self, Message other, bytes exchange, bytes routing_key, bytes properties, uint64_t timestamp_ms, uint64_t expires_at_ms=*)

@@ -72,6 +72,12 @@ class Message:
         self.properties_length = len(properties)
         self.body_at = self.routing_length + self.properties_length
 
+    def readdress(self, other, exchange, routing_key, properties, timestamp_ms, expires_at_ms=0):
+        """Be a copy of ``other``, with its body, priority and persistence, as it goes on somewhere else."""
+        self.assign(
+            exchange, routing_key, properties, bytes(other.buffer[other.body_at:other.body_at + other.body_length]), timestamp_ms, expires_at_ms,
+            other.priority, other.persistent)
+
     def get_exchange(self):
         """The exchange name as octets (a copy)."""
         length = self.buffer[self.routing_at]

@@ -105,6 +105,23 @@ def test_rubbish_in_the_publishers_x_death_does_no_harm(rubbish):
     assert (headers(one)["x-death"][0]["queue"], headers(one)["x-death"][0]["count"]) == ("q", 1)
 
 
+@pytest.mark.parametrize("properties", [
+    {}, {"headers": {}}, {"headers": {"a": 1, "b": ["x"]}, "expiration": "7", "priority": 3}, {"headers": {"CC": ["c"]}}, {"headers": {"note": "CC"}},
+    {"headers": {"BCC": ["c"]}}, {"headers": {"x-death": [], "a": 1}}, {"headers": {"x-first-death-reason": "mine"}}, {"headers": {"a": "x-death"}},
+])
+@pytest.mark.parametrize("key", [None, "dead"])
+def test_letters_of_one_slice_are_as_each_by_itself(properties, key):
+    """What several of them have in common is made once; the second finds it."""
+    common = {}
+    one = letter(message(**properties), routing_key=key)
+    first, second = (Letter(message(**properties), "q", "rejected", key, NOW_MS, common) for _ in range(2))
+    other = Letter(message(b"y", **properties), "q", "rejected", key, NOW_MS, common)
+
+    assert (one.properties, one.keys) == (first.properties, first.keys) == (second.properties, second.keys)
+    assert headers(other)["x-death"][0]["exchange"] == "y"
+    assert [each.has_come_round("q") for each in (first, second)] == [False, False]
+
+
 # the rule against cycles
 
 def test_letter_does_not_come_round_by_itself():
