@@ -1,11 +1,11 @@
 """Header edit: changes of a stored message's properties that leave every other octet as the publisher sent it. Pure functions over wire form."""
 from gomq_py.amqp.wire.fields import encode_table
-from gomq_py.amqp.wire.properties import FIELDS, PropertyScan
+from gomq_py.amqp.wire.properties import PropertyScan
 
 EMPTY_TABLE = encode_table({})
 
-_FLAGS = {name: flag for name, flag, _ in FIELDS}
-CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = (_FLAGS[name] for name in ("content_type", "content_encoding", "headers", "expiration"))
+# Flags of properties (amqp.wire.properties).
+CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = 0x8000, 0x4000, 0x2000, 0x0100
 
 
 class PropertyEdit:
