@@ -3,6 +3,7 @@ from gomq_py.broker.header_edit cimport PropertyEdit
 from gomq_py.storage.message cimport Message
 
 cdef class DeadLetters:
+    cdef readonly object counts
     cdef object _vhosts, _committer, _scheduler, _letters
     cdef list _moved
     cdef dict _first_deaths, _routes

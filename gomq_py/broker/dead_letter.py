@@ -27,7 +27,7 @@ REJECTED = "rejected"
 class DeadLetters:
     """The dead letters of one broker. ``vhosts`` is its dictionary of them. ``counts``: {(type of the queue, reason): how many went out}."""
 
-    __slots__ = ("_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_first_deaths", "_routes", "_running", "_copy")
+    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_first_deaths", "_routes", "_running", "_copy")
 
     def __init__(self, vhosts, committer, scheduler):
         self._vhosts = vhosts
