@@ -17,6 +17,7 @@ from typing import Any
 import gevent
 from greenlet import getcurrent, greenlet
 
+from gomq_py.broker.turns import give_way
 from gomq_py.observability import resources
 from gomq_py.observability.log import logger
 
@@ -49,7 +50,7 @@ class StateDump:
                     LOG.info("%s", line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "...")
                     count += 1
                     if count % LINES_PER_TURN == 0:
-                        gevent.sleep(0)
+                        give_way()
             except Exception:
                 LOG.exception("this part of the dump failed")
         LOG.info("end of the dump, %d lines", count)
@@ -67,7 +68,7 @@ class StateDump:
         worst_s = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
-            gevent.sleep(0)
+            give_way()
             worst_s = max(worst_s, time.perf_counter() - began)
         hub = gevent.get_hub()
         pool = hub.threadpool
@@ -113,7 +114,7 @@ class StateDump:
                 if len(largest) > QUEUES:
                     heapq.heappop(largest)
                 if total % QUEUES_PER_TURN == 0:
-                    gevent.sleep(0)
+                    give_way()
         yield f"queues: {total}" + (f", the {QUEUES} with the most messages:" if total > QUEUES else "")
         for _, _, queue in sorted(largest, reverse=True):
             yield describe_queue(queue)
@@ -133,7 +134,7 @@ class StateDump:
                 if issubclass(type(one), greenlet) and one and one is not here:
                     kinds[f"{kind_of(one)} in {where(one)}"] += 1
             part = one = None
-            gevent.sleep(0)
+            give_way()
         yield f"greenlets: {kinds.total()} of {len(kinds)} kinds"
         for kind, count in kinds.most_common(GREENLETS):
             yield f"greenlets: {count} x {kind}"

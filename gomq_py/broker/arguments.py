@@ -14,7 +14,7 @@ QUEUE_TYPE = "x-queue-type"
 # RabbitMQ's internal names, which its texts show.
 _TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 
-_ALL = frozenset((CLASSIC, QUORUM, STREAM))
+_ALL = TYPES = frozenset((CLASSIC, QUORUM, STREAM))
 _QUEUES = frozenset((CLASSIC, QUORUM))
 _CLASSIC_ONLY = frozenset((CLASSIC,))
 _STREAM_ONLY = frozenset((STREAM,))

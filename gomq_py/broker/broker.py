@@ -9,6 +9,7 @@ from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
 from gomq_py.broker import event_sources, events, limits, log_exchange, records, recovery
 from gomq_py.broker.alarms import Alarms
+from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.parameters import Parameters
@@ -108,6 +109,22 @@ class Broker:
             self.users.set_permission(creator, name, ".*", ".*", ".*")
         return vhost
 
+    def describe_vhost(self, vhost, description=None, tags=None, default_queue_type=None):
+        """Change what is said about a vhost; None leaves it as it is. Raises OSError, ValueError for a type that there is not."""
+        if default_queue_type is not None and default_queue_type not in TYPES:
+            raise ValueError(f"default_queue_type must be one of {', '.join(sorted(TYPES))}")
+        before = vhost.description, vhost.tags, vhost.default_queue_type
+        wanted = (description, None if tags is None else list(tags), default_queue_type)
+        after = tuple(old if new is None else new for old, new in zip(before, wanted))
+        if after == before:
+            return
+        vhost.description, vhost.tags, vhost.default_queue_type = after
+        try:
+            self._log.append(records.vhost_created(vhost))
+        except OSError:
+            vhost.description, vhost.tags, vhost.default_queue_type = before
+            raise
+
     def delete_vhost(self, name):
         """Returns the vhost that went, or None; its queues are gone. The doors close its connections. Raises OSError."""
         vhost = self.vhosts.get(name)
@@ -138,6 +155,8 @@ class Broker:
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
+            kind = record.get("default_queue_type")  # logs of earlier versions have none
+            vhost.default_queue_type = kind if kind in TYPES else CLASSIC
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
         self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or left_out > 0)

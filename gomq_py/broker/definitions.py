@@ -6,15 +6,16 @@ otherwise. What this broker does not have is reported too, never silently droppe
 import json
 from base64 import b64decode, b64encode
 
-import gevent
-
 from gomq_py import __version__
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
+from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies import POLICY, usable_definition
+from gomq_py.broker.turns import give_way
 from gomq_py.observability.log import logger
+from gomq_py.observability.secrets import shown
 
 LOG = logger("broker")
 
@@ -49,8 +50,7 @@ def exported(broker):
     return {
         **_header(),
         "users": [_user(user) for user in broker.users],
-        "vhosts": [{"name": vhost.name, "description": vhost.description, "tags": vhost.tags,
-                    "metadata": {"description": vhost.description, "tags": vhost.tags}} for vhost in vhosts],
+        "vhosts": [{"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts],
         "permissions": [_permission(right) for user in broker.users for right in user.permissions.values()],
         "topic_permissions": [_topic_permission(limit) for user in broker.users for limit in user.topic_permissions.values()],
         "parameters": [entry for vhost in vhosts for entry in _parameters(vhost)],
@@ -232,7 +232,7 @@ class Importer:
             except ValueError as error:
                 self._problem(key, entry, str(error))
             if number % SLICE == 0:
-                gevent.sleep(0)
+                give_way()
         for key in definitions:
             if key not in _LISTS and key not in _HEADER_KEYS:
                 self._report.ignored.append(f"{key}: a list that this broker does not know")
@@ -261,12 +261,12 @@ class Importer:
             raise DefinitionsError(f"{key} should hold objects, not {entry!r}")
         missing = [name for name in required if name not in entry and name != "vhost"]
         if missing:
-            raise DefinitionsError(f"an entry of {key} lacks {', '.join(missing)}: {entry!r}")
+            raise DefinitionsError(f"an entry of {key} lacks {', '.join(missing)}: {shown(entry)!r}")
         parts = [entry, entry["metadata"]] if isinstance(entry.get("metadata"), dict) else [entry]
         for part in parts:
             for name, value in part.items():
                 if name in _TYPES and not _TYPES[name][0](value):
-                    raise DefinitionsError(f"{name} should be {_TYPES[name][1]} in {key}: {entry!r}")
+                    raise DefinitionsError(f"{name} should be {_TYPES[name][1]} in {key}: {shown(entry)!r}")
 
     def _problem(self, key, entry, reason):
         self._report.refused.append(_line(key, entry, reason))
@@ -306,10 +306,16 @@ class Importer:
         metadata = entry.get("metadata") or {}
         tags = entry.get("tags") or metadata.get("tags") or []
         tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
-        self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
+        vhost = self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
         default = entry.get("default_queue_type") or metadata.get("default_queue_type")
-        if default not in (None, "undefined", "classic"):
-            self._ignored("vhosts", entry, f"default queue type {default}: queues without a type are classic")
+        if default in (None, "undefined", vhost.default_queue_type):
+            return
+        if default not in TYPES:
+            self._ignored("vhosts", entry, f"default queue type {default}: queues without a type are {vhost.default_queue_type}")
+        elif vhost.default_queue_type != CLASSIC:
+            self._ignored("vhosts", entry, f"default queue type {default}: it is {vhost.default_queue_type} already")
+        else:
+            self._broker.describe_vhost(vhost, default_queue_type=default)
 
     def permission(self, entry):
         if entry["user"] not in self._broker.users:

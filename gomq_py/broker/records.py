@@ -72,7 +72,10 @@ def _binding(op, binding):
 
 
 def vhost_created(vhost):
-    return {"op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags}
+    """Of a vhost as it is now; a later one replaces it."""
+    return {
+        "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags, "default_queue_type": vhost.default_queue_type,
+    }
 
 
 def vhost_deleted(name):

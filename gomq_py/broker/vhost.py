@@ -6,7 +6,7 @@ committer before an answer about something durable leaves. ``owner`` is any obje
 """
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound, PreconditionFailed, ResourceError, ResourceLocked
 from gomq_py.broker import events as events_, names, records
-from gomq_py.broker.arguments import check_may_be_unnamed, check_queue_arguments, check_same_arguments
+from gomq_py.broker.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.events import Events
@@ -32,6 +32,7 @@ class VHost(Routing):
         self.name = name
         self.description = description
         self.tags = list(tags)
+        self.default_queue_type = CLASSIC  # of queues that are declared without one
         self.queues = {}
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
@@ -56,6 +57,10 @@ class VHost(Routing):
         """An exchange that is there in every run, and so is no part of the log."""
         if name not in self.exchanges:
             self.add_exchange(exchange_type(type_)(name, self.name, durable=True, internal=internal))
+
+    def metadata(self):
+        """What is said about it, as RabbitMQ calls and groups that."""
+        return {"description": self.description, "tags": list(self.tags), "default_queue_type": self.default_queue_type}
 
     # tracing
 
@@ -178,14 +183,17 @@ class VHost(Routing):
         An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused, PreconditionFailed, ResourceLocked.
         """
         name = cleaned(name)
+        unnamed = server_named or not name
         durable, auto_delete, arguments = bool(durable) and not exclusive, bool(auto_delete), arguments or {}
-        if server_named or not name:
+        if unnamed:
             check_may_be_unnamed(arguments)
             name = name or names.server_named()
         else:
             check_not_reserved("queue", name)
         entity = described("queue", name, self.name)
         existing = self.queues.get(name)
+        if self.default_queue_type != CLASSIC and not unnamed:
+            arguments = self._with_default_type(existing, durable and not auto_delete, arguments)
         if existing is not None:
             if existing.exclusive_owner is not (owner if exclusive else None):
                 raise ResourceLocked(locked(existing, self.name))
@@ -211,6 +219,13 @@ class VHost(Routing):
         self.totals.queue_created += 1
         self._events.emit("queue.created", events_.queue_created, queue)
         return queue, True
+
+    def _with_default_type(self, existing, may_be_another, arguments):
+        """Arguments of a declare, with a type where they name none: that of the queue which is there, or the vhost's if the queue may have it."""
+        if QUEUE_TYPE in arguments:
+            return arguments
+        kind = self.default_queue_type if existing is None and may_be_another else existing and existing.arguments.get(QUEUE_TYPE)
+        return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
         """queue.delete; of a missing one too. Returns how many messages were ready. Raises PreconditionFailed, ResourceLocked."""

@@ -20,11 +20,9 @@ NO_PROCESS = {
 
 def vhost(one):
     """A vhost with the sums over its queues. May switch."""
-    tags = list(one.tags)
     view = statistics.view(statistics.VHOST, (one, node()))
     shape = {
-        "name": one.name, "description": one.description, "tags": tags, "default_queue_type": "classic", "tracing": bool(one.tracing),
-        "metadata": {"description": one.description, "tags": tags}, "cluster_state": {node().name: "running"},
+        "name": one.name, **one.metadata(), "metadata": one.metadata(), "tracing": bool(one.tracing), "cluster_state": {node().name: "running"},
     }
     lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
     view.put(shape, 0, lengths)

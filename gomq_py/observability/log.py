@@ -10,6 +10,8 @@ import sys
 import time
 from logging import Formatter, Handler, Logger, LogRecord
 
+from gomq_py.observability.secrets import without_passwords
+
 ROOT = "gomq_py"
 LEVELS = {
     "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR, "fatal": logging.CRITICAL,
@@ -19,8 +21,6 @@ _NAMES = {number: name for name, number in LEVELS.items()}
 # C0, DEL, C1 and the two Unicode line separators: what a terminal or a line-wise reader would act on. Lone surrogates (octets that are no UTF-8)
 # cannot be written to the stream at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# user:password@ in a URI: the one secret that arrives inside a text which is otherwise worth logging.
-_URI_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+(@)", re.IGNORECASE)
 
 
 def logger(source: str) -> Logger:
@@ -30,8 +30,7 @@ def logger(source: str) -> Logger:
 
 def escape(text: str) -> str:
     """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
-    text = _URI_PASSWORD.sub(r"\1***\2", text)
-    return _UNPRINTABLE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+    return _UNPRINTABLE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), without_passwords(text))
 
 
 def _source(record: LogRecord) -> str:

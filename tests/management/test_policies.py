@@ -111,7 +111,7 @@ def test_definitions_of_another_broker_say_what_was_left_out(api):
 
 
 def test_malformed_definitions_change_nothing(api):
-    refused = api.post("definitions", {"queues": [{"name": "no-vhost-at-all"}], "vhosts": [{"name": "not-made"}]})
+    refused = api.post("definitions", {"queues": [{"vhost": "/", "durable": True}], "vhosts": [{"name": "not-made"}]})
 
     assert refused.status_code == 400
     assert api.get("vhosts/not-made").status_code == 404

@@ -1,5 +1,4 @@
 """/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them elsewhere."""
-import gevent
 from flask import Blueprint, g, request
 from gevent.event import AsyncResult
 
@@ -7,6 +6,7 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import READ, WRITE
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
 from gomq_py.broker.peeking import browse
+from gomq_py.broker.turns import give_way
 from gomq_py.http.answers import body, json_answer, node
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded
@@ -59,12 +59,12 @@ def _peeked(browser, offset, count, encoding, truncate):
         if passed == 0:
             return
         left -= passed
-        gevent.sleep(0)
+        give_way()
     message = Message()
     octets_left = MAX_PEEK_OCTETS
     for position in range(offset, offset + count):
         if position % SHOW_SLICE == SHOW_SLICE - 1:
-            gevent.sleep(0)
+            give_way()
         if not browser.next(message):
             return
         yield _shown(message, position, encoding, min(octets_left, octets_left if truncate is None else truncate))

@@ -1,4 +1,4 @@
-"""/api/parameters and /api/global-parameters: values that components keep in the definitions."""
+"""/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords in them are not shown."""
 from flask import Blueprint
 
 from gomq_py.broker.policies import POLICY
@@ -7,6 +7,7 @@ from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import POLICYMAKER, access
 from gomq_py.http.paging import listing
+from gomq_py.observability.secrets import restored, shown
 
 blueprint = Blueprint("parameters", __name__)
 
@@ -14,7 +15,7 @@ blueprint = Blueprint("parameters", __name__)
 def parameters_of(vhost, component=None):
     """The parameters of a vhost as RabbitMQ shows them; policies have a list of their own."""
     return [
-        {"vhost": vhost.name, "component": owner, "name": name, "value": value} for (owner, name), value in list(vhost.parameters.items())
+        {"vhost": vhost.name, "component": owner, "name": name, "value": shown(value)} for (owner, name), value in list(vhost.parameters.items())
         if owner != POLICY and component in (None, owner)
     ]
 
@@ -47,18 +48,18 @@ def get_parameter(component, vhost, name):
     there = find_vhost(vhost)
     if (component, name) not in there.parameters:
         raise NoSuchObject()
-    return json_answer({"vhost": vhost, "component": component, "name": name, "value": there.parameters[component, name]})
+    return json_answer({"vhost": vhost, "component": component, "name": name, "value": shown(there.parameters[component, name])})
 
 
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def put_parameter(component, vhost, name):
-    """Set it; its component checks the value."""
+    """Set it; its component checks the value. Passwords that are given back as they are shown stay what they were."""
     there = writable_vhost(vhost)
     if component == POLICY:
         raise BadRequest("policies are set at /api/policies")
-    existed = (component, name) in there.parameters
-    set_value(lambda value: node().broker.parameters.set(there, component, name, value))
+    existed, before = (component, name) in there.parameters, there.parameters.get((component, name))
+    set_value(lambda value: node().broker.parameters.set(there, component, name, restored(value, before)))
     return no_content(204 if existed else 201)
 
 
@@ -75,7 +76,7 @@ def delete_parameter(component, vhost, name):
 @access(POLICYMAKER)
 def list_global_parameters():
     """The parameters of the whole broker."""
-    return listing([{"name": name, "value": value} for name, value in list(node().broker.parameters.global_.items())])
+    return listing([{"name": name, "value": shown(value)} for name, value in list(node().broker.parameters.global_.items())])
 
 
 @blueprint.get("/api/global-parameters/<name>")
@@ -85,15 +86,16 @@ def get_global_parameter(name):
     values = node().broker.parameters.global_
     if name not in values:
         raise NoSuchObject()
-    return json_answer({"name": name, "value": values[name]})
+    return json_answer({"name": name, "value": shown(values[name])})
 
 
 @blueprint.put("/api/global-parameters/<name>")
 @access(POLICYMAKER)
 def put_global_parameter(name):
     """Set one of them."""
-    existed = name in node().broker.parameters.global_
-    set_value(lambda value: node().broker.parameters.set_global(name, value))
+    values = node().broker.parameters.global_
+    existed, before = name in values, values.get(name)
+    set_value(lambda value: node().broker.parameters.set_global(name, restored(value, before)))
     return no_content(204 if existed else 201)
 
 

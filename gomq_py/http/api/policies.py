@@ -7,6 +7,7 @@ from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access
 from gomq_py.http.paging import listing
+from gomq_py.observability.secrets import shown
 
 blueprint = Blueprint("policies", __name__)
 
@@ -65,7 +66,7 @@ class Family:
     def of_vhost(self, vhost):
         """The policies of a vhost, as RabbitMQ shows them."""
         chosen = vhost.policies.operator if self._component == OPERATOR_POLICY else vhost.policies.user
-        return [{"vhost": vhost.name, "name": policy.name, **policy.as_value()} for policy in list(chosen.by_name.values())]
+        return [{"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())} for policy in list(chosen.by_name.values())]
 
 
 Family(POLICY, POLICYMAKER).register("/api/policies", "policies")

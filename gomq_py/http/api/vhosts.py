@@ -1,6 +1,7 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
 from flask import Blueprint, g
 
+from gomq_py.broker.arguments import TYPES
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.api.connections import list_of_channels, visible
@@ -31,22 +32,39 @@ def get_vhost(name):
 @blueprint.put("/api/vhosts/<name>")
 @access(ADMINISTRATOR)
 def put_vhost(name):
-    """Create it, or leave it as it is but for ``tracing``; whoever creates it has all rights in it."""
+    """Create it, or change what is said about it; whoever creates it has all rights in it."""
     wanted = body()
     tracing = wanted.get("tracing")
     if tracing not in (None, True, False):
         raise BadRequest("tracing must be true or false")
-    tags = wanted.get("tags", ())
-    if isinstance(tags, str):
-        tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    if not isinstance(tags, (list, tuple)) or not all(isinstance(tag, str) for tag in tags):
-        raise BadRequest("tags must be a list of strings")
+    described = {
+        "description": text_of(wanted, "description") if "description" in wanted else None, "tags": _tags(wanted.get("tags")),
+        "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype")))}
     existed = name in node().broker.vhosts
     creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
-    vhost = node().broker.create_vhost(name, text_of(wanted, "description", ""), tags, creator=creator)
+    vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
+    node().broker.describe_vhost(vhost, **described)
     if tracing is not None:
         vhost.set_tracing(tracing)
     return no_content(204 if existed else 201)
+
+
+def _tags(tags):
+    """A list of tags, of a list or of a text with commas. Raises BadRequest."""
+    if isinstance(tags, str):
+        return [tag.strip() for tag in tags.split(",") if tag.strip()]
+    if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+        raise BadRequest("tags must be a list of strings")
+    return tags
+
+
+def _queue_type(kind):
+    """The type of queues that are declared without one; RabbitMQ's page sends an empty text or ``undefined`` where nothing was chosen."""
+    if kind in (None, "", "undefined"):
+        return None
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise BadRequest(f"default_queue_type must be one of {', '.join(sorted(TYPES))}")
+    return kind
 
 
 @blueprint.delete("/api/vhosts/<name>")

@@ -87,7 +87,8 @@ COMPONENTS = {
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
     "VHost": record({
         **texts("name", "description", "default_queue_type"), "tags": some(TEXT), "tracing": TRUTH,
-        "metadata": record({"description": TEXT, "tags": some(TEXT)}), "cluster_state": {"type": "object", "additionalProperties": TEXT},
+        "metadata": record({**texts("description", "default_queue_type"), "tags": some(TEXT)}),
+        "cluster_state": {"type": "object", "additionalProperties": TEXT},
         **counted(LENGTH_NAMES), **counted(OCTETS), "message_stats": record(counted(VHOST_STATS)),
     }),
     "User": record({**texts("name", "password_hash", "hashing_algorithm"), "tags": some(TEXT), "limits": ref("Limits")}),
@@ -166,7 +167,8 @@ MOVED_BY = {
     "count": {"type": "integer", "minimum": 1}, "exchange": TEXT, "routing_key": TEXT, "headers": OPEN, **truths("dry_run"),
 }
 BODIES = {
-    "vhost": wanted(optional={"description": TEXT, "tags": TEXT_OR_LIST}),
+    "vhost": wanted(optional={
+        "description": TEXT, "tags": TEXT_OR_LIST, "tracing": TRUTH, "default_queue_type": {"enum": ["classic", "quorum", "stream"]}}),
     "user": wanted({"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}),
     "users": wanted({"users": some(TEXT)}),
     "permission": wanted(texts("configure", "write", "read")),

@@ -243,7 +243,7 @@ def test_the_report_says_what_became_something_else_and_what_was_left(make):
 
     report = Importer(broker).run({
         "rabbit_version": "3.10.8", "wonders": [],
-        "vhosts": [{"name": "v", "default_queue_type": "quorum"}],
+        "vhosts": [{"name": "v", "default_queue_type": "quantum"}],
         "users": [{"name": "u", "tags": "wizard"}],
         "policies": [{"name": "p", "vhost": "v", "pattern": ".*", "definition": {"ha-mode": "all", "max-length": 5, "never-heard-of": 1}}],
         "queues": [{"name": "q", "vhost": "v", "durable": True, "arguments": {"x-queue-type": "quorum"}}, {"name": "r", "vhost": "nope"}],

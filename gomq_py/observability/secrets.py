@@ -1,0 +1,43 @@
+"""Secrets: passwords inside texts and values that are shown to people, as asterisks; and back again where somebody returns what was shown.
+
+For the log, the management door and events. Definitions are exported with their passwords, for they are what a broker is made of again.
+"""
+import re
+from typing import Any
+
+HIDDEN = "***"
+# user:password@ in a URI, and what some URIs have in their query.
+_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+(@)", re.IGNORECASE)
+_IN_QUERY = re.compile(r"([?&](?:password|passphrase|passwd|secret|client_secret|token)=)[^&#\s]+", re.IGNORECASE)
+# Names of fields whose texts are secrets.
+_FIELDS = frozenset(("password", "password_hash", "passphrase", "passwd", "secret", "client_secret", "token"))
+
+
+def without_passwords(text: str) -> str:
+    """The text with passwords of URIs hidden."""
+    if "://" not in text:
+        return text
+    return _IN_QUERY.sub(r"\1" + HIDDEN, _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
+
+
+def shown(value: Any) -> Any:
+    """A value of JSON with every secret hidden; the value itself stays as it is."""
+    if isinstance(value, dict):
+        return {key: HIDDEN if key in _FIELDS and isinstance(item, str) and item else shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shown(item) for item in value]
+    return without_passwords(value) if isinstance(value, str) else value
+
+
+def restored(value: Any, before: Any) -> Any:
+    """A value that was made of ``shown(before)``: what is as it was shown becomes what it was, so that reading and writing back loses no password."""
+    if isinstance(value, dict) and isinstance(before, dict):
+        return {key: restored(item, before[key]) if key in before and not _is_shown(key, item, before[key]) else before.get(key, item)
+                for key, item in value.items()}
+    if isinstance(value, list) and isinstance(before, list) and len(value) == len(before):
+        return [restored(item, old) for item, old in zip(value, before)]
+    return before if isinstance(value, str) and isinstance(before, str) and value == without_passwords(before) else value
+
+
+def _is_shown(key: str, item: Any, before: Any) -> bool:
+    return key in _FIELDS and item == HIDDEN and isinstance(before, str)
