@@ -88,12 +88,18 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """The queue of this name, for somebody who may use it. Raises NotFound, ResourceLocked."""
+        """The queue of this name, for somebody who may use it. Raises NotFound, also where it is closed; ResourceLocked."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
         self.check_access(queue, owner)
+        self._check_open(queue)
         return queue
+
+    def _check_open(self, queue):
+        """Refuse a queue whose store had a fault, as RabbitMQ refuses one whose process has stopped: it would seem empty. Raises NotFound."""
+        if queue.closed:
+            raise NotFound(f"{described('queue', queue.name, self.name)} is closed after a fault of its store: see the broker's log, then restart it")
 
     def check_access(self, queue, owner):
         """Refuse an exclusive queue to everybody but its owner. Raises ResourceLocked."""
@@ -180,7 +186,7 @@ class VHost(Routing):
     def declare_queue(self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None, server_named=False):
         """queue.declare that is not passive: (queue, whether it was made). An empty name asks for a generated one; ``server_named``: so was this.
 
-        An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused, PreconditionFailed, ResourceLocked.
+        An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
         """
         name = cleaned(name)
         unnamed = server_named or not name
@@ -199,6 +205,7 @@ class VHost(Routing):
                 raise ResourceLocked(locked(existing, self.name))
             _check_same(existing, (("durable", durable), ("auto_delete", auto_delete)), entity)
             check_same_arguments(entity, arguments, existing.arguments)
+            self._check_open(existing)
             if existing.limits is not None:
                 existing.limits.used()
             self.totals.queue_declared += 1

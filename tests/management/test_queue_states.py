@@ -127,8 +127,8 @@ def test_queue_that_cannot_be_opened_stays_closed_and_says_so(tmp_path, monkeypa
         patch.setattr(queue_factory, "open_store", fail)
         with pytest.raises(PreconditionFailed):
             node.vhost.restart_queue(queue)
-    assert node.vhost.queue("q").closed
+    assert node.vhost.queues["q"].closed
 
-    node.vhost.restart_queue(node.vhost.queue("q"))
+    node.vhost.restart_queue(node.vhost.queues["q"])
     assert node.take("q")[0] == b"1"
     node.stop()

@@ -337,7 +337,7 @@ def test_queue_that_cannot_be_opened_is_there_and_closed(start, restart, monkeyp
     node = restart(node)
 
     assert node.vhost.queue("good").ready_count == 1
-    assert (node.vhost.queue("bad").closed, node.vhost.queue("bad").ready_count) == (True, 0)
+    assert (node.vhost.queues["bad"].closed, node.vhost.queues["bad"].ready_count) == (True, 0)
     assert os.path.isdir(bad)
     assert node.publish("", "bad") == [0]
     node.vhost.delete_queue("bad")

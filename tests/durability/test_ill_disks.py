@@ -1,0 +1,207 @@
+"""What clients see of a disk that is full, whose flushes fail or hang, in real brokers; and what is there when it is well again."""
+import contextlib
+
+import pytest
+import requests
+
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed, ClosedError
+from tests.support.ill_disk import IllDisk, SmallDisk
+from tests.support.waiting import wait_until
+
+PERSISTENT = Properties(delivery_mode=2)
+BODY = bytes(20_000)
+SEGMENTS = "[main]\nsegment_size = 1048576\n"
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "gomq.ini"
+    path.write_text(SEGMENTS)
+    return path
+
+
+class Publisher:
+    """Publishes numbered messages to a durable queue; ``confirmed`` and ``refused`` are the numbers of which the broker said so."""
+
+    def __init__(self, url, first=0, queue="q"):
+        self.connection = Connection(url, heartbeat_s=0)
+        self.channel = self.connection.channel()
+        self.channel.queue_declare(queue, durable=True)
+        self.channel.confirm_select()
+        self.queue = queue
+        self.first = self.next = first
+        self.confirmed, self.refused = [], []
+
+    def publish(self, timeout_s=10):
+        """One message; False when it was refused, None when nothing was heard of it in time."""
+        number, self.next = self.next, self.next + 1
+        self.channel.publish("", self.queue, b"%06d" % number + BODY, PERSISTENT)
+        with contextlib.suppress(TimeoutError):
+            taken = self.channel.wait_for_confirms(timeout_s)
+            (self.confirmed if taken else self.refused).append(number)
+            return taken
+        return None
+
+    def publish_until_held(self):
+        """Publish until the broker says that publishers are held. Returns the reason."""
+        connection = self.connection
+        while not connection.blocked_reason:
+            assert self.next < 2000
+            self.publish(0.3)
+            connection.drain(0)
+        return connection.blocked_reason
+
+    def wait_until_let_go(self):
+        """And until what it sent meanwhile is answered."""
+        self.connection.wait_for(lambda: not self.connection.blocked_reason, 30)
+        if self.channel.unconfirmed:
+            assert self.channel.wait_for_confirms(10)
+            self.confirmed.append(self.next - 1)
+
+
+def take(url, count):
+    """Get and acknowledge so many; their numbers."""
+    with Connection(url, heartbeat_s=0) as connection:
+        channel = connection.channel()
+        numbers = []
+        for _ in range(count):
+            delivery = channel.get("q")
+            numbers.append(int(delivery.body[:6]))
+            delivery.ack()
+        channel.queue_declare("q", passive=True, durable=True)  # answered behind the acks
+        return numbers
+
+
+def everything(url):
+    """The numbers in the queue, in order."""
+    with Connection(url, heartbeat_s=0) as connection:
+        channel = connection.channel()
+        count = channel.queue_declare("q", passive=True, durable=True).message_count
+        return [int(channel.get("q", no_ack=True).body[:6]) for _ in range(count)]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 24 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with SmallDisk(folder, 24 << 20) as disk:
+        if disk is None:
+            pytest.skip("this machine does not let us mount a file system of our own (unshare -rm)")
+        yield disk
+
+
+def test_disk_that_publishers_fill_holds_them_before_it_is_full(small_disk, config):
+    """As fast as they can, until they are held; then consumers make room, which is all that is needed."""
+    with small_disk.broker(config=config) as broker:
+        publisher = Publisher(broker.amqp_url)
+
+        assert publisher.publish_until_held() == "low on disk"
+        assert publisher.refused == [] and small_disk.free_octets() > 0
+        broker.wait_for_log("disk alarm: publishers are held until it is over")
+        taken = take(broker.amqp_url, len(publisher.confirmed) * 3 // 4)
+
+        publisher.wait_until_let_go()
+        assert publisher.publish()
+        assert taken + everything(broker.amqp_url) == list(range(publisher.next))
+
+
+def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_disk, config):
+    """All at once, between two looks of the broker: messages are refused, not lost; acking goes on; a kill and a boot on the full disk do, too."""
+    broker = small_disk.broker(config=config).start()
+    publisher = Publisher(broker.amqp_url)
+    for _ in range(70):
+        assert publisher.publish()
+
+    small_disk.fill()
+    assert publisher.publish_until_held() == "low on disk"
+    assert small_disk.free_octets() == 0
+    taken = take(broker.amqp_url, 40)
+    broker.kill()
+    broker.start()
+    taken += take(broker.amqp_url, 10)
+    again = Publisher(broker.amqp_url, publisher.next)
+    assert again.publish_until_held() == "low on disk"
+
+    small_disk.free()
+
+    again.wait_until_let_go()
+    assert again.publish() and again.publish()
+    broker.kill()
+    broker.start()
+    held = publisher.next - 1
+    left = [number for number in everything(broker.amqp_url) if number != held]  # sent while publishers were held: nothing was said of it
+    confirmed = publisher.confirmed + again.confirmed
+    assert taken == confirmed[:50] and set(left) >= set(confirmed[50:]) and left == sorted(left)
+    assert not set(left) & {*publisher.refused, *again.refused}
+    assert broker.stop() == 0
+
+
+def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there_is(tmp_path, config):
+    """A nack, on the same channel, for as long as it takes, and not an end of anything."""
+    with IllDisk(tmp_path, config=config) as broker:
+        publisher = Publisher(broker.amqp_url)
+        assert publisher.publish()
+        broker.fall_ill("full")
+
+        for _ in range(60):
+            publisher.publish()
+
+        assert publisher.confirmed + publisher.refused == list(range(61)) and len(publisher.refused) > 5
+        with pytest.raises(ClosedError, match="No space left on device"):
+            publisher.connection.channel().queue_declare("another", durable=True)
+        broker.recover("full")
+        assert publisher.publish()
+        publisher.connection.channel().queue_declare("another", durable=True)
+        broker.kill()
+        broker.start()
+        assert everything(broker.amqp_url) == publisher.confirmed
+
+
+def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_restarted(tmp_path, config):
+    """Whoever asks for the queue is told, the health check too; others go on. What was confirmed before is there after the restart."""
+    with IllDisk(tmp_path, config=config, http_port=0) as broker:
+        publisher = Publisher(broker.amqp_url)
+        assert publisher.publish()
+        other = Publisher(broker.amqp_url, queue="other")
+        broker.fall_ill("broken")
+
+        assert publisher.publish() is False
+        broker.recover("broken")
+
+        assert publisher.publish() is False and other.publish()
+        broker.wait_for_log("queue 'q' in vhost '/' closed: .*Input/output error")
+        for ask in (lambda channel: channel.get("q"), lambda channel: channel.consume("q"), lambda channel: channel.queue_purge("q"),
+                    lambda channel: channel.queue_declare("q", durable=True), lambda channel: channel.queue_declare("q", passive=True)):
+            with pytest.raises(ChannelClosed, match="404.*queue 'q' in vhost '/' is closed after a fault of its store"):
+                ask(other.connection.channel())
+        management = f"http://127.0.0.1:{broker.ports['http']}/api"
+        guest = {"auth": ("guest", "guest"), "timeout": 10}
+        assert requests.get(f"{management}/health/checks/virtual-hosts", **guest).json()["queues"] == ["q"]
+        assert requests.put(f"{management}/queues/%2F/q/restart", **guest).status_code == 204
+        assert publisher.publish()
+        assert everything(broker.amqp_url)[0] == 0
+
+
+def test_flush_that_hangs_holds_confirms_back_and_nothing_else(tmp_path):
+    config = tmp_path / "gomq.ini"
+    config.write_text(SEGMENTS + "slow_sync_warning = 1\n")
+    with IllDisk(tmp_path, config=config) as broker:
+        publisher = Publisher(broker.amqp_url)
+        assert publisher.publish()
+        broker.fall_ill("stuck")
+
+        assert publisher.publish(0.5) is None
+        broker.wait_for_log("flushing .* hangs for")
+        with Connection(broker.amqp_url, heartbeat_s=0) as other:
+            channel = other.channel()
+            channel.queue_declare("quick")
+            channel.publish("", "quick", b"x")
+            assert channel.get("quick", no_ack=True).body == b"x"
+        assert publisher.channel.unconfirmed
+
+        broker.recover("stuck")
+        wait_until(lambda: publisher.channel.wait_for_confirms(10))
+        assert everything(broker.amqp_url) == [0, 1]
