@@ -13,7 +13,7 @@ from gomq_py.auth.users import TAGS
 from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies import POLICY, usable_definition
-from gomq_py.broker.turns import give_way
+from gomq_py.broker.turns import give_way, paced
 from gomq_py.observability.log import logger
 from gomq_py.observability.secrets import shown
 
@@ -22,8 +22,10 @@ LOG = logger("broker")
 # The release whose definitions ours are like; tools decide by it what they may expect.
 RABBITMQ_VERSION = "4.0.0"
 
-# Entries imported before others get their turn: some 5 ms.
-SLICE = 100
+# Entries imported before others get their turn: some 2 ms.
+SLICE = 50
+# Entries checked, likewise: some 2 ms.
+CHECK_SLICE = 500
 
 # What stands for octets that are no UTF-8 in RabbitMQ's JSON, and in ours.
 _OCTETS = "Not UTF-8, base64 is: "
@@ -46,26 +48,42 @@ class DefinitionsError(ValueError):
 
 def exported(broker):
     """The definitions of the whole broker, as a dict ready for JSON."""
-    vhosts = list(broker.vhosts.values())
-    return {
-        **_header(),
-        "users": [_user(user) for user in broker.users],
-        "vhosts": [{"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts],
-        "permissions": [_permission(right) for user in broker.users for right in user.permissions.values()],
-        "topic_permissions": [_topic_permission(limit) for user in broker.users for limit in user.topic_permissions.values()],
-        "parameters": [entry for vhost in vhosts for entry in _parameters(vhost)],
-        "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.global_.items()],
-        "policies": [entry for vhost in vhosts for entry in _policies(vhost)],
-        "queues": [entry for vhost in vhosts for entry in _queues(vhost)],
-        "exchanges": [entry for vhost in vhosts for entry in _exchanges(vhost)],
-        "bindings": [entry for vhost in vhosts for entry in _bindings(vhost)],
-    }
+    return _whole(sections(broker))
 
 
 def exported_vhost(vhost):
     """The definitions of one vhost, without its name, so that they can be imported into another."""
-    lists = {"parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges, "bindings": _bindings}
-    return {**_header(), **{key: [_without_vhost(entry) for entry in entries(vhost)] for key, entries in lists.items()}}
+    return _whole(sections_of_vhost(vhost))
+
+
+def sections(broker):
+    """``exported`` bit by bit: (key, text or iterator of entries)."""
+    vhosts = list(broker.vhosts.values())
+    yield from _header().items()
+    yield "users", map(_user, list(broker.users))
+    yield "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
+    yield "permissions", (_permission(right) for user in list(broker.users) for right in list(user.permissions.values()))
+    yield "topic_permissions", (_topic_permission(limit) for user in list(broker.users) for limit in list(user.topic_permissions.values()))
+    yield "parameters", (entry for vhost in vhosts for entry in _parameters(vhost))
+    yield "global_parameters", ({"name": name, "value": value} for name, value in list(broker.parameters.global_.items()))
+    for key, entries in _OF_A_VHOST.items():
+        if key != "parameters":
+            yield key, _of_all(vhosts, entries)
+
+
+def sections_of_vhost(vhost):
+    """``exported_vhost`` bit by bit: (key, text or iterator of entries)."""
+    yield from _header().items()
+    for key, entries in _OF_A_VHOST.items():
+        yield key, map(_without_vhost, entries(vhost))
+
+
+def _of_all(vhosts, entries):
+    return (entry for vhost in vhosts for entry in entries(vhost))
+
+
+def _whole(parts):
+    return {key: value if isinstance(value, str) else list(value) for key, value in parts}
 
 
 def _header():
@@ -93,18 +111,18 @@ def _topic_permission(limit):
 
 def _parameters(vhost):
     """Without policies, which have a list of their own; operator policies and limits are among them, as in RabbitMQ."""
-    for (component, name), value in vhost.parameters.items():
+    for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
 
 
 def _policies(vhost):
-    for policy in vhost.policies.user.by_name.values():
+    for policy in list(vhost.policies.user.by_name.values()):
         yield {"vhost": vhost.name, "name": policy.name, **policy.as_value()}
 
 
 def _queues(vhost):
-    for queue in vhost.queues.values():
+    for queue in list(vhost.queues.values()):
         if queue.exclusive_owner is None:
             yield {
                 "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable), "auto_delete": bool(queue.auto_delete),
@@ -113,7 +131,7 @@ def _queues(vhost):
 
 
 def _exchanges(vhost):
-    for exchange in vhost.exchanges.values():
+    for exchange in list(vhost.exchanges.values()):
         if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
             yield {
                 "name": exchange.name, "vhost": vhost.name, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
@@ -122,8 +140,8 @@ def _exchanges(vhost):
 
 
 def _bindings(vhost):
-    for exchange in vhost.exchanges.values():
-        for binding in exchange.bindings():
+    for exchange in list(vhost.exchanges.values()):
+        for binding in list(exchange.bindings()):
             to_exchange = vhost.exchanges.get(binding.destination.name) is binding.destination
             if not to_exchange and binding.destination.exclusive_owner is not None:
                 continue
@@ -132,6 +150,10 @@ def _bindings(vhost):
                 "destination_type": "exchange" if to_exchange else "queue", "routing_key": binding.routing_key,
                 "arguments": jsonable(binding.arguments),
             }
+
+
+# list of a vhost: its entries
+_OF_A_VHOST = {"parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges, "bindings": _bindings}
 
 
 def jsonable(value):
@@ -251,7 +273,7 @@ class Importer:
                 raise DefinitionsError(f"{key} should be a list")
             if self._vhost is not None and key in _NOT_IN_A_VHOST:
                 continue
-            for entry in entries:
+            for entry in paced(entries, CHECK_SLICE):
                 self._check_entry(key, entry, required)
                 work.append((key, entry))
         return work

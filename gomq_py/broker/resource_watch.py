@@ -4,13 +4,13 @@ Between observability.resources, which reads, and alarms. One greenlet with one 
 up, as RabbitMQ's disk monitor does, and every few seconds where that is far. The file system is asked in a thread, because it may not answer; memory
 is watched meanwhile all the same.
 """
-import gc
 
 import gevent
 from gevent.event import Event
 
 from gomq_py.broker.alarms import DISK, MEMORY
 from gomq_py.observability import resources
+from gomq_py.observability.garbage import collect_everything
 from gomq_py.observability.log import logger
 
 LOG = logger("alarm")
@@ -114,7 +114,7 @@ class ResourceWatch:
         if self.look_at_memory():
             # What garbage and the allocator hold on to would keep the alarm on for ever. Collecting holds up everybody, so it is done once.
             if not was_on:
-                gc.collect()
+                collect_everything()
             pool.apply(self._probe.give_memory_back)
             self.look_at_memory()
         if self._asking is None:

@@ -1,18 +1,21 @@
 """Exposition: metric families as Prometheus' text, a slice at a time, so that ten thousand queues hold up no message.
 
-Families are prometheus-client's and so is their text. One is given whole, or empty and paired with its samples, which then are made as they are
-rendered.
+Families are prometheus-client's, and so is the text of those that are given whole. Others are given empty and paired with their samples, which are
+made as they are rendered: line by line here, for the client takes 5 us for one.
 """
 from itertools import islice
 
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import generate_latest
+from prometheus_client.utils import floatToGoString
 
 from gomq_py.broker.turns import give_way
 
-# Samples rendered between two turns of the loop: some 5 us each.
-SLICE = 200
+# Samples rendered between two turns of the loop: some 1 us each.
+SLICE = 500
 # Families that are given whole between two turns: some 30 us each.
 WHOLE_SLICE = 20
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class _Some:
@@ -26,18 +29,19 @@ class _Some:
 
 
 def rendered(families):
-    """The text of families; pairs of a family and its (labels, value) samples are rendered in slices. May switch."""
+    """The text of families, as a list of octets; pairs of a family and its (values of labels, value) samples are rendered in slices. May switch."""
     parts, whole = [], []
+    labels = {}  # {(names, values): text}: those of a queue come in many families
     for family in families:
         if isinstance(family, tuple):
             _render_whole(parts, whole)
-            _render_sliced(parts, *family)
+            _render_sliced(parts, family[0], family[1], labels)
         else:
             whole.append(family)
             if len(whole) == WHOLE_SLICE:
                 _render_whole(parts, whole)
     _render_whole(parts, whole)
-    return b"".join(parts)
+    return parts
 
 
 def _render_whole(parts, whole):
@@ -47,12 +51,21 @@ def _render_whole(parts, whole):
         give_way()
 
 
-def _render_sliced(parts, family, samples):
+def _render_sliced(parts, family, samples, labels):
     parts.append(generate_latest(_Some((family,))))
-    head = len(parts[-1])
+    name = family.name + "_total" if isinstance(family, CounterMetricFamily) else family.name
+    names = family._labelnames
+    texts = labels.setdefault(names, {})
     while some := list(islice(samples, SLICE)):
-        family.samples.clear()
-        for labels, value in some:
-            family.add_metric(labels, value)
-        parts.append(generate_latest(_Some((family,)))[head:])
+        lines = []
+        for values, value in some:
+            text = texts.get(values)
+            if text is None:
+                text = texts[values] = _labels(names, values)
+            lines.append(f"{name}{text} {value if type(value) is int else floatToGoString(value)}\n")
+        parts.append("".join(lines).encode("utf-8", "replace"))
         give_way()
+
+
+def _labels(names, values):
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values)) + "}"

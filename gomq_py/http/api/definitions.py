@@ -1,12 +1,13 @@
 """/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange too."""
-import orjson
 from flask import Blueprint, request
 
-from gomq_py.broker.definitions import DefinitionsError, Importer, exported, exported_vhost
-from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.broker.definitions import DefinitionsError, Importer, sections, sections_of_vhost
+from gomq_py.http.answers import body_octets, json_answer, no_content, node, paced_answer
 from gomq_py.http.errors import BadRequest, TooLarge
 from gomq_py.http.finding import find_vhost
+from gomq_py.http.json_slices import NotJSON, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -19,14 +20,14 @@ MAX_DEFINITIONS_OCTETS = 64 * 1024 * 1024
 @access(ADMINISTRATOR)
 def get_definitions():
     """Those of the whole broker."""
-    return json_answer(exported(node().broker))
+    return paced_answer(dumped(sections(node().broker)))
 
 
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_vhost_definitions(vhost):
     """Those of one vhost."""
-    return json_answer(exported_vhost(find_vhost(vhost)))
+    return paced_answer(dumped(sections_of_vhost(find_vhost(vhost))))
 
 
 @blueprint.post("/api/definitions")
@@ -47,7 +48,8 @@ def post_vhost_definitions(vhost):
 
 def _import(vhost):
     try:
-        report = Importer(node().broker, vhost).run(_parsed())
+        with held_while_making():
+            report = Importer(node().broker, vhost).run(_parsed())
     except DefinitionsError as error:
         raise BadRequest(str(error)) from None
     for problem in report.problems:
@@ -59,14 +61,18 @@ def _import(vhost):
 
 def _parsed():
     """The JSON of the body, or of the form's ``file``, as browsers upload it."""
+    try:
+        return parsed(_octets() or b"{}")
+    except NotJSON as error:
+        raise BadRequest(f"JSON error: {error}") from None
+
+
+def _octets():
     if request.mimetype != "multipart/form-data":
-        return body(MAX_DEFINITIONS_OCTETS)
+        return body_octets(MAX_DEFINITIONS_OCTETS)
     if request.content_length is None or request.content_length > MAX_DEFINITIONS_OCTETS:
         raise TooLarge(f"the upload is over the limit of {MAX_DEFINITIONS_OCTETS} octets")
     uploaded = request.files.get("file")
     if uploaded is None:
         raise BadRequest("the form has no file")
-    try:
-        return orjson.loads(uploaded.read())
-    except orjson.JSONDecodeError:
-        raise BadRequest("JSON error: the file is not valid JSON") from None
+    return uploaded.read()

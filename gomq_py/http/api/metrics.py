@@ -1,10 +1,10 @@
 """/metrics, /metrics/per-object, /metrics/detailed: for Prometheus. On the management port for users, on a port of its own for everybody there."""
 from itertools import chain
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
-from gomq_py.http.answers import node
+from gomq_py.http.answers import node, paced_answer
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import MONITORING, access
 from gomq_py.http.exposition import rendered
@@ -86,7 +86,7 @@ def _prefix():
 
 
 def _answer(families):
-    return Response(rendered(families), content_type=CONTENT_TYPE)
+    return paced_answer(rendered(families), CONTENT_TYPE)
 
 
 for _path, _view in (("/metrics", overview), ("/metrics/per-object", per_object), ("/metrics/detailed", detailed)):

@@ -13,6 +13,7 @@ from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
 from gomq_py.observability import resources
+from gomq_py.observability.garbage import collect_everything
 
 blueprint = Blueprint("nodes", __name__)
 
@@ -85,6 +86,6 @@ def gc_collect(name):
     """Collect cycles and give memory back to the system. Holds everybody up for some milliseconds per 100 MB."""
     if name is not None:
         _check(name)
-    gc.collect()
+    collect_everything()
     resources.give_memory_back()
     return no_content()

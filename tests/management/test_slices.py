@@ -1,0 +1,68 @@
+"""Answers about many things are made and written in slices: no part of one holds the loop for more than a small share of what the whole takes.
+
+Measured in the broker's own thread, as the CPU time between two switches of greenlets, so that other processes on the machine do not count.
+"""
+import gc
+import json
+import time
+
+import greenlet
+import pytest
+import requests
+
+from gomq_py import Broker
+
+QUEUES = 2000
+DEFINITIONS = {
+    "queues": [{"name": f"many-{number}", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}} for number in range(QUEUES)],
+    "bindings": [{"source": "amq.topic", "vhost": "/", "destination": f"many-{number}", "destination_type": "queue", "routing_key": f"k.{number}",
+                  "arguments": {}} for number in range(QUEUES)],
+}
+
+
+class Runs:
+    """CPU seconds between switches of greenlets in the thread that ``start`` is called in."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def start(self, _launcher):
+        gc.disable()  # when it comes to a full collection is chance; observability.garbage has tests of its own
+        self._since = time.thread_time()
+        greenlet.settrace(self._switched)
+
+    def stop(self, _launcher):
+        greenlet.settrace(None)
+        gc.enable()
+
+    def _switched(self, _event, _ends):
+        now = time.thread_time()
+        self.seconds.append(now - self._since)
+        self._since = time.thread_time()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A broker in this process, with many queues."""
+    with Broker(tmp_path_factory.mktemp("many"), http_port=0) as broker:
+        requests.post(f"{broker.http_url.rstrip('/')}/api/definitions", data=json.dumps(DEFINITIONS), auth=("guest", "guest"), timeout=60,
+                      headers={"Content-Type": "application/json"}).raise_for_status()
+        yield broker
+
+
+@pytest.mark.parametrize("method, path", [
+    ("POST", "api/definitions"), ("GET", "api/definitions"), ("GET", "api/definitions/%2F"), ("GET", "api/queues"), ("GET", "api/bindings"),
+    ("GET", "api/queues?sort=messages&page=1"), ("GET", "api/overview"), ("GET", "metrics"), ("GET", "metrics/per-object"),
+    ("GET", "metrics/detailed?family=queue_coarse_metrics&family=gomq_queue_returns"),
+])
+def test_no_part_of_an_answer_holds_the_loop_for_long(many, method, path):
+    runs = Runs()
+    many.call(runs.start)
+
+    answer = requests.request(method, f"{many.http_url.rstrip('/')}/{path}", auth=("guest", "guest"), timeout=60,
+                              data=json.dumps(DEFINITIONS) if method == "POST" else None, headers={"Content-Type": "application/json"})
+
+    many.call(runs.stop)
+    answer.raise_for_status()
+    longest, total = max(runs.seconds), sum(runs.seconds)
+    assert longest < max(0.2 * total, 0.003), f"{longest * 1000:.1f} of {total * 1000:.1f} ms in one go"

@@ -1,0 +1,62 @@
+"""The collector stays off while very much is made, in a process that is the broker's own."""
+import gc
+
+import pytest
+
+from gomq_py.observability.garbage import collect_everything, held_while_making
+
+
+@pytest.fixture
+def frozen():
+    """As after boot."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    assert gc.isenabled()
+
+
+class Thing:
+    def __init__(self):
+        self.itself = self
+
+
+def test_what_is_made_is_frozen(frozen):
+    before = gc.get_freeze_count()
+
+    with held_while_making():
+        assert not gc.isenabled()
+        with held_while_making():
+            things = [Thing() for _ in range(5000)]
+        assert not gc.isenabled()
+
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= before + len(things)
+
+
+def test_the_collector_comes_back_after_a_failure(frozen):
+    with pytest.raises(ValueError), held_while_making():
+        raise ValueError
+
+
+def test_a_process_that_has_frozen_nothing_is_left_alone():
+    gc.unfreeze()
+
+    with held_while_making():
+        assert gc.isenabled()
+    collect_everything()
+
+    assert gc.get_freeze_count() == 0
+
+
+def test_collecting_everything_frees_frozen_garbage(frozen):
+    freed = []
+    thing = Thing()
+    thing.ended = type("Ended", (), {"__del__": lambda _self: freed.append(True)})()
+    gc.freeze()
+    del thing
+    gc.collect()
+    assert not freed
+
+    collect_everything()
+
+    assert freed and gc.get_freeze_count() > 0
