@@ -264,7 +264,7 @@ class Users:
 
     def _apply_payload(self, payload):
         try:
-            self._apply(read_record(payload, _SHAPES))
+            self._apply(read_record(payload, SHAPES))
         except RecordError as error:
             self.unreadable += 1
             LOG.error("users: a record is left out: %s", error)
@@ -314,7 +314,8 @@ class Users:
                 yield _topic_record(limit)
 
 
-_SHAPES = {
+# What a record about each thing must hold to be used: {op: {field: check}}.
+SHAPES = {
     "user": {"name": is_text, "hash": is_str, "algorithm": is_str, "tags": is_texts, "grants": optional(is_texts)},
     "user-delete": {"name": is_text},
     "permission": {"user": is_text, "vhost": is_text, "configure": is_str, "write": is_str, "read": is_str},

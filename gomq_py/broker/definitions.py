@@ -59,7 +59,7 @@ def exported_vhost(vhost):
 def sections(broker):
     """``exported`` bit by bit: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
-    yield from _header().items()
+    yield from header().items()
     yield "users", map(_user, list(broker.users))
     yield "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
     yield "permissions", (_permission(right) for user in list(broker.users) for right in list(user.permissions.values()))
@@ -73,7 +73,7 @@ def sections(broker):
 
 def sections_of_vhost(vhost):
     """``exported_vhost`` bit by bit: (key, text or iterator of entries)."""
-    yield from _header().items()
+    yield from header().items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
 
@@ -86,7 +86,8 @@ def _whole(parts):
     return {key: value if isinstance(value, str) else list(value) for key, value in parts}
 
 
-def _header():
+def header():
+    """What every export says about the broker that wrote it."""
     return {"rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py", "product_version": __version__}
 
 

@@ -1,20 +1,18 @@
 """``gomq-py-ctl`` and ``python -m gomq_py.ctl``."""
 import sys
 
-from gomq_py.ctl.api import APIError
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl import checks, entities, messages, transfer  # noqa: F401  (their commands register themselves)
-
-EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130  # 128 and the signal's number, as shells have it
 
 
 def main():
     """Run one command. Exit codes: 0 done, 1 refused or damaged, 2 wrong usage or nobody there."""
     try:
-        return ctl.main(prog_name="gomq-py-ctl", standalone_mode=True)
-    except APIError as error:
-        print(f"gomq-py-ctl: {error}", file=sys.stderr)
-        return error.exit_code
+        from gomq_py.ctl import (  # noqa: F401  (their commands register themselves; here, because Ctrl-C may come while they are read)
+            access, checks, commands, completion, links, listings, messages, node, simple, topology, transfer,
+        )
+        return commands.ctl.main(prog_name="gomq-py-ctl", standalone_mode=True)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

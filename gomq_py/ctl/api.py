@@ -31,30 +31,36 @@ class APIError(Exception):
 class API:
     """The management API at ``uri`` (http, https) or at a unix socket, for one user."""
 
-    def __init__(self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True):
-        parts = urlsplit(uri if "//" in uri else f"http://{uri}")
+    def __init__(self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S):
+        try:
+            parts = urlsplit(uri if "//" in uri else f"http://{uri}")
+            port = parts.port
+        except ValueError:
+            raise APIError(f"{redacted(uri)} is not a URI such as {DEFAULT_URI}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise APIError(f"{redacted(uri)} is not a URI such as {DEFAULT_URI}")
         self.secure = parts.scheme == "https"
-        self.host, self.port = parts.hostname, parts.port or (15671 if self.secure else 15672)
+        self.host, self.port = parts.hostname, port or (15671 if self.secure else 15672)
         self.prefix = parts.path.rstrip("/").removesuffix("/api")
         self.user = unquote(parts.username) if parts.username else user
         self.password = unquote(parts.password) if parts.password else password
         self.unix_path = unix_path
         self.verify = verify
+        self._timeout_s = timeout_s
 
     @property
     def address(self):
         """Where the requests go, for messages to the operator."""
-        return self.unix_path or f"{'https' if self.secure else 'http'}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def get(self, *path, **query):
         """The JSON at /api/path, whose parts are encoded here. Raises APIError."""
         return self.request("GET", path, query=query)
 
-    def put(self, *path, body=None):
+    def put(self, *path, body=None, headers=None):
         """PUT; returns the answer's JSON or None."""
-        return self.request("PUT", path, {} if body is None else body)
+        return self.request("PUT", path, {} if body is None else body, headers=headers)
 
     def post(self, *path, body=None, query=None):
         """POST; returns the answer's JSON or None."""
@@ -66,14 +72,18 @@ class API:
 
     def request(self, verb, path, body=None, query=None, headers=None):
         """One request; returns the decoded answer, None for an empty one. Raises APIError."""
-        target = f"{self.prefix}/api/" + "/".join(quote(part, safe="") for part in path)
+        target = f"{self.prefix}/api/" + "/".join(quote(part, safe="", errors="surrogateescape") for part in path)
         if query:
-            target += "?" + "&".join(f"{key.replace('_', '-') if key.startswith('if_') else key}={quote(str(value), safe='')}"
-                                     for key, value in query.items())
+            target += "?" + "&".join(
+                f"{key.replace('_', '-') if key.startswith('if_') else key}={quote(str(value), safe='', errors='surrogateescape')}"
+                for key, value in query.items())
         status, octets = self._send(verb, target, None if body is None else json.dumps(body).encode(), headers or {})
         if status >= 300:
-            raise APIError(_reason(status, octets), status)
-        return json.loads(octets) if octets.strip() else None
+            raise APIError(_reason(status, octets, path), status)
+        try:
+            return json.loads(octets) if octets.strip() else None
+        except ValueError:
+            raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def text(self, path):
         """The text at a path outside /api, such as /metrics. Raises APIError."""
@@ -84,8 +94,9 @@ class API:
 
     def _send(self, verb, target, body, headers):
         connection = self._connection()
-        credentials = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        headers = {"Authorization": f"Basic {credentials}", "X-Requested-With": "gomq-py-ctl", **headers}
+        credentials = base64.b64encode(f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")).decode()
+        headers = {"Authorization": f"Basic {credentials}", "X-Requested-With": "gomq-py-ctl",
+                   **{name: _header(value) for name, value in headers.items()}}
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -94,7 +105,7 @@ class API:
             return answer.status, answer.read()
         except ssl.SSLError as error:
             raise APIError(f"no TLS connection to {self.address}: {error.reason or error}") from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise APIError(f"no broker answers at {self.address}: {reason}") from None
         finally:
@@ -102,27 +113,27 @@ class API:
 
     def _connection(self):
         if self.unix_path:
-            return _UnixConnection(self.unix_path)
+            return _UnixConnection(self.unix_path, self._timeout_s)
         if not self.secure:
-            return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+            return http.client.HTTPConnection(self.host, self.port, timeout=self._timeout_s)
         context = ssl.create_default_context()
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=context)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=self._timeout_s, context=context)
 
 
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
-    def __init__(self, path):
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path, timeout_s):
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self):
         """Connect to the path instead of the host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
@@ -140,12 +151,41 @@ def redacted(uri):
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
-def _reason(status, octets):
+def _header(value):
+    """A text as a header's value: octets, in one line."""
+    return " ".join(value.split()).encode("utf-8", "surrogateescape")
+
+
+_SAYS_NOTHING = ("Not Found", "Object Not Found")
+# First part of a path: what it is a list of.
+_KINDS = {"users": "user", "vhosts": "virtual host", "connections": "connection"}
+_KINDS_OF_VHOST = {
+    "queues": "queue", "exchanges": "exchange", "policies": "policy", "operator-policies": "operator policy", "permissions": "permissions of user",
+    "topic-permissions": "topic permissions of user", "bindings": "bindings", "consumers": "consumers",
+}
+
+
+def _missing(path):
+    """What is not there, by its path: the API itself only says that something is not."""
+    first, *rest = path
+    if first in _KINDS_OF_VHOST and len(rest) > 1:
+        other = ", or no such destination" if rest[-1] in ("move", "copy") else ""
+        return f"404: no {_KINDS_OF_VHOST[first]} '{rest[1]}' in virtual host '{rest[0]}'{other}"
+    if first in _KINDS_OF_VHOST and rest:
+        return f"404: no virtual host '{rest[0]}'"
+    if first in _KINDS and rest:
+        return f"404: no {_KINDS[first]} '{rest[0]}'"
+    return f"404: not found: {' '.join(path)}"
+
+
+def _reason(status, octets, path=()):
     try:
         answer = json.loads(octets)
         text = answer.get("reason") or answer.get("error")
     except (ValueError, AttributeError):
         text = ""
+    if status == 404 and path and text in _SAYS_NOTHING:
+        return _missing(path)
     if status == 401:
         return f"not authorised: {text or 'wrong user or password'}"
     return f"{status}: {text or http.client.responses.get(status, 'unknown status')}"

@@ -3,7 +3,6 @@ import click
 
 import gomq_py
 from gomq_py.ctl import doctor as checkup
-from gomq_py.ctl import fsck as folder
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import ctl
 
@@ -16,9 +15,11 @@ EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 @click.pass_context
 def fsck(context, session, data_dir):
     """Check every checksum of a data folder that no broker holds. Exit code 1 when something that had been flushed does not check."""
+    from gomq_py.ctl.fsck import check_folder  # which brings the storage's formats: too slow for every other command
+    from gomq_py.ctl.offline import FolderError
     try:
-        findings = folder.check_folder(data_dir)
-    except folder.FsckError as error:
+        findings = check_folder(data_dir)
+    except FolderError as error:
         click.echo(f"gomq-py-ctl: {error}", err=True)
         context.exit(EXIT_UNUSABLE)
     if session.out.form == "json":

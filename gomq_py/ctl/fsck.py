@@ -3,24 +3,21 @@
 What a crash leaves is no damage: a torn end, a record behind the last flush, a head that never reached the disk. Damage is what had been flushed, or
 sealed, and does not check any more; and names that do not belong where they are.
 """
-import fcntl
 import mmap
 import os
 import re
 
+from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
+from gomq_py.storage import stream_offsets
+from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, USERS
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.format.record import RecordScanner
 
-SCHEMA_VERSION = "1"
-LOGS = ("definitions", "users")
+LOGS = (DEFINITIONS, USERS)
 _SEGMENT = re.compile(r"(msgs|acks)\.(\d{10})")
 _LEVEL = re.compile(r"level\.\d{3}")
-
-
-class FsckError(Exception):
-    """The folder cannot be checked; one line for the operator."""
 
 
 class Findings:
@@ -33,48 +30,29 @@ class Findings:
 
 
 def check_folder(root):
-    """Check everything in a data folder; returns the Findings. Raises FsckError when it is none, or a broker holds it."""
-    if not os.path.isdir(root):
-        raise FsckError(f"{root} is not a folder")
-    lock = _lock(root)
-    try:
-        _check_schema(root)
+    """Check everything in a data folder; returns the Findings. Raises FolderError when it is none, or a broker holds it."""
+    with HeldFolder(root):
         findings = Findings()
         for name in LOGS:
             _check_log(os.path.join(root, name), findings)
-        queues = os.path.join(root, "queues")
+        streams = _streams(root)
+        queues = os.path.join(root, QUEUES)
         for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
+            folder = os.path.join(queues, name)
+            if not os.path.isdir(folder):
+                findings.notes.append((folder, "is no queue's folder"))
+                continue
             findings.counts["queues"] += 1
-            _check_queue(os.path.join(queues, name), findings)
+            _check_queue(folder, findings, name in streams or os.path.exists(os.path.join(folder, stream_offsets.NAME)))
         return findings
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
-def _lock(root):
-    """Hold the folder against a broker that starts meanwhile. Raises FsckError when one holds it."""
+def _streams(root):
+    """The folders of streams, which have no acknowledgements; what keeps the definitions from being read is told by their own check."""
     try:
-        fd = os.open(os.path.join(root, ".lock"), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None  # a copy, or of a broker that runs without locks
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
-        os.close(fd)
-        raise FsckError(f"{root} is in use by {holder}: stop the broker, or check a copy") from None
-    return fd
-
-
-def _check_schema(root):
-    try:
-        with open(os.path.join(root, "schema_version"), encoding="ascii", errors="replace") as file:
-            found = file.read(100).strip()
-    except OSError as error:
-        raise FsckError(f"{root} is not a gomq-py data folder: schema_version: {error.strerror}") from None
-    if found != SCHEMA_VERSION:
-        raise FsckError(f"{root} has schema version {found!r}, this gomq-py-ctl knows {SCHEMA_VERSION}")
+        return Definitions(root).stream_folders()
+    except FolderError:
+        return set()
 
 
 def _check_log(path, findings):
@@ -93,7 +71,7 @@ def _check_log(path, findings):
         where.append((path, f"octets {damage.start} to {damage.end}: {damage.reason}{'' if damage.promised else ' (the end of a crash)'}"))
 
 
-def _check_queue(folder, findings):
+def _check_queue(folder, findings, is_stream=False):
     found = {}
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -102,6 +80,8 @@ def _check_queue(folder, findings):
             found.setdefault(int(match[2]), {})[match[1]] = path
         elif _LEVEL.fullmatch(name) and os.path.isdir(path):
             _check_queue(path, findings)
+        elif is_stream and name == stream_offsets.NAME:
+            _check_offsets(path, findings)
         elif name.startswith("damaged."):
             findings.notes.append((path, "set aside by an earlier run"))
         else:
@@ -109,7 +89,7 @@ def _check_queue(folder, findings):
     incarnation = _incarnation_of(folder)
     for number, pair in sorted(found.items()):
         try:
-            _check_segment(number, pair, incarnation, findings)
+            _check_segment(number, pair, incarnation, findings, is_stream)
         except OSError as error:
             findings.damage.append((error.filename or folder, error.strerror or str(error)))
 
@@ -121,7 +101,17 @@ def _incarnation_of(folder):
     return os.path.basename(folder).partition(".")[2]
 
 
-def _check_segment(number, pair, incarnation, findings):
+def _check_offsets(path, findings):
+    """Positions are written over by and by; one that is torn was not flushed, and its consumer begins anew."""
+    with open(path, "rb") as file:
+        count = stream_offsets.unreadable(file.read())
+    if count is None:
+        findings.notes.append((path, "is no stream's positions: made in a run that ended before it was written"))
+    elif count:
+        findings.notes.append((path, f"the positions of {count} consumer(s) cannot be read: they begin anew"))
+
+
+def _check_segment(number, pair, incarnation, findings, is_stream):
     if "msgs" not in pair:
         findings.notes.append((pair["acks"], "acks without their segment: all of it was acked"))
         return
@@ -136,7 +126,7 @@ def _check_segment(number, pair, incarnation, findings):
     try:
         head = _head_of(content, pair, number, incarnation, findings)
         if head is not None:
-            _check_records(content, head, pair, findings)
+            _check_records(content, head, pair, findings, is_stream)
     finally:
         content.close()
 
@@ -165,14 +155,14 @@ def _head_of(content, pair, number, incarnation, findings):
     return head
 
 
-def _check_records(content, head, pair, findings):
+def _check_records(content, head, pair, findings, is_stream):
     path = pair["msgs"]
     start = bytes(content[:head_format.HEAD_BYTES])
     seal = head_format.decode_seal(head.seed, start)
     if seal is None and any(start[head_format.SEAL_AT:head_format.SYNCED_AT]):
         findings.damage.append((path, "the seal does not check"))
     synced = head_format.decode_mark(head.seed, head_format.SYNCED_SALT, start, head_format.SYNCED_AT)
-    acks = _acks_of(head, pair, findings)
+    acks = acks_format.Acks() if is_stream else _acks_of(head, pair, findings)
     end = min(seal.end if seal is not None else head.capacity, len(content))
     scanner = RecordScanner(content, head_format.HEAD_BYTES, end, head.seed)
     scanner.tally(acks.runs)

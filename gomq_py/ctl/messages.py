@@ -2,7 +2,8 @@
 import click
 
 from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.entities import object_of
+from gomq_py.ctl.completion import argument
+from gomq_py.ctl.topology import object_of
 
 
 def _filtering(function):
@@ -29,7 +30,7 @@ def _wanted(count, exchange, routing_key, headers, dry_run):
 
 
 @ctl.command()
-@click.argument("queue")
+@argument("queue")
 @click.option("--offset", type=int, default=0, show_default=True, help="Pass over so many.")
 @click.option("--count", type=int, default=10, show_default=True)
 @click.option("--truncate", type=int, default=200, show_default=True, help="Octets of each body that are shown.")
@@ -50,8 +51,8 @@ def _moved(session, answer):
 
 def _move_command(verb, text):
     @ctl.command(verb, help=text)
-    @click.argument("queue")
-    @click.argument("destination")
+    @argument("queue")
+    @argument("destination")
     @click.option("--destination-vhost", help="Virtual host of the destination, when it is another.")
     @_filtering
     @click.pass_obj
@@ -67,7 +68,7 @@ _move_command("copy", "Copy ready messages to another queue.")
 
 
 @ctl.command()
-@click.argument("queue")
+@argument("queue")
 @click.option("--to", type=click.Choice(["queue", "exchange"]), default="queue", show_default=True,
               help="The queue they died in, or the exchange they had been published to.")
 @click.option("--clean", is_flag=True, help="Without the headers about their death.")

@@ -13,7 +13,10 @@ class Output:
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """A list of objects, those of their fields that are columns; a column ``a.b`` is a field of a field."""
+        """A list of objects, those of their fields that are columns; a column ``a.b`` is a field of a field. A column that none has is told."""
+        missing = [column for column in columns if rows and not any(has(row, column) for row in rows)]
+        if missing and not self.quiet:
+            click.echo(f"gomq-py-ctl: nothing here has a field {', '.join(missing)}", err=True)
         if self.form == "json":
             self.json([{column: at(row, column) for column in columns} for row in rows])
             return
@@ -50,6 +53,15 @@ class Output:
         """JSON, indented for a person."""
         json.dump(value, sys.stdout, indent=None if not sys.stdout.isatty() else 2, ensure_ascii=False)
         sys.stdout.write("\n")
+
+
+def has(row, column):
+    """Whether nested objects have ``a.b``."""
+    for part in column.split("."):
+        if not isinstance(row, dict) or part not in row:
+            return False
+        row = row[part]
+    return True
 
 
 def at(row, column):

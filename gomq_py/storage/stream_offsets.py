@@ -35,6 +35,16 @@ _HALVES_AT = (264, 288)
 assert (_HEAD.size, _HALF.size) == (32, 24)
 
 
+def unreadable(content):
+    """How many consumers of a file's octets have a position that cannot be read; None where the head does not check. For fsck: no I/O."""
+    seed = octets.crc32c(0, content, 0, 28) if len(content) >= _HEAD.size else -1
+    if not content.startswith(_MAGIC) or seed != int.from_bytes(content[28:32], "little"):
+        return None
+    slots = range(max(0, len(content) // SLOT_BYTES - 1))
+    raws = ((slot, content[SLOT_BYTES * (slot + 1):SLOT_BYTES * (slot + 2)]) for slot in slots)
+    return sum(raw[0] != 0 and _read(raw, (seed + slot) & 0xFFFFFFFF) is None for slot, raw in raws)
+
+
 class StreamOffsets:
     """Consumer tags and the offset each reads next. ``dirty``: there is something to flush in ``file`` (None while nobody has a position)."""
 
@@ -115,19 +125,7 @@ class StreamOffsets:
 
     def _read_slot(self, slot):
         at = SLOT_BYTES * (slot + 1)
-        raw = self.file.read(at, at + SLOT_BYTES)
-        seed = (self._seed + slot) & 0xFFFFFFFF
-        if raw[0] == 0 or octets.crc32c(seed, raw, 0, 256) != int.from_bytes(raw[256:260], "little"):
-            return None
-        halves = []
-        for half in _HALVES_AT:
-            offset, updated_ms, sequence, check = _HALF.unpack_from(raw, half)
-            if sequence and octets.crc32c(seed, raw, half, 20) == check:
-                halves.append((sequence, offset, updated_ms))
-        if not halves:
-            return None
-        sequence, offset, updated_ms = max(halves)
-        return raw[1:1 + raw[0]].decode("utf-8", "surrogateescape"), (offset, updated_ms, sequence)
+        return _read(self.file.read(at, at + SLOT_BYTES), (self._seed + slot) & 0xFFFFFFFF)
 
     def _take_slot(self):
         if len(self._slots) >= MOST_TAGS:
@@ -157,3 +155,18 @@ class StreamOffsets:
         self.file.map[at:at + len(raw)] = raw
         self._files.overwritten(self.file, at, at + len(raw))
         self.dirty = True
+
+
+def _read(raw, seed):
+    """(tag, (offset, updated at, sequence)) of a slot's octets, or None."""
+    if raw[0] == 0 or octets.crc32c(seed, raw, 0, 256) != int.from_bytes(raw[256:260], "little"):
+        return None
+    halves = []
+    for half in _HALVES_AT:
+        offset, updated_ms, sequence, check = _HALF.unpack_from(raw, half)
+        if sequence and octets.crc32c(seed, raw, half, 20) == check:
+            halves.append((sequence, offset, updated_ms))
+    if not halves:
+        return None
+    sequence, offset, updated_ms = max(halves)
+    return raw[1:1 + raw[0]].decode("utf-8", "surrogateescape"), (offset, updated_ms, sequence)

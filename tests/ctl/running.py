@@ -3,8 +3,18 @@ import json
 import os
 import subprocess
 import sys
+from unittest import mock
 
+from click.testing import CliRunner
+
+from gomq_py.ctl import (  # noqa: F401  (their commands register themselves)
+    access, checks, completion, links, listings, messages, node, simple, topology, transfer,
+)
+from gomq_py.ctl.commands import ctl
 from tests.support.broker_process import ROOT
+
+
+commands = ctl.commands
 
 
 def environment(**more):
@@ -13,16 +23,26 @@ def environment(**more):
     return {**inherited, "PYTHONPATH": str(ROOT), **more}
 
 
+def in_process(uri, *arguments):
+    """The same without a process, for going through many commands: click's result, which has ``exit_code`` and ``stdout``."""
+    with mock.patch.dict(os.environ, environment(), clear=True):
+        return CliRunner().invoke(ctl, ["--uri", uri, *arguments], prog_name="gomq-py-ctl")
+
+
 class Runner:
     """Calls run one command against the broker at ``uri``; they return the finished process."""
 
     def __init__(self, uri):
         self._uri = uri
 
-    def __call__(self, *arguments, uri=None, given=None, **more):
-        return subprocess.run(
-            [sys.executable, "-m", "gomq_py.ctl", "--uri", uri or self._uri, *arguments], text=True, input=given, capture_output=True, timeout=60,
-            check=False, cwd=ROOT, env=environment(**more))
+    def __call__(self, *arguments, uri=None, given=None, bare=False, **more):
+        """``bare``: it is not told which broker is meant."""
+        command = [sys.executable, "-m", "gomq_py.ctl", *arguments] if bare else self.command(*arguments, uri=uri)
+        return subprocess.run(command, text=True, input=given, capture_output=True, timeout=60, check=False, cwd=ROOT, env=environment(**more))
+
+    def command(self, *arguments, uri=None):
+        """The command line."""
+        return [sys.executable, "-m", "gomq_py.ctl", "--uri", uri or self._uri, *arguments]
 
 
 def done(finished):

@@ -1,14 +1,23 @@
 """``gomq-py-ctl`` against a broker: every kind of command, what it prints, its exit codes."""
+import json
+import signal
+import socket
+import subprocess
+import threading
+
 import pika
 import pytest
 
-from tests.ctl.running import Runner, data, done
-from tests.support.broker_process import BrokerProcess
+from gomq_py.ctl.listings import LISTS
+from tests.ctl.running import Runner, commands, data, done, environment, in_process
+from tests.support.broker_process import ROOT, BrokerProcess
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    with BrokerProcess(tmp_path_factory.mktemp("ctl") / "data", http_port=0) as process:
+    folder = tmp_path_factory.mktemp("ctl")
+    with BrokerProcess(folder / "data", http_port=0, control_unix_path=folder / "control.sock") as process:
+        process.control = str(folder / "control.sock")
         yield process
 
 
@@ -130,7 +139,14 @@ def test_status_tells_totals(ctl):
 
 
 @pytest.mark.parametrize("arguments, code, text", [
-    (("delete_queue", "nobody-made-this"), 1, "404"),
+    (("delete_queue", "nobody-made-this"), 1, "no queue 'nobody-made-this' in virtual host '/'"),
+    (("-p", "nowhere", "list_queues"), 1, "no virtual host 'nowhere'"),
+    (("add_user", "guest", "x"), 1, "user 'guest' is there already"),
+    (("add_shovel", "s", "--src-uri", "amqp://", "--dest-uri", "amqp://"), 1, "cannot run a shovel"),
+    (("add_federation", "f", "--uri", "amqp://"), 1, "cannot run a federation upstream"),
+    (("--uri", "http://localhost:99999", "list_queues"), 2, "is not a URI"),
+    (("--uri", "http://[::1", "list_queues"), 2, "is not a URI"),
+    (("set_policy", "p", "(", '{"max-length": 1}'), 1, "is no regular expression"),
     (("create_queue",), 2, "Missing argument"),
     (("set_policy", "p", "^q", "no json"), 2, "is no JSON"),
     (("create_queue", "q", "--max-length", "many"), 2, "not a valid integer"),
@@ -154,13 +170,146 @@ def test_nobody_there_is_exit_2(ctl):
     assert finished.returncode == 2 and "no broker answers at http://127.0.0.1:1" in finished.stderr and "hush" not in finished.stderr
 
 
-def test_shells_get_their_completion(ctl):
-    assert "_GOMQ_PY_CTL_COMPLETE" in done(ctl("completion", "bash"))
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_the_names_that_the_broker_knows(broker, ctl, shell):
+    """What the shell's function does: the command itself, with the words so far in its environment."""
+    uri = f"http://127.0.0.1:{broker.ports['http']}"
+    for queue in ("fit.one", "fit.two", "other", "fit; reboot"):
+        in_process(uri, "create_queue", queue)
+
+    script = done(ctl("completion", shell))
+    offered = ctl(GOMQ_CTL_URI=uri, _GOMQ_PY_CTL_COMPLETE=f"{shell}_complete", COMP_WORDS="gomq-py-ctl purge_queue fit",
+                  COMP_CWORD="fit" if shell == "fish" else "2", bare=True).stdout
+    nobody = ctl(GOMQ_CTL_URI="http://127.0.0.1:1", _GOMQ_PY_CTL_COMPLETE=f"{shell}_complete", COMP_WORDS="gomq-py-ctl purge_queue fit",
+                 COMP_CWORD="fit" if shell == "fish" else "2", bare=True)
+
+    assert "_GOMQ_PY_CTL_COMPLETE" in script and f"{shell}_complete" in script
+    assert "fit.one" in offered and "fit.two" in offered and "other" not in offered
+    assert ("reboot" in offered) == (shell != "bash"), "bash pastes what it is offered as it is"
+    assert (nobody.stdout.strip(), nobody.stderr) == ("", "")
 
 
-def test_every_command_has_help(ctl):
-    listed = done(ctl("--help"))
+@pytest.mark.parametrize("command", sorted(commands))
+def test_every_command_has_help_that_says_something(command):
+    shown = in_process("http://127.0.0.1:1", command, "--help")
 
-    for command in ("list_queues", "list_bindings", "clear_permissions", "peek", "move", "replay", "fsck", "doctor", "import", "hash_password"):
-        line = next(line for line in listed.splitlines() if line.split()[:1] == [command])
-        assert len(line.split()) > 2, line
+    assert shown.exit_code == 0 and len(shown.stdout.partition("\n\n")[2].split()) > 1
+
+
+@pytest.mark.parametrize("form", ["table", "text", "json"])
+def test_every_list_has_its_columns_in_every_form(broker, form):
+    uri = f"http://127.0.0.1:{broker.ports['http']}"
+    in_process(uri, "create_queue", "listed")
+
+    for command, (_, _, columns) in LISTS.items():
+        shown = in_process(uri, "-f", form, command)
+        assert shown.exit_code == 0, (command, shown.output)
+        if form == "json":
+            assert all(tuple(row) == columns for row in json.loads(shown.stdout))
+        else:
+            assert shown.stdout.splitlines()[0].split() == list(columns)
+
+
+@pytest.mark.parametrize("name", ["a/b", "ü", "two words", "100%", "?x=1#y", "../..", "-", "a&b"])
+def test_a_virtual_host_and_a_queue_may_be_called_anything(broker, name):
+    uri = f"http://127.0.0.1:{broker.ports['http']}"
+
+    def run(*arguments):
+        finished = in_process(uri, "-f", "json", "-p", name, *arguments)
+        assert finished.exit_code == 0, (arguments, finished.output)
+        return finished.stdout
+
+    run("add_vhost", "--", name)
+    run("create_queue", "--", name)
+    run("set_policy", "--", name, ".*", '{"max-length": 5}')
+    rows = json.loads(run("list_queues", "name", "policy"))
+    run("purge_queue", "--", name)
+    run("clear_policy", "--", name)
+    run("delete_queue", "--", name)
+    run("delete_vhost", "--", name)
+
+    assert rows == [{"name": name, "policy": name}]
+
+
+def test_the_control_socket_takes_no_password(broker, ctl):
+    reached = ctl("--control-unix-path", broker.control, "-f", "json", "list_vhosts", bare=True, GOMQ_CTL_PASSWORD="wrong")
+    missing = ctl("--control-unix-path", broker.control + "x", "list_vhosts", bare=True)
+
+    assert {"name": "/"} in data(reached)
+    assert missing.returncode == 2 and "no control socket at" in missing.stderr
+
+
+def test_the_node_is_told_alone_in_its_cluster(ctl):
+    told = data(ctl("-f", "json", "cluster_status"))
+
+    assert len(told["Nodes"]) == 1 and told["Running nodes"] == told["Nodes"] and told["Alarms"] == []
+
+
+def test_commands_that_do_nothing_here_say_so(broker, ctl):
+    for command in ("stop_app", "start_app"):
+        finished = ctl(command)
+        assert finished.returncode == 0 and "does nothing" in finished.stderr
+    done(ctl("gc_collect"))
+    assert broker.is_running
+
+
+def test_a_field_that_nothing_has_is_told(ctl):
+    assert "nothing here has a field nmae" in ctl("list_vhosts", "name", "nmae").stderr
+
+
+def test_what_is_no_management_api_is_told(ctl):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_answer_once, args=(server, b"HTTP/1.0 200 OK\r\n\r\n<html>hello</html>"), daemon=True).start()
+        finished = ctl("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}")
+
+    assert finished.returncode == 2 and "is no management API" in finished.stderr and "Traceback" not in finished.stderr
+
+
+def _answer_once(server, answer):
+    peer, _ = server.accept()
+    with peer:
+        peer.recv(65536)
+        peer.sendall(answer)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(broker, ctl):
+    """A list longer than a pipe holds, and a reader that leaves."""
+    queues = [{"name": f"queue {number}" * 9, "vhost": "long", "durable": False} for number in range(1500)]
+    definitions = {"vhosts": [{"name": "long"}], "queues": queues}
+    done(ctl("import_definitions", "-", given=json.dumps(definitions)))
+    process = subprocess.Popen(ctl.command("-p", "long", "list_queues"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment(), cwd=ROOT)
+
+    process.stdout.readline()
+    process.stdout.close()
+    said = process.stderr.read()
+
+    process.stderr.close()
+    assert process.wait(20) in (0, 1) and "Traceback" not in said and "rror" not in said
+    done(ctl("delete_vhost", "long"))
+
+
+def test_ctrl_c_leaves_without_a_traceback(ctl):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = subprocess.Popen(ctl.command("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}"), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT)
+        peer, _ = server.accept()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=20)[1]
+        peer.close()
+
+    assert process.returncode not in (0, None) and "Traceback" not in said
+
+
+def test_definitions_of_a_stopped_broker_are_read_from_its_folder(tmp_path):
+    with BrokerProcess(tmp_path / "data", http_port=0) as broker:
+        uri = f"http://127.0.0.1:{broker.ports['http']}"
+        for arguments in (("create_queue", "q"), ("create_queue", "s", "--stream-queue"), ("add_user", "ann", "secret"), ("add_vhost", "v")):
+            assert in_process(uri, *arguments).exit_code == 0
+        running = json.loads(in_process(uri, "export_definitions").stdout)
+        held = in_process(uri, "definitions", str(tmp_path / "data"))
+
+    offline = in_process(uri, "definitions", str(tmp_path / "data"))
+
+    assert held.exit_code == 2 and "in use by PID" in held.stderr
+    assert offline.exit_code == 0 and json.loads(offline.stdout) == running

@@ -52,7 +52,9 @@ MAP = {
     # apart
     "client": {"amqp.wire", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "octets", "build_info", ""},
-    "ctl": {"storage.format", "config", ""},  # "": the version
+    "ctl": {"storage.format", "config", "ctl.fsck", "ctl.offline", ""},  # "": the version
+    "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
+    "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
 }
 
 # Room -> the libraries it may import; the standard library is everybody's. Leaves and clients live without gevent.

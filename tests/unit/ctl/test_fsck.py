@@ -3,7 +3,8 @@ import os
 
 import pytest
 
-from gomq_py.ctl.fsck import FsckError, check_folder
+from gomq_py.ctl.fsck import check_folder
+from gomq_py.ctl.offline import FolderError
 from tests.support.node import Node
 
 
@@ -85,10 +86,55 @@ def test_missing_acks_are_found(folder):
     assert "acks file is missing" in check_folder(folder).damage[0][1]
 
 
+@pytest.fixture
+def streams(tmp_path):
+    """A data folder with a stream in it, whose consumers have positions."""
+    node = Node(tmp_path / "data")
+    stream, _ = node.vhost.declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
+    for number in range(30):
+        node.publish("", "s", b"%d" % number * 20, persistent=True)
+    stream.store.offsets.put("reader", 5, 1_600_000_000_000)
+    stream.flush()
+    node.committer.wait()
+    node.stop()
+    return tmp_path / "data"
+
+
+def test_a_stream_is_sound_without_acks_and_damage_to_it_is_found(streams):
+    sound = check_folder(streams)
+    flip(files(streams, "msgs")[0], 300)
+
+    assert (sound.damage, sound.notes, sound.counts["records"]) == ([], [], 30)
+    assert "record(s) do not check" in check_folder(streams).damage[0][1]
+
+
+def test_positions_of_a_streams_consumers_are_checked(streams):
+    path = next(streams.glob("queues/*/consumer_offsets"))
+    content = path.read_bytes()
+
+    for at, text in ((330, "positions of 1 consumer(s) cannot be read"), (3, "is no stream's positions")):
+        flip(path, at)
+        findings = check_folder(streams)
+        assert findings.damage == [] and text in findings.notes[0][1]
+        path.write_bytes(content)
+
+
+def test_a_stream_is_known_by_its_positions_when_the_definitions_are_gone(streams):
+    (streams / "definitions").unlink()
+
+    assert [path for path, _ in check_folder(streams).damage] == [str(streams / "definitions")]
+
+
+def test_what_somebody_left_among_the_queues_is_noted(folder):
+    (folder / "queues" / "README").write_text("hello")
+
+    assert check_folder(folder).damage == [] and "is no queue's folder" in check_folder(folder).notes[0][1]
+
+
 def test_a_folder_in_use_is_left_alone(folder):
     node = Node(folder)
 
-    with pytest.raises(FsckError, match="in use by PID"):
+    with pytest.raises(FolderError, match="in use by PID"):
         check_folder(folder)
     node.stop()
 
@@ -97,7 +143,7 @@ def test_a_folder_in_use_is_left_alone(folder):
 def test_anything_else_is_refused(tmp_path, make):
     make(tmp_path / "other")
 
-    with pytest.raises(FsckError):
+    with pytest.raises(FolderError):
         check_folder(tmp_path / "other")
 
 

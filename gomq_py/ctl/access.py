@@ -1,0 +1,94 @@
+"""Commands about who may do what: users, passwords, tags, rights."""
+import sys
+
+import click
+
+from gomq_py.ctl.api import APIError
+from gomq_py.ctl.commands import ctl
+from gomq_py.ctl.completion import argument
+
+TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
+
+
+def _password(given):
+    """The password that was given, or one asked for without showing it; from a pipe: its first line."""
+    if given is None and sys.stdin.isatty():
+        given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    elif given is None:
+        given = sys.stdin.readline().rstrip("\n")
+    if not given:
+        raise click.UsageError("the password is empty")
+    return given
+
+
+@ctl.command("add_user")
+@click.argument("name")
+@click.argument("password", required=False)
+@click.pass_obj
+def add_user(session, name, password):
+    """Make a user; the password is asked for when it is not given, or read from a pipe."""
+    if _is_there(session.api, name):
+        raise APIError(f"user '{name}' is there already, and would lose its tags: see change_password", 409)
+    session.api.put("users", name, body={"password": _password(password), "tags": ""})
+
+
+def _is_there(api, user):
+    try:
+        api.get("users", user)
+    except APIError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+@ctl.command("change_password")
+@argument("user")
+@click.argument("password", required=False)
+@click.pass_obj
+def change_password(session, user, password):
+    """Give a user another password; the tags stay."""
+    there = session.api.get("users", user)
+    session.api.put("users", user, body={"password": _password(password), "tags": there["tags"]})
+
+
+@ctl.command("set_user_tags", help=f"Replace a user's tags: {TAGS_HELP}.")
+@argument("user")
+@click.argument("tags", nargs=-1)
+@click.pass_obj
+def set_user_tags(session, user, tags):
+    """Replace the tags of a user; the password stays."""
+    there = session.api.get("users", user)
+    tags = [tag for given in tags for tag in given.split(",") if tag]
+    session.api.put("users", user, body={
+        "password_hash": there["password_hash"], "hashing_algorithm": there.get("hashing_algorithm", ""), "tags": ",".join(tags)})
+
+
+@ctl.command("set_permissions")
+@argument("user")
+@click.argument("configure")
+@click.argument("write")
+@click.argument("read")
+@click.pass_obj
+def set_permissions(session, user, configure, write, read):
+    """Grant rights in the virtual host: three regular expressions."""
+    session.api.put("permissions", session.vhost, user, body={"configure": configure, "write": write, "read": read})
+
+
+@ctl.command("set_topic_permissions")
+@argument("user")
+@argument("exchange")
+@click.argument("write")
+@click.argument("read")
+@click.pass_obj
+def set_topic_permissions(session, user, exchange, write, read):
+    """Limit the routing keys that a user may publish and bind with: two regular expressions."""
+    session.api.put("topic-permissions", session.vhost, user, body={"exchange": exchange, "write": write, "read": read})
+
+
+@ctl.command("hash_password")
+@click.argument("password", required=False)
+@click.pass_obj
+def hash_password(session, password):
+    """Print the hash of a password, for definitions and configuration."""
+    session.out.fields({"password_hash": session.api.put("auth", "hash_password", body={"password": _password(password)})["password_hash"]})

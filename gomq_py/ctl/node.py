@@ -1,0 +1,80 @@
+"""Commands about the broker itself and its connections."""
+import click
+
+from gomq_py.ctl.api import APIError
+from gomq_py.ctl.commands import ctl
+from gomq_py.ctl.completion import argument
+
+ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
+
+
+@ctl.command("close_connection")
+@argument("connection")
+@click.argument("reason", default="Closed by gomq-py-ctl")
+@click.pass_obj
+def close_connection(session, connection, reason):
+    """Close a connection; its client is told the reason."""
+    session.api.delete("connections", connection, headers={"X-Reason": reason})
+
+
+@ctl.command("close_all_connections")
+@click.argument("reason", default="Closed by gomq-py-ctl")
+@click.pass_obj
+def close_all_connections(session, reason):
+    """Close every connection."""
+    closed = 0
+    for connection in session.api.get("connections", columns="name"):
+        try:
+            session.api.delete("connections", connection["name"], headers={"X-Reason": reason})
+            closed += 1
+        except APIError as error:
+            if error.status != 404:  # gone by itself meanwhile
+                raise
+    session.out.said(f"{closed} connections closed")
+
+
+@ctl.command()
+@click.pass_obj
+def status(session):
+    """Version, uptime and totals."""
+    overview = session.api.get("overview")
+    totals, messages = overview.get("object_totals", {}), overview.get("queue_totals", {})
+    session.out.fields({
+        "Version": overview.get("product_version") or overview.get("rabbitmq_version"), "Node": overview.get("node"),
+        "Uptime": _uptime(session.api),
+        **{name.capitalize(): totals.get(name, 0) for name in ("connections", "channels", "consumers", "exchanges", "queues")},
+        **{name.capitalize(): messages.get(name, 0) for name in ("messages", "messages_ready")},
+        "Messages_unacked": messages.get("messages_unacknowledged", 0),
+    })
+
+
+def _uptime(api):
+    try:
+        nodes = api.get("nodes")
+    except APIError:
+        return ""  # takes the tag monitoring, which the overview does not
+    return f"{nodes[0].get('uptime', 0) // 1000} s" if nodes else ""
+
+
+@ctl.command("cluster_status")
+@click.pass_obj
+def cluster_status(session):
+    """The nodes of the cluster and what they are short of. A gomq-py is a cluster of one."""
+    nodes = session.api.get("nodes")
+    session.out.fields({
+        "Cluster": session.api.get("cluster-name").get("name"),
+        "Nodes": [node["name"] for node in nodes],
+        "Running nodes": [node["name"] for node in nodes if node.get("running")],
+        "Alarms": [f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)],
+    })
+
+
+def _idle_command(name, verb):
+    @ctl.command(name, help=f"Does nothing, as in lavinmqctl: to {verb} a broker, {verb} its process.")
+    @click.pass_obj
+    def command(session):
+        session.out.said(f"{name} does nothing: {verb} the broker's process, as your service manager does")
+
+
+_idle_command("stop_app", "stop")
+_idle_command("start_app", "start")

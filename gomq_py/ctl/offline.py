@@ -1,0 +1,192 @@
+"""Offline: what a data folder says that no broker holds, read from its logs. Reads, never writes; what it cannot read it names.
+
+The only room of ctl that knows how the broker keeps its definitions and users. Slow to import: commands that need it import it when they run.
+"""
+import fcntl
+import json
+import os
+
+from gomq_py.auth.users import SHAPES as USER_SHAPES
+from gomq_py.broker import records
+from gomq_py.broker.definitions import header, jsonable
+from gomq_py.broker.policies import POLICY
+from gomq_py.broker.recovery import replay, text
+from gomq_py.storage.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
+from gomq_py.storage.format.log import LogError, LogScan
+from gomq_py.storage.log_records import RecordError, read_record
+
+_RIGHTS = ("configure", "write", "read")
+_TOPIC_RIGHTS = ("write", "read")
+
+
+class FolderError(Exception):
+    """The folder cannot be read; one line for the operator."""
+
+
+class HeldFolder:
+    """A data folder, held against a broker that starts meanwhile. Raises FolderError when it is none, or a broker holds it."""
+
+    def __init__(self, root):
+        if not os.path.isdir(root):
+            raise FolderError(f"{root} is not a folder")
+        self.root = root
+        self._lock = _lock(root)
+        try:
+            _check_schema(root)
+        except FolderError:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Let go of it."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _lock(root):
+    try:
+        fd = os.open(os.path.join(root, LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None  # a copy, or of a broker that runs without locks
+    except OSError as error:
+        raise FolderError(f"{root} cannot be read: {error.strerror}") from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
+        os.close(fd)
+        raise FolderError(f"{root} is in use by {holder}: stop the broker, or take a copy") from None
+    return fd
+
+
+def _check_schema(root):
+    try:
+        with open(os.path.join(root, SCHEMA), encoding="ascii", errors="replace") as file:
+            found = file.read(100).strip()
+    except OSError as error:
+        raise FolderError(f"{root} is not a gomq-py data folder: {SCHEMA}: {error.strerror}") from None
+    if found != str(SCHEMA_VERSION):
+        raise FolderError(f"{root} has schema version {found!r}, this gomq-py-ctl knows {SCHEMA_VERSION}")
+
+
+class Definitions:
+    """The definitions in a data folder: ``exported()`` as the broker exports them; ``problems`` are lines about what cannot be read.
+
+    Raises FolderError when one of the logs cannot be read at all.
+    """
+
+    def __init__(self, root):
+        self.problems = []
+        self._vhosts, self._global = replay(self._records(root, DEFINITIONS, records.SHAPES), lambda: bool(self.problems))
+        self._users = _Users()
+        for record in self._records(root, USERS, USER_SHAPES):
+            self._users.apply(record)
+
+    def _records(self, root, name, shapes):
+        path = os.path.join(root, name)
+        try:
+            with open(path, "rb") as file:
+                scan = LogScan(path, file.read())
+            for payload in scan:
+                try:
+                    yield read_record(payload, shapes)
+                except RecordError as error:
+                    self.problems.append(f"{path}: a record is left out: {error}")
+        except OSError as error:
+            raise FolderError(f"{path} cannot be read: {error.strerror}") from None
+        except LogError as error:
+            raise FolderError(str(error)) from None
+        self.problems.extend(f"{path}: octets {damage.start} to {damage.end} are lost: {damage.reason}" for damage in scan.damage)
+
+    def _each(self, what):
+        """(vhost's name, description of one thing) of all virtual hosts."""
+        for vhost, description in self._vhosts.items():
+            for item in getattr(description, what).items():
+                yield (vhost, *item)
+
+    def stream_folders(self):
+        """The names of the folders that streams keep their messages in."""
+        return {f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}" for vhost, name, record in self._each("queues")
+                if record["arguments"].get("x-queue-type") == "stream"}
+
+    def exported(self):
+        """A dict ready for JSON: what ``broker.definitions.exported`` says of the same broker while it runs, but for what is not durable."""
+        parameters = [(vhost, *key, json.loads(value)) for vhost, key, value in self._each("parameters")]
+        return {
+            **header(), **self._users.exported(),
+            "vhosts": [_vhost(name, description.record) for name, description in self._vhosts.items()],
+            "parameters": [{"component": component, "name": name, "vhost": vhost, "value": value}
+                           for vhost, component, name, value in parameters if component != POLICY],
+            "global_parameters": [{"name": name, "value": json.loads(value)} for name, value in self._global.items()],
+            "policies": [{"vhost": vhost, "name": name, **value} for vhost, component, name, value in parameters if component == POLICY],
+            "queues": [
+                {"name": name, "vhost": vhost, "durable": True, "auto_delete": record["auto_delete"], "arguments": jsonable(record["arguments"])}
+                for vhost, name, record in self._each("queues")],
+            "exchanges": [
+                {"name": name, "vhost": vhost, "type": record["type"], "durable": True, "auto_delete": record["auto_delete"],
+                 "internal": record["internal"], "arguments": jsonable(record["arguments"])}
+                for vhost, name, record in self._each("exchanges")],
+            "bindings": [
+                {"source": text(record["source"]), "vhost": vhost, "destination": text(record["destination"]), "destination_type": record["to"],
+                 "routing_key": text(record["key"]), "arguments": jsonable(record["arguments"])}
+                for vhost, _, record in self._each("bindings")],
+        }
+
+
+def _vhost(name, record):
+    facts = {"description": record["description"], "tags": [text(tag) for tag in record["tags"]]}
+    return {"name": name, **facts, "metadata": facts}
+
+
+class _Users:
+    """Users and their rights, as the records of their log leave them."""
+
+    def __init__(self):
+        self._users = {}
+
+    def apply(self, record):
+        """Take one record over."""
+        op = record["op"]
+        if op == "user":
+            self._put(record)
+        elif op == "user-delete":
+            self._users.pop(text(record["name"]), None)
+        elif text(record.get("user")) in self._users:
+            self._apply_right(op, self._users[text(record["user"])], record)
+
+    def _put(self, record):
+        user = self._users.setdefault(text(record["name"]), {"permissions": {}, "topics": {}, "limits": {}})
+        user.update(password_hash=record["hash"], hashing_algorithm=record["algorithm"], tags=[text(tag) for tag in record["tags"]])
+        for vhost in record.get("grants") or ():
+            user["permissions"][text(vhost)] = dict.fromkeys(_RIGHTS, ".*")
+
+    @staticmethod
+    def _apply_right(op, user, record):
+        if op == "limits":
+            user["limits"] = record["limits"]
+        elif op.startswith("permission"):
+            user["permissions"].pop(text(record["vhost"]), None)
+            if op == "permission":
+                user["permissions"][text(record["vhost"])] = {key: record[key] for key in _RIGHTS}
+        elif op.startswith("topic-permission"):
+            where = text(record["vhost"]), text(record["exchange"])
+            user["topics"].pop(where, None)
+            if op == "topic-permission":
+                user["topics"][where] = {key: record[key] for key in _TOPIC_RIGHTS}
+
+    def exported(self):
+        """The lists of an export that are about users."""
+        users = self._users.items()
+        return {
+            "users": [{"name": name, **{key: user[key] for key in ("password_hash", "hashing_algorithm", "tags", "limits")}} for name, user in users],
+            "permissions": [{"user": name, "vhost": vhost, **right} for name, user in users for vhost, right in user["permissions"].items()],
+            "topic_permissions": [{"user": name, "vhost": vhost, "exchange": exchange, **right} for name, user in users
+                                  for (vhost, exchange), right in user["topics"].items()],
+        }

@@ -1,0 +1,139 @@
+"""Commands that make, change and delete virtual hosts, queues, exchanges, bindings and policies."""
+import json
+
+import click
+
+from gomq_py.ctl.commands import ctl
+from gomq_py.ctl.completion import argument
+
+
+@ctl.command("add_vhost")
+@click.argument("name")
+@click.option("--description", default="")
+@click.pass_obj
+def add_vhost(session, name, description):
+    """Make a virtual host."""
+    session.api.put("vhosts", name, body={"description": description})
+
+
+@ctl.command("set_vhost_limits")
+@click.argument("limits", metavar="JSON")
+@click.pass_obj
+def set_vhost_limits(session, limits):
+    """Set max-connections and max-queues of the virtual host, as JSON; negative: no limit."""
+    for name, value in object_of(limits, "LIMITS").items():
+        session.api.put("vhost-limits", session.vhost, name, body={"value": value})
+
+
+def object_of(text, what):
+    """A JSON object given on the command line. Raises click.BadParameter."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{what} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise click.BadParameter(f"{what} must be a JSON object")
+    return value
+
+
+@ctl.command("delete_queue")
+@argument("queue")
+@click.option("--if-unused", is_flag=True, help="Only without consumers.")
+@click.option("--if-empty", is_flag=True, help="Only without messages.")
+@click.pass_obj
+def delete_queue(session, queue, if_unused, if_empty):
+    """Delete a queue."""
+    conditions = {name: "true" for name, wanted in (("if_unused", if_unused), ("if_empty", if_empty)) if wanted}
+    session.api.delete("queues", session.vhost, queue, **conditions)
+
+
+QUEUE_ARGUMENTS = {
+    "--expires": ("x-expires", int, "Milliseconds without use after which the queue goes."),
+    "--max-length": ("x-max-length", int, "Messages it holds at most."),
+    "--max-length-bytes": ("x-max-length-bytes", int, "Octets of bodies it holds at most."),
+    "--message-ttl": ("x-message-ttl", int, "Milliseconds after which messages expire."),
+    "--delivery-limit": ("x-delivery-limit", int, "How often a message may come back."),
+    "--max-priority": ("x-max-priority", int, "Highest priority."),
+    "--reject-on-overflow": ("x-overflow", None, "Refuse what does not fit instead of dropping the oldest."),
+    "--dead-letter-exchange": ("x-dead-letter-exchange", str, "Exchange for messages that die."),
+    "--dead-letter-routing-key": ("x-dead-letter-routing-key", str, "Their routing key."),
+    "--stream-queue": ("x-queue-type", None, "A stream."),
+}
+_FLAG_VALUES = {"x-overflow": "reject-publish", "x-queue-type": "stream"}
+
+
+def with_arguments(table):
+    """Options of a command for arguments of a queue or exchange; the command gets them as ``options``."""
+
+    def decorate(function):
+        for flag, (_, kind, text) in reversed(table.items()):
+            function = click.option(flag, type=kind, is_flag=kind is None, default=None, help=text)(function)
+        return function
+
+    return decorate
+
+
+def arguments_of(table, options):
+    """The arguments that were given."""
+    arguments = {}
+    for flag, (key, kind, _) in table.items():
+        value = options[flag.removeprefix("--").replace("-", "_")]
+        if value is not None and value is not False:
+            arguments[key] = _FLAG_VALUES[key] if kind is None else value
+    return arguments
+
+
+@ctl.command("create_queue")
+@click.argument("queue")
+@click.option("--durable/--transient", default=True, show_default=True)
+@click.option("--auto-delete", is_flag=True)
+@with_arguments(QUEUE_ARGUMENTS)
+@click.pass_obj
+def create_queue(session, queue, durable, auto_delete, **options):
+    """Declare a queue."""
+    session.api.put("queues", session.vhost, queue, body={
+        "durable": durable, "auto_delete": auto_delete, "arguments": arguments_of(QUEUE_ARGUMENTS, options)})
+
+
+@ctl.command("create_exchange")
+@click.argument("type_", metavar="TYPE")
+@click.argument("exchange")
+@click.option("--durable/--transient", default=True, show_default=True)
+@click.option("--auto-delete", is_flag=True)
+@click.option("--internal", is_flag=True)
+@click.option("--delayed", is_flag=True, help="Messages with x-delay wait here.")
+@click.option("--alternate-exchange", help="Exchange for messages that no queue takes.")
+@click.pass_obj
+def create_exchange(session, type_, exchange, durable, auto_delete, internal, delayed, alternate_exchange):
+    """Declare an exchange: direct, fanout, topic, headers, x-consistent-hash..."""
+    arguments = {} if alternate_exchange is None else {"alternate-exchange": alternate_exchange}
+    if delayed:
+        type_, arguments["x-delayed-type"] = "x-delayed-message", type_
+    session.api.put("exchanges", session.vhost, exchange, body={
+        "type": type_, "durable": durable, "auto_delete": auto_delete, "internal": internal, "arguments": arguments})
+
+
+@ctl.command("delete_exchange")
+@argument("exchange")
+@click.option("--if-unused", is_flag=True, help="Only without bindings.")
+@click.pass_obj
+def delete_exchange(session, exchange, if_unused):
+    """Delete an exchange."""
+    session.api.delete("exchanges", session.vhost, exchange, **({"if_unused": "true"} if if_unused else {}))
+
+
+def _set_policy_command(word, path):
+    @ctl.command(f"set_{word}", help="Create or replace; DEFINITION is JSON.")
+    @argument(word)
+    @click.argument("pattern")
+    @click.argument("definition")
+    @click.option("--priority", type=int, default=0, show_default=True)
+    @click.option("--apply-to", default="all", show_default=True, help="all, queues, exchanges, classic_queues, quorum_queues or streams")
+    @click.pass_obj
+    def set_policy(session, pattern, definition, priority, apply_to, **named):
+        session.api.put(path, session.vhost, named[word], body={
+            "pattern": pattern, "definition": object_of(definition, "DEFINITION"), "priority": priority, "apply-to": apply_to})
+
+
+_set_policy_command("policy", "policies")
+_set_policy_command("operator_policy", "operator-policies")
