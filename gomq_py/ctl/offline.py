@@ -8,6 +8,7 @@ import os
 
 from gomq_py.auth.users import SHAPES as USER_SHAPES
 from gomq_py.broker import records
+from gomq_py.broker.arguments import CLASSIC
 from gomq_py.broker.definitions import header, jsonable
 from gomq_py.broker.policies import POLICY
 from gomq_py.broker.recovery import replay, text
@@ -141,7 +142,10 @@ class Definitions:
 
 
 def _vhost(name, record):
-    facts = {"description": record["description"], "tags": [text(tag) for tag in record["tags"]]}
+    facts = {
+        "description": record["description"], "tags": [text(tag) for tag in record["tags"]],
+        "default_queue_type": record.get("default_queue_type") or CLASSIC,  # logs of earlier versions have none
+    }
     return {"name": name, **facts, "metadata": facts}
 
 

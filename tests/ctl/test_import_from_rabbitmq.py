@@ -54,7 +54,7 @@ def check_moved(broker, ctl, theirs):
     mine = data(ctl("export_definitions"))
     left_out = {"x.history"}
     for kind, names in SAME.items():
-        fields = ("tags", "description", "metadata") if kind == "vhosts" else ()
+        fields = ("tags", "description", "metadata", "default_queue_type") if kind == "vhosts" else ()
         here = {_key(entry, names): _without(entry, fields) for entry in mine[kind]}
         for entry in theirs[kind]:
             if entry["name" if "name" in entry else names[0]] not in left_out:
