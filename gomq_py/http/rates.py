@@ -7,6 +7,7 @@ A dashboard asks every few seconds, so a rate is the mean of these. History is s
 the first question for it and goes when nobody asked for a while. Both are bounded: see LOOKS_MAX and HISTORIES_MAX.
 """
 import time
+import weakref
 from array import array
 from collections import OrderedDict
 
@@ -84,10 +85,10 @@ class Rates:
         self._keeper = None
 
     def look(self, group, thing, windows=None):
-        """A View. ``thing`` is hashable and stays referenced until nobody has looked at it for a minute. May switch if ``group.read`` may."""
+        """A View. ``thing`` is hashable, and referenced weakly where it can be. May switch if ``group.read`` may."""
         values = group.read(thing)
-        key = (group, thing)
-        history = self._history(key, windows) if windows else None
+        key = (group, _reference(thing))
+        history = self._history(key, values, windows) if windows else None
         return View(group, values, self._rates_of(key, values), history, windows)
 
     def forget(self):
@@ -116,11 +117,11 @@ class Rates:
 
     # histories
 
-    def _history(self, key, windows):
+    def _history(self, key, values, windows):
         history = self._histories.pop(key, None)
         if history is None:
             history = History(len(key[0].names), self._samples_max)
-            history.add(self._unix_s(), key[0].read(key[1]))
+            history.add(self._unix_s(), values)
         history.wanted_until = self._now_s() + max(LONGEST_WINDOW_S, *(age_s for age_s, _ in windows.values()))
         self._histories[key] = history
         if len(self._histories) > HISTORIES_MAX:
@@ -142,10 +143,14 @@ class Rates:
     def sample(self):
         """One round: forget what nobody wants any more, and take a sample of everything that somebody does. May switch."""
         self._forget()
-        for number, ((group, thing), history) in enumerate(list(self._histories.items())):
+        for number, ((group, reference), history) in enumerate(list(self._histories.items())):
             if number % SLICE == SLICE - 1:
                 give_way()
-            history.add(self._unix_s(), group.read(thing))
+            thing = reference()
+            if thing is None:
+                self._histories.pop((group, reference), None)
+            else:
+                history.add(self._unix_s(), group.read(thing))
 
     def _forget(self):
         """Drop what nobody has looked at for a while; looks are in the order of their times."""
@@ -157,6 +162,35 @@ class Rates:
             del self._looks[key]
         for key in [key for key, history in self._histories.items() if history.wanted_until < now]:
             del self._histories[key]
+
+
+def _reference(thing):
+    """Calling it answers the thing, or None when it has ended.
+
+    A connection with its channels is some 20 KiB: dashboards beside clients that come and go would keep all those of two minutes.
+    """
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return _Strong(thing)
+
+
+class _Strong:
+    """As a weak reference, of a thing that has none."""
+
+    __slots__ = ("_thing",)
+
+    def __init__(self, thing):
+        self._thing = thing
+
+    def __call__(self):
+        return self._thing
+
+    def __eq__(self, other):
+        return isinstance(other, _Strong) and self._thing == other()
+
+    def __hash__(self):
+        return hash(self._thing)
 
 
 class _Look:

@@ -32,7 +32,7 @@ class Channel(HotChannel):
 
     __slots__ = (
         "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
-        "closed_by_both", "held_notices", "prefetch_is_given", "_ended",
+        "closed_by_both", "held_notices", "prefetch_is_given", "_ended", "__weakref__",
     )
 
     def __init__(self, connection, channel_id):

@@ -1,6 +1,11 @@
 """Rates and histories over clocks that the test moves."""
+import gc
+import weakref
+
 import pytest
 
+from gomq_py.amqp.server.channel import Channel
+from gomq_py.amqp.server.connection import Connection
 from gomq_py.http import rates as rates_module
 from gomq_py.http.rates import LENGTHS, MESSAGES, Group, History, Rates
 
@@ -110,3 +115,34 @@ def test_a_full_history_drops_its_oldest_sample():
         history.add(float(second), (second, -second))
 
     assert [one["sample"] for one in history.curve(1, 100, 1)["samples"]] == [-7, -6, -5]
+
+
+def test_thing_that_has_ended_is_not_kept(rates, clock):
+    """Neither by a look nor by a history, long before they are forgotten; and the next thing at its place in memory begins anew."""
+    thing = Thing()
+    look(rates, thing, {MESSAGES: (60, 5)})
+    gone = weakref.ref(thing)
+
+    del thing
+    gc.collect()
+    assert gone() is None
+    rates.sample()
+
+    assert not rates._histories
+
+
+def test_thing_without_weak_references_has_rates_too(rates, clock):
+    class Slotted:
+        __slots__ = ("published", "ready")
+
+    thing = Slotted()
+    thing.published = thing.ready = 0
+    look(rates, thing, {MESSAGES: (60, 5)})
+    clock.now, thing.published = 5.0, 100
+    rates.sample()
+
+    assert look(rates, thing, {MESSAGES: (60, 5)})[1]["rate"] == 20.0
+
+
+def test_connections_and_channels_can_be_referenced_weakly():
+    assert Connection.__weakrefoffset__ and Channel.__weakrefoffset__
