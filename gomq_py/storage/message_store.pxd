@@ -23,6 +23,7 @@ cdef class MessageStore(picking.PickingLog):
     cpdef bint shows_recovered(self) except -1
     @cython.locals(count=uint64_t, entry=uint64_t)
     cpdef int postpone(self) except -1
+    cpdef uint64_t peeked_due_s(self, uint64_t now_s) except? 0
     @cython.locals(at=Py_ssize_t, size=Py_ssize_t, body_length=Py_ssize_t, segment=Segment)
     cpdef int delete(self, uint64_t location) except -1
     @cython.locals(at=Py_ssize_t, body_length=Py_ssize_t, segment=Segment)
@@ -56,11 +57,9 @@ cdef class MessageStore(picking.PickingLog):
     cdef int _take_requeued(self) except -1
     @cython.locals(location=uint64_t, entry=uint64_t, written=uint64_t, segment=Segment)
     cdef int _remember_count(self) except -1
-    cdef int _grow_acks(self, Segment segment) except -1
     @cython.locals(segment=Segment)
     cdef Segment _turn_to(self, uint64_t location)
     cdef int _write_run(self) except -1
-    cpdef int announce_acks(self, Segment segment) except -1
     @cython.locals(segment=Segment)
     cdef _purge_one(self, uint64_t location)
     @cython.locals(count=Py_ssize_t)

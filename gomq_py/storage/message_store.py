@@ -6,17 +6,11 @@ MiB. Never yields or flushes: durability is storage.sync's business, which a sto
 
 Location: level (8 bits) << 56 | segment number (28) << 28 | position (28); positions are octets from the start of the msgs file.
 """
-from gomq_py.observability.log import logger
 from gomq_py.storage import damage, picking
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.segment import MSGS
-
-LOG = logger("storage")
-
-# What an acks file grows by when messages keep coming back: 2048 counts.
-ACKS_GROWTH_BYTES = 32768
 
 # How much of a segment of an earlier run is read ahead of the cursor: a cold disk gives this in about a millisecond.
 PROVEN_BYTES = 262144
@@ -115,6 +109,10 @@ class MessageStore(picking.PickingLog):
             self._counts = DeliveryCounts()
         self._counts.put(self._peeked_location, count - 1, entry)
         return 0
+
+    def peeked_due_s(self, now_s):
+        """When what the last peek showed, which shows_recovered(), is to be delivered, as wait_until() noted; 0: it did not, or it was since."""
+        return self._read.due_before(self._read_at, self._peeked_count, now_s)
 
     def delete(self, location):
         """An unacked message is done with. Neighbours deleted in order become one entry of the acks file, at the latest in flush."""
@@ -435,15 +433,6 @@ class MessageStore(picking.PickingLog):
         self._counts.put(location, self._peeked_count, entry)
         return 0
 
-    def _grow_acks(self, segment):
-        """Room for counts, which must not take that of acks. Without it, a full disk, counts are not kept over a restart."""
-        try:
-            self.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
-        except OSError as error:
-            LOG.warning("delivery counts of %s are not kept over a restart: %s", segment.path(), error)
-        segment.attach(segment.msgs, segment.acks)
-        return 0
-
     # acks
 
     def _turn_to(self, location):
@@ -466,13 +455,6 @@ class MessageStore(picking.PickingLog):
                 if self._run_count == 2:
                     self._acking.put_ack(self._run_last)
         self._run_end = self._run_count = 0
-        return 0
-
-    def announce_acks(self, segment):
-        """Tell who follows the files about the entries written since the last time."""
-        if segment.announced_entries < segment.entries:
-            self._announce(segment)
-            self._mark_acks(segment)
         return 0
 
     def _purge_one(self, location):

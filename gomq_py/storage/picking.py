@@ -1,11 +1,19 @@
 """Picking log: messages taken out of their turn, from the middle of a store, by whoever moves them elsewhere.
 
 Between segment_log and message_store, whose cursor steps over what was picked. A picked message is unacked like any other: ``delete`` and
-``requeue`` end that, or ``unpick``, as if nothing had been. Costs a store nothing until somebody picks. Never yields, never flushes.
+``requeue`` end that, or ``unpick``, as if nothing had been. Costs a store nothing until somebody picks. Until when a message that came
+back waits is noted here, too, for the next run. Never yields, never flushes.
 """
+from gomq_py.observability.log import logger
 from gomq_py.storage import segment_log
+from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
+
+LOG = logger("storage")
+
+# What an acks file grows by when messages keep coming back: 2048 counts.
+ACKS_GROWTH_BYTES = 32768
 
 
 class PickingLog(segment_log.SegmentLog):
@@ -55,6 +63,24 @@ class PickingLog(segment_log.SegmentLog):
         else:
             return self.requeue(location)  # the cursor has come past meanwhile
         self._count_taken(-1, self._find(location).body_length_at(at))
+        return 0
+
+    def wait_until(self, location, count, due_s):
+        """An unacked message that came back for the ``count``-th time is not to be delivered before this (Unix seconds): the next run must know."""
+        segment = self._find(location)
+        if segment is None or segment.acks is None:
+            return 0
+        if self._counts is None:
+            self._counts = DeliveryCounts()
+        entry = self._counts.get_entry(location)
+        if segment.spare_entries() < 3:
+            self._grow_acks(segment)
+        written = segment.put_due(location & 0xFFFFFFF, count, entry, due_value(due_s, count))
+        if entry and written == entry:
+            self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * (entry + 1))
+            self._mark_acks(segment)
+        self.announce_acks(segment)
+        self._counts.put(location, self._counts.get(location), written or entry)
         return 0
 
     def _before_cursor(self, location):
@@ -219,3 +245,21 @@ class PickingLog(segment_log.SegmentLog):
     def _try_to_open(self, segment):
         """Open a closed segment; False when the disk refuses, and the store is fenced."""
         raise NotImplementedError
+
+    # acks
+
+    def announce_acks(self, segment):
+        """Tell who follows the files about the entries written since the last time."""
+        if segment.announced_entries < segment.entries:
+            self._announce(segment)
+            self._mark_acks(segment)
+        return 0
+
+    def _grow_acks(self, segment):
+        """Room for counts, which must not take that of acks. Without it, a full disk, counts are not kept over a restart."""
+        try:
+            self.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
+        except OSError as error:
+            LOG.warning("delivery counts of %s are not kept over a restart: %s", segment.path(), error)
+        segment.attach(segment.msgs, segment.acks)
+        return 0

@@ -20,6 +20,8 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef bint shows_recovered(self) except -1
     @cython.locals(store=MessageStore)
     cpdef int postpone(self) except -1
+    cpdef uint64_t peeked_due_s(self, uint64_t now_s) except? 0
+    cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
     @cython.locals(store=MessageStore)
     cpdef int delete(self, uint64_t location) except -1
     @cython.locals(store=MessageStore, number=Py_ssize_t)

@@ -89,6 +89,14 @@ class PriorityStore(message_store.MessageStore):
             self._put_on(store)
         return 0
 
+    def peeked_due_s(self, now_s):
+        """When what the last peek showed is to be delivered, as wait_until() noted; 0: not noted."""
+        return self._shown.peeked_due_s(now_s)
+
+    def wait_until(self, location, count, due_s):
+        """The next run must know when an unacked message that came back is to be delivered."""
+        return self._of(location).wait_until(location, count, due_s)
+
     def delete(self, location):
         """An unacked message is done with."""
         store = self._of(location)

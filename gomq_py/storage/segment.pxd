@@ -26,7 +26,7 @@ cdef class Segment:
     cdef readonly Py_ssize_t delivered_before
     cdef readonly Py_ssize_t run_count
     cdef readonly Py_ssize_t damaged_at, damaged_end
-    cdef readonly dict counts
+    cdef readonly dict counts, dues
     cdef Py_ssize_t sealed_entries
     cdef readonly Py_ssize_t proven, wanted_at, wanted_end
     cdef readonly Py_ssize_t synced
@@ -63,6 +63,7 @@ cdef class Segment:
     cpdef int put_run(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int put_delivered(self, Py_ssize_t position) except -1
     cdef Py_ssize_t put_count(self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry) except -1
+    cdef Py_ssize_t put_due(self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry, Py_ssize_t due) except -1
     @cython.locals(to_come=Py_ssize_t)
     cpdef Py_ssize_t spare_entries(self) except? -1
     @cython.locals(free=Py_ssize_t)

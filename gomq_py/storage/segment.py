@@ -35,7 +35,7 @@ class Segment:
         "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation",
         "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
         "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed", "runs", "run_count",
-        "run_at", "counts", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
+        "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
         "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end", "picked", "picked_count",
     )
 
@@ -47,7 +47,7 @@ class Segment:
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
         self.unsynced = self.syncing = 0
         self.is_open = self.is_direct = self.patchy = self.synced_once = self.written_here = self.sealed = False
-        self.runs = self.counts = None
+        self.runs = self.counts = self.dues = None
         self.run_count = self.run_at = self.delivered_before = self.next_ordinal = 0
         self.checked_at = self.damaged_at = self.damaged_end = 0
         self.sealed_entries = -1
@@ -82,7 +82,7 @@ class Segment:
         """Forget every pointer into the files' mappings."""
         self.p = self.ack_p = octets.pointer(_NOWHERE)
         self.is_open = self.is_direct = False
-        self.runs = self.counts = None
+        self.runs = self.counts = self.dues = None
         return 0
 
     def path(self):
@@ -259,6 +259,20 @@ class Segment:
             acks_format.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | acks_format.COUNT)
         return entry
 
+    def put_due(self, position, count, entry, due):
+        """As put_count, with what a DUE entry holds (acks.due_value): over the entries at ``entry`` if they have one, else as three new ones."""
+        if entry == 0 or entry >= self.entries or acks_format.get_entry(self.ack_p, entry, self.ack_seed) & 7 != acks_format.DUE:
+            if self.spare_entries() < 3:
+                return 0
+            self._put(position | acks_format.REQUEUED)
+            self._put(count << 3 | acks_format.COUNT)
+            entry = self.entries
+            self._put(due << 3 | acks_format.DUE)
+        else:
+            acks_format.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | acks_format.COUNT)
+            acks_format.put_entry(self.ack_p, entry, self.ack_seed, due << 3 | acks_format.DUE)
+        return entry
+
     def spare_entries(self):
         """Entries left when each record that is or may yet come here (were they all of the smallest size) has one, and a run not yet written two."""
         if self.patchy:
@@ -323,6 +337,7 @@ class Segment:
         self.run_count = len(acks.runs)
         self.run_at = 0
         self.counts = acks.counts
+        self.dues = acks.dues
         self.patchy = acks.holes > 0
         self.entries = self.announced_entries = 0 if self.patchy else acks.entries
 
@@ -398,6 +413,10 @@ class Segment:
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered_before else 0), 0
+
+    def due_before(self, at, count, now_s):
+        """When the record may be delivered again as the last run left it, in Unix seconds; 0: not said, or delivered since."""
+        return acks_format.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     def write_off(self, lost_count, lost_bytes):
         """Records that seal and acks promised are not there: they count as taken and acked."""

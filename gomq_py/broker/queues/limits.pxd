@@ -13,13 +13,13 @@ cdef class QueueLimits(guard.QueueGuard):
     cdef Message message
     cdef readonly object seen, retries
     cdef int retried
-    cdef bint _must_wait(self, Message message) except -1
+    cdef int64_t _left_ms(self, Message message) except -1
     cdef object seen_id, seen_ttl_ms
     cdef bint _is_duplicate(self, Message message) except -1
     cpdef configure(self, settings)
     @cython.locals(queue=Queue)
     cpdef int admits(self, Message message) except -1
-    @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int, is_due=bint)
+    @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int, left_ms=int64_t, is_fresh=bint)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t)
     cpdef settle(self)

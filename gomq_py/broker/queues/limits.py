@@ -103,8 +103,9 @@ class QueueLimits(guard.QueueGuard):
         left = SLICE
         while queue.head(message):
             due_ms = self._due_ms(message)
-            is_due = due_ms == 0 or now_ms <= due_ms
-            if is_due and not (message.delivery_count and self.retried and self._must_wait(message)):
+            is_fresh = due_ms == 0 or now_ms <= due_ms
+            left_ms = self._left_ms(message) if message.delivery_count and self.retried and is_fresh else 0
+            if is_fresh and left_ms == 0:
                 if message.delivery_count and (self.delivery_limit >= 0 or self.retried):
                     self._show_count(message)
                 return True
@@ -112,9 +113,9 @@ class QueueLimits(guard.QueueGuard):
                 self._go_on_later()
                 return False
             left -= 1
-            if is_due:
+            if is_fresh:
                 queue.store.postpone()
-                self.retries.wait_since_boot(message.location, message.delivery_count)
+                self.retries.wait_on(message.location, left_ms)
             else:
                 self._drop(message, EXPIRED)
         return False
@@ -168,9 +169,13 @@ class QueueLimits(guard.QueueGuard):
                 timer.stop()
         self.timer = self.idle_timer = None
 
-    def _must_wait(self, message):
-        """Whether the message that was just peeked is one of an earlier run whose back-off is not over."""
-        return self.queue.store.shows_recovered() and self.retries.left_ms(message.delivery_count) > 0
+    def _left_ms(self, message):
+        """How long the message that was just peeked has to wait still, as one of an earlier run whose back-off is not over; 0: not at all."""
+        store = self.queue.store
+        if not store.shows_recovered():
+            return 0
+        left_ms = self.retries.left_ms(message.delivery_count, store.peeked_due_s(self.timers.now_ms() // 1000))
+        return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
         """Whether a message of the same id was stored lately; the id is kept for appended()."""

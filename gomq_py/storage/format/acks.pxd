@@ -5,7 +5,7 @@ from gomq_py cimport octets
 from gomq_py.storage.format cimport record
 
 # typed, and so without an attribute for Python: whoever needs them cimports
-cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT
+cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT, DUE
 cdef Py_ssize_t ENTRY_BYTES
 
 @cython.locals(at=Py_ssize_t)
@@ -18,7 +18,7 @@ cdef int put_mark(unsigned char* p, Py_ssize_t at, uint32_t seed, uint32_t posit
 
 cdef class Acks:
     cdef readonly object runs
-    cdef readonly dict counts
+    cdef readonly dict counts, dues
     cdef readonly Py_ssize_t entries, holes
 
 @cython.locals(index=Py_ssize_t, valid=Py_ssize_t, start=uint64_t, requeued=uint32_t, gap=Py_ssize_t, before=uint32_t, word=uint32_t, kind=uint32_t, position=uint64_t)

@@ -9,11 +9,12 @@
        2  position           RUN_START, followed by
        3  position           RUN_END: all records from RUN_START's position up to, not including, this one are gone
        4  position           REQUEUED: the record there came back, followed by
-       5  count * 8          COUNT: how many deliveries of it have failed, counting the one in progress; overwritten in place
+       5  count * 8          COUNT: how many deliveries of it have failed, counting the one in progress; overwritten in place, perhaps followed by
+       6  due * 8            DUE: when it may be delivered again (due_value), if it still counts as many; overwritten in place
 
 An entry that does not check is not there: a page that a power cut kept from the disk, or what the file held in an earlier life. So entries may have
 gaps and are read past them. A run costs two entries and is only written for three records or more, so an acks file with one entry for each record its
-segment can hold always has room for the next ack; REQUEUED and COUNT never use that room. A leaf: octets in, entries out.
+segment can hold always has room for the next ack; REQUEUED, COUNT and DUE never use that room. A leaf: octets in, entries out.
 """
 from array import array
 
@@ -27,6 +28,7 @@ RUN_START = 2
 RUN_END = 3
 REQUEUED = 4
 COUNT = 5
+DUE = 6
 
 # Where a record of the largest segment may end (a location has 28 bits for a position): what lies beyond was never written.
 LARGEST_POSITION = 1 << 28
@@ -65,18 +67,32 @@ def put_mark(p, at, seed, position):
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 
 
+def due_value(due_s, count):
+    """What a DUE entry holds: the lowest bit of the count it goes with, and 28 bits of the time, in Unix seconds."""
+    return (due_s & 0xFFFFFFF) << 1 | (count & 1)
+
+
+def due_of(value, count, now_s):
+    """The time in Unix seconds that is meant, within four years of now; 0 where the entry goes with another count."""
+    if value & 1 != count & 1:
+        return 0
+    return now_s + (((value >> 1) - now_s + 0x8000000) & 0xFFFFFFF) - 0x8000000
+
+
 class Acks:
     """What an acks file says.
 
     ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``: position -> (count, index of the
-    COUNT entry); ``entries``: index behind the last entry; ``holes``: entries before it that are not there and may be used again.
+    COUNT entry); ``dues``: position -> due_value; ``entries``: index behind the last entry; ``holes``: entries before it that are not there and may
+    be used again.
     """
 
-    __slots__ = ("runs", "counts", "entries", "holes")
+    __slots__ = ("runs", "counts", "dues", "entries", "holes")
 
     def __init__(self):
         self.runs = array("Q")
         self.counts = {}
+        self.dues = {}
         self.entries = self.holes = 0
 
 
@@ -106,7 +122,7 @@ def _collect(p, seed, limit, acks, found):
             valid += 1
             acks.entries = index + 1
             position = word - kind
-            if position > LARGEST_POSITION and kind != COUNT:
+            if position > LARGEST_POSITION and kind != COUNT and kind != DUE:
                 kind = 0
             elif kind == ACKED:
                 found.append(position << 32 | (position + ENTRY_BYTES))
@@ -118,6 +134,8 @@ def _collect(p, seed, limit, acks, found):
                 requeued = position
             elif kind == COUNT and before == REQUEUED:
                 acks.counts[requeued] = (word >> 3, index)
+            elif kind == DUE and before == COUNT and requeued:
+                acks.dues[requeued] = word >> 3
         before = kind
         index += 1
     acks.holes = acks.entries - valid

@@ -54,8 +54,9 @@ def test_earlier_one_that_comes_later_goes_first(bench, park):
     assert [body for _, body in park.released] == [b"5"]
 
 
-def test_many_that_are_due_together_go_in_slices(bench, park, monkeypatch):
+def test_many_that_are_due_together_go_in_slices(bench, monkeypatch):
     monkeypatch.setattr(delay, "SLICE", 10)
+    park = make(bench, bench.store("park"))
     bench.publish(park, *[b"5"] * 35)
     bench.now_ms += 5
     bench.timers.fire()

@@ -9,8 +9,11 @@ from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.policies import POLICY
 from gomq_py.broker.queue_settings import QueueSettings
 from gomq_py.broker.queues.retry import FAILED, LOST, RETURNED, retry_of
+from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.broker.timers import HubTimers
 from gomq_py.storage.message import Message
 from tests.support.node import Node
+from tests.support.stores import StoreBench
 from tests.unit.broker.queues.test_limits import LimitedBench
 
 ALL = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 100, "x-delayed-retry-max": 250}
@@ -159,7 +162,7 @@ def test_waiting_message_costs_at_most_24_octets(bench):
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(100_000):
-        queue.limits.retries.wait(number + 1, 1)
+        queue.limits.retries.wait_on(number + 1, 100)
 
     octets = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
@@ -200,6 +203,57 @@ def test_back_off_holds_over_a_restart(tmp_path, end, arguments):
         assert queue.limits.retries.count == 1
     finally:
         again.stop()
+
+
+@pytest.mark.parametrize("later_s,redelivered,expected", [(299, False, b"new"), (602, False, b"bad"), (602, True, b"new")])
+@pytest.mark.parametrize("priority", [{}, {"x-max-priority": 3}])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_after_a_restart_the_rest_of_the_time_is_waited(tmp_path, monkeypatch, end, priority, later_s, redelivered, expected):
+    """A back-off of 600 s: over 602 s later, whenever the broker was started. A delivery that was lost with the broker begins a new one."""
+    node = Node(tmp_path / "data")
+    arguments = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 600_000, **priority}
+    queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
+    for body in (b"bad", b"new"):
+        node.publish("", "q", body, persistent=True)
+    message = Message()
+    queue.get(message, False)
+    queue.give_back(message.describe()["location"], FAILED)
+    if redelivered:
+        queue.limits.retries.release()
+        queue.get(message, False)
+    queue.flush()
+    getattr(node, end)()
+
+    monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: unix_ms() + 1000 * later_s))
+    again = Node(tmp_path / "data")
+    try:
+        queue = again.vhost.queue("q")
+        assert queue.get(message, True) and message.get_body() == expected
+        assert queue.limits.retries.count == (expected == b"new")
+    finally:
+        again.stop()
+
+
+def test_each_return_over_restarts_is_noted_in_the_same_place(tmp_path):
+    """The acks file does not grow with a message that comes back again and again."""
+    bench = StoreBench(tmp_path, segment_bytes=65536)
+    location = bench.push(b"x")
+    bench.peek()
+    bench.store.shift()
+    for count in range(1, 6000):
+        bench.store.wait_until(location, count, 1_700_000_000 + count)
+        bench.store.requeue(location)
+        bench.shift()
+    bench.store.wait_until(location, 6000, 1_700_006_000)
+    bench.store.flush()
+    size = max(path.stat().st_size for path in (tmp_path / "queue").glob("acks.*"))
+
+    bench.crash()
+
+    assert size <= 65536
+    assert bench.peek().delivery_count == 6000
+    assert bench.store.peeked_due_s(1_700_000_000) == 1_700_006_000
+    bench.close()
 
 
 def test_policy_sets_it_on_a_queue_that_is_there(tmp_path):

@@ -127,3 +127,13 @@ def _sample(tmp_path_factory):
     if not _samples:
         _samples["acked"] = Acked(tmp_path_factory.mktemp("acks"), 12, [0, 2, 3, 6, 7, 8, 9])
     return _samples["acked"]
+
+
+@pytest.mark.parametrize("due_s,now_s", [(0, 0), (1_700_000_000, 1_700_000_000), (1_700_000_000, 1_700_600_000), (1_700_000_000, 1_600_000_000)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_due_is_the_time_near_now_and_goes_with_its_count(due_s, now_s, count):
+    value = acks_format.due_value(due_s, count)
+
+    assert value << 3 < 1 << 32
+    assert acks_format.due_of(value, count, now_s) == due_s
+    assert acks_format.due_of(value, count + 1, now_s) == 0

@@ -1,0 +1,76 @@
+"""Due timer: hands over what is due when it is, in order, however much waits: a heap of 16 to 18 octets a message and one timer for the first.
+
+Below broker.queues.delay and broker.queues.retry, whose messages wait in a store; here there are only their locations. Never yields; what is due
+together goes on in slices.
+"""
+from gomq_py.broker.queues.due_heap import DueHeap
+
+
+class DueTimer:
+    """``go_on(locations)`` gets what is due, at most ``at_once`` between two polls of the loop."""
+
+    def __init__(self, scheduler, timers, at_once, go_on):
+        self._scheduler = scheduler
+        self._timers = timers
+        self._at_once = at_once
+        self._go_on = go_on
+        self._heap = DueHeap()
+        self._timer = None
+        self._timer_ms = 0
+        self._running = self._stopped = False
+
+    @property
+    def count(self):
+        """Messages that wait."""
+        return self._heap.count
+
+    def push(self, due_ms, location):
+        """One more waits; ``arm`` makes the timer know."""
+        self._heap.push(due_ms, location)
+
+    def arm(self):
+        """Wait for whatever is first now."""
+        if self._running or self._stopped or not self._heap.count:
+            return
+        due_ms = self._heap.first_due_ms()
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.stop()
+        self._timer_ms = due_ms
+        self._timer = self._timers.start(due_ms - self._timers.now_ms(), self._first_is_due)
+
+    def drain(self):
+        """Nothing waits any more. Returns the locations of what did, in order of time."""
+        self._stop_timer()
+        return [self._heap.pop() for _ in range(self._heap.count)]
+
+    def stop(self):
+        """Nothing will be handed over any more."""
+        self._stopped = True
+        self._stop_timer()
+        self._heap = DueHeap()
+
+    def _first_is_due(self):
+        self._timer = None
+        if not self._running and not self._stopped:
+            self._running = True
+            self._scheduler.run_sliced(self._slice)
+
+    def _slice(self):
+        """The scheduler's next slice of what is due; False: that was all."""
+        now_ms = self._timers.now_ms()
+        heap = self._heap
+        due = []
+        while len(due) < self._at_once and heap.count and heap.first_due_ms() <= now_ms:
+            due.append(heap.pop())
+        if due:
+            self._go_on(due)
+        self._running = len(due) == self._at_once and not self._stopped
+        self.arm()
+        return self._running
+
+    def _stop_timer(self):
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
