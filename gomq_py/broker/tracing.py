@@ -1,7 +1,8 @@
 """Firehose: a copy of every message that clients publish to and are delivered from a vhost, published to ``amq.rabbitmq.trace`` while it is traced.
 
-Called by doors, with what they know of the client, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys (``publish.<exchange>``,
-``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed messages). Never yields.
+Called by doors (AMQP and the API), with what they know of the client, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys
+(``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
+messages). Never yields.
 """
 from gomq_py.amqp.wire.errors import SyntaxError_
 from gomq_py.amqp.wire.properties import Properties
@@ -30,10 +31,12 @@ def published(vhost, client, message, more_keys, destinations):
     _publish(vhost, f"publish.{exchange}", exchange, headers, message)
 
 
-def delivered(vhost, client, message, queue_name):
-    """A message of a queue goes to a client, which basic.get asks for too."""
+def delivered(vhost, client, message, queue_name, added=None):
+    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides its own."""
     exchange = _text(message.get_exchange())
     headers = _headers(vhost, client, message, (_text(message.get_routing_key()),))
+    if added:
+        headers["properties"] = {**headers["properties"], "headers": {**(headers["properties"].get("headers") or {}), **added}}
     headers["redelivered"] = 1 if message.describe()["redelivered"] else 0
     _publish(vhost, f"deliver.{queue_name}", exchange, headers, message)
 

@@ -1,4 +1,8 @@
 """Publishing and taking single messages for the API: the model's own verbs, in the broker's process, without a connection."""
+from flask import g, request
+
+from gomq_py.broker import tracing
+from gomq_py.broker.envelope import SECRET_KEYS, expiration_ms, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
 from gomq_py.http.answers import node
@@ -13,14 +17,18 @@ def publish(vhost, exchange, routing_key, properties, body):
     key = routing_key.encode("utf-8")
     if len(key) > 255:
         raise BadRequest("a routing key is at most 255 octets")
+    lives_ms, more_keys = expiration_ms(properties.expiration), keys_among(properties.headers)
+    headers = with_properties(properties.headers, properties)
+    if properties.headers and SECRET_KEYS in properties.headers:
+        properties.headers = {key: value for key, value in properties.headers.items() if key != SECRET_KEYS}
     octets, now_ms = properties.encode(), node().broker.scheduler.now_ms
     seen = exchange.deduplication
     known = seen is not None and not seen.take(*seen.read(octets), now_ms)
-    destinations = () if known else vhost.route(exchange, routing_key, with_properties(properties.headers, properties))
+    destinations = () if known else vhost.route(exchange, routing_key, headers, more_keys)
     message = Message()
     message.assign(
-        exchange.name.encode("utf-8"), key, octets, body, now_ms, priority=properties.priority or 0,
-        persistent=properties.delivery_mode == PERSISTENT)
+        exchange.name.encode("utf-8"), key, octets, body, now_ms, expires_at_ms=0 if lives_ms is None else now_ms + lives_ms,
+        priority=properties.priority or 0, persistent=properties.delivery_mode == PERSISTENT)
     exchange.state.publish_in += 1
     exchange.state.publish_out += len(destinations)
     if not destinations:
@@ -28,6 +36,8 @@ def publish(vhost, exchange, routing_key, properties, body):
         exchange.state.unroutable += 1
         exchange.state.returned += 1
     vhost.totals.publishes += 1
+    if vhost.tracing:
+        tracing.published(vhost, _client(), message, more_keys, destinations)
     taken = [destination.publish(message) for destination in destinations]
     return any(taken)
 
@@ -37,11 +47,15 @@ def take(queue: Queue, count, requeue, reject):
 
     The caller's ``ack_requeue_true`` puts them back only after the last was taken, so that no message is seen twice.
     """
+    vhost = node().broker.vhosts[queue.vhost]
     taken, locations = [], []
     message = Message()
     while len(taken) < count and queue.get(message, False):
         facts = message.describe()
         locations.append(facts["location"])
+        if vhost.tracing:
+            message.own()  # the store shows something else when the copy is published
+            tracing.delivered(vhost, _client(), message, queue.name)
         taken.append((facts, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(), queue.ready_count))
     for location in locations:
         if requeue:
@@ -52,3 +66,8 @@ def take(queue: Queue, count, requeue, reject):
             queue.settle(location)
     queue.wake()
     return taken
+
+
+def _client():
+    """Who is told as the client in traces: RabbitMQ's API has a connection of its own for it, with one channel."""
+    return tracing.Client(f"HTTP {request.remote_addr}", 1, g.user.name)

@@ -192,5 +192,50 @@ def test_the_firehose_of_a_vhost_is_switched_with_tracing(api, channel):
     assert api.get("vhosts/%2F").json()["tracing"] is False
 
 
+def test_firehose_tells_what_the_api_publishes_and_gets(api, channel, name):
+    channel.queue_declare("firehose", exclusive=True)
+    channel.queue_declare(name)
+    channel.queue_bind("firehose", "amq.rabbitmq.trace", "#")
+    api.put("vhosts/%2F", {"tracing": True})
+    body = {"properties": {"headers": {"a": 1}}, "routing_key": name, "payload": "by hand", "payload_encoding": "string"}
+    assert api.post("exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
+    wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    assert api.post(f"queues/%2F/{name}/get", wanted).json()[0]["payload"] == "by hand"
+    api.put("vhosts/%2F", {"tracing": False})
+
+    told = [channel.basic_get("firehose", auto_ack=True) for _ in range(2)]
+
+    assert [(method.routing_key, payload) for method, _, payload in told] == [("publish.", b"by hand"), (f"deliver.{name}", b"by hand")]
+    published, delivered = (properties.headers for _, properties, _ in told)
+    assert (published["user"], published["channel"], published["routed_queues"], published["routing_keys"]) == ("guest", 1, [name], [name])
+    assert published["connection"].startswith("HTTP ")
+    assert (delivered["redelivered"], delivered["properties"]["headers"]) == (0, {"a": 1})
+
+
+def test_what_the_api_publishes_expires_and_goes_to_cc_and_bcc(api, channel, name):
+    for queue in (name, f"{name}.cc", f"{name}.bcc"):
+        channel.queue_declare(queue)
+    body = {
+        "properties": {"expiration": "3600000", "headers": {"CC": [f"{name}.cc"], "BCC": [f"{name}.bcc"]}}, "routing_key": name, "payload": "x",
+        "payload_encoding": "string"}
+    assert api.post("exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
+    got = [channel.basic_get(queue, auto_ack=True) for queue in (name, f"{name}.cc", f"{name}.bcc")]
+    assert [properties.headers for _, properties, _ in got] == [{"CC": [f"{name}.cc"]}] * 3
+
+    body["properties"] = {"expiration": "0"}
+    assert api.post("exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
+    assert channel.basic_get(name, auto_ack=True) == (None, None, None)
+
+
+@pytest.mark.parametrize("properties", [
+    {"expiration": 5}, {"expiration": "soon"}, {"expiration": "-1"}, {"expiration": "315360000001"}, {"headers": {"CC": "no array"}}])
+def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, properties):
+    channel.queue_declare(name)
+    body = {"properties": properties, "routing_key": name, "payload": "x", "payload_encoding": "string"}
+
+    assert api.post("exchanges/%2F/amq.default/publish", body).status_code == 400
+    assert channel.basic_get(name, auto_ack=True) == (None, None, None)
+
+
 def test_tracing_that_is_no_truth_is_refused(api):
     assert api.put("vhosts/%2F", {"tracing": "yes"}).status_code == 400

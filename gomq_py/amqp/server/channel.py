@@ -136,9 +136,9 @@ class Channel(HotChannel):
             self.refused, self.unsynced = [], False
             self.confirms.published(self.published, refused, unsynced)
 
-    def trace_delivery(self, message, queue_name):
-        """A message goes to the client while the vhost is traced."""
-        tracing.delivered(self.vhost, self._traced_client(), message, queue_name)
+    def trace_delivery(self, message, queue_name, added):
+        """A message goes to the client while the vhost is traced, with these headers besides its own."""
+        tracing.delivered(self.vhost, self._traced_client(), message, queue_name, added)
 
     def trace_publish(self, message, more_keys, destinations):
         """A message came from the client while the vhost is traced."""

@@ -79,7 +79,7 @@ def basic_get(channel, method):
     if channel.tracing:
         # The store shows something else when the copy is published; what basic.get took has to be owned for that.
         message.own()
-        channel.trace_delivery(message, name)
+        channel.trace_delivery(message, name, {})
     if method.no_ack:
         tag = channel.unacked.skip()
     else:

@@ -33,5 +33,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
+    cdef bint _show_next(self) except -1
+    cdef dict _headers_added(self)
     @cython.locals(data=bytearray, out=cython.p_uchar, prefix=cython.p_const_uchar, at=Py_ssize_t, tag=uint64_t, message=Message)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

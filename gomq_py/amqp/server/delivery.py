@@ -83,11 +83,19 @@ class AMQPConsumer(consumers.Consumer):
     def _deliver_traced(self, limit):
         """The same one by one, telling the channel of each."""
         at = 0
-        while limit > 0 and self.capacity() > 0 and self.source.peek(self.message):
-            self.channel.trace_delivery(self.message, self.source.name)
+        while limit > 0 and self.capacity() > 0 and self._show_next():
+            self.channel.trace_delivery(self.message, self.source.name, self._headers_added())
             at += self._deliver(1)
             limit -= 1
         return at
+
+    def _show_next(self):
+        """Fill ``message`` with the one that is next. False: there is none."""
+        return self.source.peek(self.message)
+
+    def _headers_added(self):
+        """Headers that ``message`` gets on its way out."""
+        return {}
 
     def _deliver(self, limit):
         queue = self.source

@@ -16,6 +16,6 @@ cdef class HotChannel:
     @cython.locals(consumer=Consumer)
     cpdef resume_consumers(self)
     cpdef watch_unacked(self)
-    cpdef trace_delivery(self, Message message, queue_name)
+    cpdef trace_delivery(self, Message message, queue_name, dict added)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1

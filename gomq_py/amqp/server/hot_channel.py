@@ -75,7 +75,7 @@ class HotChannel:
     def watch_unacked(self):
         """Something subject to a consumer timeout was delivered and the channel is not watched yet."""
 
-    def trace_delivery(self, message, queue_name):
+    def trace_delivery(self, message, queue_name, added):
         """A message is about to be delivered while ``tracing``."""
 
     def resume_consumers(self):

@@ -7,8 +7,6 @@
 Between channel and the vhost's routes; complete and simple, never fast. It must answer what the fast lane answers; a property test holds
 it to that.
 """
-import re
-
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC, DELIVERY_MODE_PERSISTENT, DELIVERY_MODE_TRANSIENT
 from gomq_py.amqp.wire.errors import AccessRefused, NoConsumers, NoRoute, PreconditionFailed, SyntaxError_, UnexpectedFrame
@@ -16,14 +14,9 @@ from gomq_py.amqp.wire.fields import encode_shortstr, remove_key
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.amqp.wire.properties import Properties, PropertyScan
+from gomq_py.broker.envelope import SECRET_KEYS, expiration_ms, keys_among
 from gomq_py.broker.routing import with_properties
-from gomq_py.broker.values import type_name
 from gomq_py.storage.message import Message
-
-EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
-# Ten years: RabbitMQ's longest timer.
-EXPIRATION_MAX_MS = 315_360_000_000
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Content:
@@ -151,8 +144,8 @@ def prepare(channel, method, properties, body):
     if decoded.reply_to == REPLY_TO:
         properties = _with_reply_to(properties, scan.reply_to_at, _reply_name(channel))
     _check_user_id(channel, decoded.user_id)
-    expiration_ms = _expiration_ms(decoded.expiration)
-    more_keys = _more_keys(decoded.headers)
+    lives_ms = expiration_ms(decoded.expiration)
+    more_keys = keys_among(decoded.headers)
     if decoded.delivery_mode not in (None, DELIVERY_MODE_TRANSIENT, DELIVERY_MODE_PERSISTENT):
         raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{decoded.delivery_mode}}}")
     if decoded.headers and SECRET_KEYS in decoded.headers:
@@ -164,7 +157,7 @@ def prepare(channel, method, properties, body):
     now_ms = channel.connection.scheduler.now_ms
     message.assign(
         _octets(method.exchange), _octets(method.routing_key), properties, body, now_ms,
-        expires_at_ms=0 if expiration_ms is None else now_ms + expiration_ms,
+        expires_at_ms=0 if lives_ms is None else now_ms + lives_ms,
         priority=decoded.priority or 0, persistent=decoded.delivery_mode == DELIVERY_MODE_PERSISTENT,
     )
     publication = Publication(exchange, method, properties, body, destinations, message, more_keys)
@@ -177,37 +170,6 @@ def _check_user_id(channel, user_id):
     user = channel.access.user
     if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
         raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
-
-
-def _expiration_ms(expiration):
-    """The expiration property as milliseconds, None without one. Raises PreconditionFailed with RabbitMQ's reasons."""
-    if expiration is None:
-        return None
-    number = _INTEGER.match(expiration)
-    if number is None:
-        reason = "no_integer"
-    elif number.end() < len(expiration):
-        reason = f'{{leftover_string,"{expiration[number.end():]}"}}'
-    elif int(number.group()) < 0:
-        reason = f"{{value_negative,{int(number.group())}}}"
-    elif int(number.group()) > EXPIRATION_MAX_MS:
-        reason = f"{{value_too_large,{int(number.group())}}}"
-    else:
-        return int(number.group())
-    raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
-
-
-def _more_keys(headers):
-    """The routing keys in CC and BCC. What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed."""
-    keys = []
-    for name in (EXTRA_KEYS, SECRET_KEYS):
-        if not headers or name not in headers:
-            continue
-        values = headers[name]
-        if not isinstance(values, list):
-            raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}')
-        keys.extend(value for value in values if isinstance(value, str))
-    return tuple(keys)
 
 
 def _reply_name(channel):

@@ -48,8 +48,14 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         """Whether there are messages it has not looked at."""
         return self.reader is not None and self.reader.is_behind()
 
-    def deliver(self, limit):
-        """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written, and what a filter cost."""
+    def _show_next(self):
+        return self.reader.next(self.message)
+
+    def _headers_added(self):
+        return {"x-stream-offset": self.message.describe()["location"]}
+
+    def _deliver(self, limit):
+        """As on a queue; what a filter costs is among the octets returned."""
         reader = self.reader
         unacked = self.channel.unacked
         message = self.message

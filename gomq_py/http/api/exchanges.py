@@ -6,6 +6,7 @@ from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
+from gomq_py.broker.envelope import keys_among
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
@@ -98,12 +99,13 @@ def publish(vhost, name):
     if exchange.internal:
         raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
     routing_key = text_of(wanted, "routing_key")
-    require_topic(WRITE, exchange, routing_key)
+    properties = _properties(wanted["properties"])
+    for key in (routing_key, *keys_among(properties.headers)):
+        require_topic(WRITE, exchange, key)
     held = node().broker.alarms.reason
     if held is not None:
         raise Unavailable(f"publishers are held: {held}")
-    routed = publishing.publish(
-        find_vhost(vhost), exchange, routing_key, _properties(wanted["properties"]), _payload(wanted))
+    routed = publishing.publish(find_vhost(vhost), exchange, routing_key, properties, _payload(wanted))
     return json_answer({"routed": routed})
 
 
@@ -128,6 +130,8 @@ def _properties(given):
     try:
         properties = Properties(**given)
         properties.encode()
+        if not isinstance(given.get("expiration", ""), str):
+            raise TypeError("expiration must be a text, in milliseconds")
         return properties
     except (TypeError, ValueError, AttributeError) as error:
         raise BadRequest(f"properties: {error}") from None

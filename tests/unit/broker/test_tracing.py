@@ -2,8 +2,8 @@
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk,
-    QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos, BasicQosOk, ConfirmSelect,
+    ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.storage.message import Message
@@ -86,6 +86,20 @@ def test_many_deliveries_are_told_in_order(door, traced):
 
     assert bodies == [b"%d" % number for number in range(50)]
     assert [body for key, _, body in traces(door) if key == "deliver.q"] == bodies
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+def test_delivery_of_a_stream_is_told_with_its_offset(door, traced, size):
+    traced.call(QueueDeclare(queue="s", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk)
+    for number in range(3):
+        traced.publish("s", bytes(size), properties=Properties(headers={"n": number}).encode())
+    traced.call(BasicQos(prefetch_count=2), BasicQosOk)
+    traced.call(BasicConsume(queue="s", arguments={"x-stream-offset": 1}), BasicConsumeOk)
+    for _ in range(2):
+        assert len(traced.expect_message(BasicDeliver)[2]) == size
+
+    told = [(headers["properties"]["headers"], headers["redelivered"], len(body)) for key, headers, body in traces(door) if key == "deliver.s"]
+    assert told == [({"n": offset, "x-stream-offset": offset}, 0, size) for offset in (1, 2)]
 
 
 @pytest.mark.parametrize("no_ack", [True, False])

@@ -1,0 +1,44 @@
+"""Envelope: what the broker itself reads of a message's properties when it is published: how long it lives, and further keys to route it by.
+
+For doors, which check every publish with it. Pure functions of decoded properties.
+"""
+import re
+
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.values import type_name
+
+EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
+# Ten years: RabbitMQ's longest timer.
+EXPIRATION_MAX_MS = 315_360_000_000
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def expiration_ms(expiration):
+    """The expiration property as milliseconds, None without one. Raises PreconditionFailed with RabbitMQ's reasons."""
+    if expiration is None:
+        return None
+    number = _INTEGER.match(expiration)
+    if number is None:
+        reason = "no_integer"
+    elif number.end() < len(expiration):
+        reason = f'{{leftover_string,"{expiration[number.end():]}"}}'
+    elif int(number.group()) < 0:
+        reason = f"{{value_negative,{int(number.group())}}}"
+    elif int(number.group()) > EXPIRATION_MAX_MS:
+        reason = f"{{value_too_large,{int(number.group())}}}"
+    else:
+        return int(number.group())
+    raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
+
+
+def keys_among(headers):
+    """The routing keys in CC and BCC. What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed."""
+    keys = []
+    for name in (EXTRA_KEYS, SECRET_KEYS):
+        if not headers or name not in headers:
+            continue
+        values = headers[name]
+        if not isinstance(values, list):
+            raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}')
+        keys.extend(value for value in values if isinstance(value, str))
+    return tuple(keys)
