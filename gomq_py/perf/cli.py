@@ -1,7 +1,11 @@
 """The command line of gomq-py-perf: options to a scenario, and its figures to the terminal or as JSON."""
 import argparse
+import errno
 import json
+import math
+import os
 import signal
+import struct
 import sys
 
 from gomq_py import __version__
@@ -10,10 +14,27 @@ from gomq_py.client.url import DEFAULT_URL
 from gomq_py.perf import churn, counts, messages, report
 from gomq_py.perf.throughput import Throughput
 
+# 16 million: what a queue, a window or a table of this process holds without the machine swapping.
+MOST = 1 << 24
+# Of each kind: sockets of one machine to one port.
+MOST_CONNECTIONS = 65535
+# RabbitMQ's limit for a message.
+MOST_OCTETS = 512 * 1024 * 1024
+
+
+class _Parser(argparse.ArgumentParser):
+    """A mistake is one line, not the list of all options before it."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists the options\n")
+
 
 def parser():
     """All options of all scenarios."""
-    top = argparse.ArgumentParser(prog="gomq-py-perf", description="Load a message broker and measure it.")
+    top = _Parser(prog="gomq-py-perf", description="Load a message broker and measure it.",
+                  epilog="gomq-py-perf throughput -z 10 is short for gomq-py-perf amqp throughput -z 10; "
+                         "gomq-py-perf amqp SCENARIO --help lists the options of each. "
+                         "Exit code 1 when the run failed or --verify found a fault.")
     top.add_argument("-v", "--version", action="version", version=__version__)
     protocols = top.add_subparsers(dest="protocol", required=True)
     scenarios = protocols.add_parser("amqp", help="AMQP 0-9-1").add_subparsers(dest="scenario", required=True)
@@ -27,7 +48,7 @@ def parser():
 
 def _common(options):
     options.add_argument("--uri", default=DEFAULT_URL, help="broker to load (%(default)s)")
-    options.add_argument("--timeout", dest="timeout_s", type=float, default=30, metavar="SECONDS", help="for each answer of the broker (%(default)s)")
+    options.add_argument("--timeout", dest="timeout_s", type=_decimal, default=30, metavar="SECONDS", help="for each answer of the broker (%(default)s)")
     options.add_argument("-j", "--json", action="store_true", help="print the result as JSON, and nothing else")
     options.add_argument("--broker-pid", type=_count, default=0, metavar="PID", help="measure that process's CPU time and memory, too")
 
@@ -40,21 +61,21 @@ def _throughput(options):
     add("-y", "--consumers", type=_count, default=1, help="connections that consume, per queue (%(default)s)")
     add("-s", "--size", type=_size, default=(16, 16), help="octets of a body, or a range such as 16-512 (16)")
     add("-V", "--verify", action="store_true", help="number the messages and check order, count and bodies; needs 8 octets of body")
-    add("-a", "--ack", type=_count, default=0, metavar="N", help="acknowledge every N messages; 0: consume without acks (%(default)s)")
+    add("-a", "--ack", type=_amount, default=0, metavar="N", help="acknowledge every N messages; 0: consume without acks (%(default)s)")
     add("-c", "--confirm", type=_count, default=0, metavar="N", help="publisher confirms, at most N outstanding (off)")
-    add("-t", "--transaction", dest="publish_transaction", type=_count, default=0, metavar="N", help="commit every N publishes (off)")
-    add("-T", "--transaction-ack", dest="ack_transaction", type=_count, default=0, metavar="N", help="commit every N acks (off)")
+    add("-t", "--transaction", dest="publish_transaction", type=_amount, default=0, metavar="N", help="commit every N publishes (off)")
+    add("-T", "--transaction-ack", dest="ack_transaction", type=_amount, default=0, metavar="N", help="commit every N acks (off)")
     add("-u", "--queue", default="perf-test", help="queue name (%(default)s)")
     add("-k", "--routing-key", help="routing key (the queue's name)")
     add("-e", "--exchange", default="", help="exchange to publish to (the default exchange)")
-    add("-r", "--rate", type=float, default=0, help="messages per second of each publisher (unlimited)")
-    add("-R", "--consumer-rate", dest="consume_rate", type=float, default=0, help="messages per second of each consumer (unlimited)")
+    add("-r", "--rate", type=_decimal, default=0, help="messages per second of each publisher (unlimited)")
+    add("-R", "--consumer-rate", dest="consume_rate", type=_decimal, default=0, help="messages per second of each consumer (unlimited)")
     add("-p", "--persistent", action="store_true", help="persistent messages")
-    add("-P", "--prefetch", type=_count, default=0, help="prefetch count (unlimited)")
+    add("-P", "--prefetch", type=_prefetch, default=0, help="prefetch count (unlimited)")
     add("-g", "--poll", action="store_true", help="consume with basic.get")
-    add("-z", "--time", dest="seconds", type=float, default=0, metavar="SECONDS", help="publish for that long (until interrupted)")
-    add("-C", "--pmessages", dest="publish_count", type=_count, default=0, metavar="N", help="publish N messages in all")
-    add("-D", "--cmessages", dest="consume_count", type=_count, default=0, metavar="N", help="stop after N consumed messages, or shortly after")
+    add("-z", "--time", dest="seconds", type=_decimal, default=0, metavar="SECONDS", help="publish for that long (until interrupted)")
+    add("-C", "--pmessages", dest="publish_count", type=_amount, default=0, metavar="N", help="publish N messages in all")
+    add("-D", "--cmessages", dest="consume_count", type=_amount, default=0, metavar="N", help="stop after N consumed messages, or shortly after")
     add("-l", "--measure-latency", action="store_true", help="from write to read, by a timestamp in each body; needs 8 octets of body")
     add("--queue-args", type=_table, default={}, metavar="JSON", help="arguments of the queue")
     add("--consumer-args", type=_table, default={}, metavar="JSON", help="arguments of the consumers")
@@ -75,7 +96,7 @@ def _throughput(options):
     add("--purge", action="store_true", help="empty the queues first; without it messages of earlier runs are consumed, too")
     add("--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N", help="octets per write (%(default)s); 1: a TCP segment each")
     add("--processes", type=_count, default=0, metavar="N", help="at most N processes for publishers and for consumers (half the processors)")
-    add("--drain", dest="drain_s", type=float, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
+    add("--drain", dest="drain_s", type=_decimal, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
 
 
 def _queue_count(options):
@@ -98,28 +119,39 @@ def _connection_count(options):
     add("-u", "--queue", default="perf-test", help="queue of the consumers (%(default)s)")
     add("-l", "--localhost", action="store_true", help="connect to random addresses in 127.0.0.0/16")
     add("-k", "--keepalive", metavar="IDLE:INTERVAL:COUNT", help="TCP keepalive of the connections, seconds and probes")
-    add("-z", "--time", dest="seconds", type=float, default=0, metavar="SECONDS", help="hold them that long (until interrupted)")
+    add("-z", "--time", dest="seconds", type=_decimal, default=0, metavar="SECONDS", help="hold them that long (until interrupted)")
 
 
 def _churn(options):
     _common(options)
     add = options.add_argument
-    add("-z", "--time", dest="seconds", type=float, default=0, metavar="SECONDS", help="for that long (until interrupted)")
+    add("-z", "--time", dest="seconds", type=_decimal, default=0, metavar="SECONDS", help="for that long (until interrupted)")
     add("-D", "--transient", dest="durable", action="store_false", help="with a queue that is not durable")
     add("-q", "--quiet", action="store_true", help="print the summary only")
 
 
 def main(arguments=None):
-    """Entry point: exit code 0, 1 when the run failed or ``--verify`` found a fault, 2 for bad options."""
+    """Entry point: exit code 0, 1 when the run failed or ``--verify`` found a fault, 2 for bad options, 130 after Ctrl-C."""
     top = parser()
-    options = top.parse_args(arguments)
+    options = top.parse_args(_with_protocol(sys.argv[1:] if arguments is None else arguments))
     try:
         return _RUN.get(options.scenario, run_churn)(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads the figures has left; the interpreter would complain at its end
+        return 1
     except (ClientError, OSError) as error:
-        print(f"gomq-py-perf: {options.uri.rpartition('@')[2]}: {error}", file=sys.stderr)
+        text = "too many connections for this machine's limit of open files (ulimit -n)" if getattr(error, "errno", 0) == errno.EMFILE else error
+        print(f"gomq-py-perf: {options.uri.rpartition('@')[2]}: {text}", file=sys.stderr)
         return 1
     except ValueError as error:
         top.error(str(error))
+
+
+def _with_protocol(arguments):
+    """The protocol may be left out, as in lavinmqperf."""
+    return ["amqp", *arguments] if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS) else list(arguments)
 
 
 def run_counts(options):
@@ -144,14 +176,16 @@ def run_throughput(options):
     scenario = Throughput(_checked(options), report.progress if not options.quiet and not options.json else lambda published, consumed: None)
 
     def interrupted(*_):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the second one aborts
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)  # the second one aborts
         scenario.interrupt()
 
-    before = signal.signal(signal.SIGINT, interrupted)
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         result = scenario.run()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if options.json:
         print(json.dumps(report.as_json(result)))
     else:
@@ -172,28 +206,70 @@ def _checked(options):
         raise ValueError("--ack every N with a smaller --prefetch would wait for ever")
     if options.key_count > 1 and not options.exchange:
         raise ValueError("--key-count needs an --exchange of --exchange-type topic; the default exchange would route none of the keys")
+    _check_properties(options)
     options.queues = [options.queue]
     if options.queue_pattern:
         numbers = range(options.queue_pattern_from, options.queue_pattern_to + 1)
+        if "%" not in options.queue_pattern or not numbers:
+            raise ValueError("--queue-pattern needs a % for the number, and numbers from --queue-pattern-from up to --queue-pattern-to")
         options.queues = [options.queue_pattern.replace("%", str(number)) for number in numbers]
+    if len(options.queues) * max(options.publishers, options.consumers) > MOST_CONNECTIONS:
+        raise ValueError(f"more than {MOST_CONNECTIONS} publishers or consumers in all")
     return options
 
 
+def _check_properties(options):
+    """Raises ValueError for properties that no message can have; the workers would fail one by one."""
+    try:
+        messages.properties(options)
+    except (TypeError, ValueError, AttributeError, struct.error) as error:
+        raise ValueError(f"--properties: {error}") from None
+
+
 def _count(text):
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
+    return _number(text, int, MOST)
+
+
+def _prefetch(text):
+    return _number(text, int, 65535)
+
+
+def _amount(text):
+    return _number(text, int, 1 << 62)
+
+
+def _decimal(text):
+    return _number(text, float, 1e9)
+
+
+def _number(text, kind, most):
+    """Raises ArgumentTypeError with a line for whoever typed it."""
+    try:
+        number = kind(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= most or math.isnan(number):
+        raise argparse.ArgumentTypeError(f"a number from 0 to {most:,.0f} is needed, not {text!r}")
     return number
 
 
 def _size(text):
-    return messages.parse_size(text)
+    try:
+        low, high = messages.parse_size(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a size is a number of octets or a range such as 16-512, not {text!r}") from None
+    if high > MOST_OCTETS:
+        raise argparse.ArgumentTypeError(f"a body has at most {MOST_OCTETS:,} octets")
+    return low, high
 
 
 def _table(text):
-    table = json.loads(text)
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"no JSON: {error}") from None
     if not isinstance(table, dict):
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError("a JSON object is needed")
     return table
 
 

@@ -87,7 +87,10 @@ class Throughput:
                     if error.reply_code != 406:
                         raise
                     channel = connection.channel()  # it exists with other arguments, which are the user's business
-                    channel.queue_declare(queue, passive=True)
+                    try:
+                        channel.queue_declare(queue, passive=True)
+                    except ChannelClosed:
+                        raise error from None  # it does not: the arguments themselves were refused
                 if options.purge:
                     channel.queue_purge(queue)
                 if options.exchange:
@@ -105,7 +108,7 @@ class Throughput:
             jobs += [(kind, group[number::count]) for number in range(count)]
         for kind, share in jobs:
             receiver, sender = _FORK.Pipe(duplex=False)
-            child = _FORK.Process(target=worker.run, args=(self._maker(kind, share), self._region, sender), daemon=True)
+            child = _FORK.Process(target=worker.run, args=(self._maker(kind, share), self._region, sender, os.getpid()), daemon=True)
             child.start()
             sender.close()
             self._workers.append(child)

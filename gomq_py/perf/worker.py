@@ -1,6 +1,7 @@
 """A worker process: one loop over the connections of its share of the load."""
 import ctypes
 import gc
+import os
 import select
 import signal
 import time
@@ -9,13 +10,21 @@ from gomq_py.client.errors import ClientError
 from gomq_py.perf import shared
 
 _LOOK_AT_FLAGS_MS = 50
+_PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29  # so that waits of 100 us take 100 us, not 150
 _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors up to 1023 only
 
 
-def run(make_roles, region, failures):
-    """In the child: make the connections, wait for the start, run until stopped. ``failures`` is the write end of a pipe for one text."""
+def run(make_roles, region, failures, parent):
+    """In the child: make the connections, wait for the start, run until stopped. ``failures`` is the write end of a pipe for one text.
+
+    ``parent`` is the process that decides when to stop: a worker that outlived it would load the broker for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return  # it was gone before
     roles: list = []
     try:
         make_roles(roles)

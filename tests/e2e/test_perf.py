@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from gomq_py.client.connection import Connection
+from gomq_py.perf.cli import main
+from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT, gomq_py_perf
 
 COUNT = 3000
@@ -120,6 +123,56 @@ def test_the_first_interrupt_ends_the_run_with_its_summary(shared_broker):
     assert child.returncode == 0
 
 
+def started(broker, queue, *arguments):
+    """A run that has begun, and its workers."""
+    command = [sys.executable, "-m", "gomq_py.perf", "throughput", "--uri", broker.amqp_url, "-u", queue, "-r", "100", *arguments]
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert child.stdout.readline().startswith("Publish rate")
+    return child, psutil.Process(child.pid).children()
+
+
+def test_sigterm_ends_the_run_as_an_interrupt_does(shared_broker):
+    child, _ = started(shared_broker, "perf-terminated")
+    child.terminate()
+
+    assert "Summary:" in child.communicate(timeout=20)[0] and child.returncode == 0
+
+
+def test_workers_do_not_outlive_a_parent_that_is_killed(shared_broker):
+    child, workers = started(shared_broker, "perf-killed")
+    child.kill()
+    child.communicate(timeout=20)
+
+    assert len(workers) == 2
+    assert psutil.wait_procs(workers, timeout=10)[1] == []
+
+
+@pytest.mark.parametrize("arguments", ["-V -c 10 -p", "-j -a 10 -y 2", "-y 0"])
+def test_a_broker_that_is_killed_meanwhile_is_a_failure_at_once(tmp_path, arguments):
+    with BrokerProcess(tmp_path / "data") as broker:
+        child, _ = started(broker, "perf-cut", *arguments.replace("-j ", "").split())
+        broker.kill()
+        said = child.communicate(timeout=20)[0]
+
+    assert child.returncode == 1 and "FAULT: " in said and "Traceback" not in said
+
+
+def test_verify_fails_when_messages_are_lost(shared_broker):
+    """A queue of one message at most drops what its slow consumer has not got yet."""
+    finished = gomq_py_perf("throughput", "--uri", shared_broker.amqp_url, "-u", "perf-lossy", "-V", "-C", 2000, "-R", 50, "-a", 1, "-P", 1,
+                            "--drain", 1, "--queue-args", '{"x-max-length":1}')
+
+    assert finished.returncode == 1
+    assert "FAULT: publisher 0: 2000 messages published, " in finished.stdout
+
+
+def test_refused_arguments_of_a_queue_are_told_as_such(shared_broker):
+    finished = gomq_py_perf("throughput", "--uri", shared_broker.amqp_url, "-u", "perf-bad", "--queue-args", '{"x-max-length":-4}')
+
+    assert finished.returncode == 1 and "invalid arg 'x-max-length' for queue 'perf-bad'" in finished.stderr
+
+
 def test_the_brokers_reason_is_told_when_it_refuses(shared_broker):
     finished = gomq_py_perf("amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-x", "-e", "no-such-exchange", "-C", 10)
 
@@ -137,9 +190,15 @@ def test_nobody_listening_is_one_line():
 
 @pytest.mark.parametrize("arguments", [
     "-s 4 -V", "-s 8 -V -l", "-c 5 -t 5", "-T 5", "-P 5 -a 10", "-x -1", "-s 9-1", "--queue-args []", "--key-count 5",
+    "-z nan", "-z -1", "-r -5", "-r inf", "-s 99999999999", "-x 99999999", "-x 60000 --queue-pattern q% --queue-pattern-to 9", "-c 99999999999",
+    "-P 65536", "--queue-args {", "--properties {\"nope\":1}", "--properties {\"delivery_mode\":\"x\"}", "--queue-pattern none",
+    "--queue-pattern q% --queue-pattern-from 9 --queue-pattern-to 3", "--uri http://x",
 ])
-def test_options_that_make_no_sense_are_refused(arguments):
-    assert gomq_py_perf("amqp", "throughput", *arguments.split()).returncode == 2
+def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):
+    with pytest.raises(SystemExit, match="^2$"):
+        main(["throughput", *arguments.split()])
+
+    assert capsys.readouterr().err.count("\n") == 2
 
 
 @pytest.mark.parametrize("scenario", ["connection-churn", "channel-churn", "queue-churn", "bind-churn", "consumer-churn"])
