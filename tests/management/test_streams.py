@@ -118,7 +118,7 @@ def test_consumers_show_their_lag_and_positions_can_be_forgotten(api, channel, s
         channel.connection.process_data_events(0.1)
 
     exposed = api.request("GET", "../metrics/per-object").text
-    assert f'gomq_stream_consumer_lag{{consumer_tag="joe",queue="{stream}",vhost="/"}} 4.0' in exposed
+    assert f'gomq_stream_consumer_lag{{vhost="/",queue="{stream}",consumer_tag="joe"}} 4\n' in exposed
     shape = api.get(f"streams/%2F/{stream}").json()
     assert shape["consumers"] == [{"consumer_tag": "joe", "offset": 6, "position": 2, "lag": 4, "unacknowledged": 4}]
     assert [(kept["consumer_tag"], kept["offset"]) for kept in shape["offsets"]] == [("joe", 2)]

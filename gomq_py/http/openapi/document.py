@@ -9,7 +9,9 @@ from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
 # Blueprints that are about the pages and not the API.
 LEFT_OUT = ("docs",)
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
-_INTEGERS = ("page", "page_size", "count")
+_COUNTS = ("page", "page_size", "count")  # from 1
+_PLACES = ("offset", "length", "timestamp", "truncate")  # from 0
+_REQUIRED = {("streams.find_offset", "timestamp")}
 _TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty")
 
 
@@ -33,7 +35,9 @@ def document(app):
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": COMPONENTS,
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}, "bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic", "description": "A user's name and password, or a token in the place of the password."},
+                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token, where the backend oauth is on."}},
         },
     }
 
@@ -45,7 +49,7 @@ def _operation(view, rule, method):
         "tags": [rule.endpoint.partition(".")[0]],
         "summary": (view.__doc__ or "").strip().partition("\n")[0],
         "parameters": [_path_parameter(name, kind) for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule)] + [
-            _query_parameter(name) for name in known.query],
+            _query_parameter(name, (rule.endpoint, name) in _REQUIRED) for name in known.query],
         "responses": {str(status): _answer(schema, known.media) for status, schema in known.answers.items()},
     }
     described["responses"]["default"] = {"description": "refused", "content": {"application/json": {"schema": ref("Error")}}}
@@ -63,14 +67,16 @@ def _path_parameter(name, kind):
     return {"name": name, "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0} if kind == "int" else {"type": "string"}}
 
 
-def _query_parameter(name):
-    if name in _INTEGERS:
+def _query_parameter(name, required):
+    if name in _COUNTS:
         schema = {"type": "integer", "minimum": 1}
+    elif name in _PLACES:
+        schema = {"type": "integer", "minimum": 0}
     elif name.endswith(("_age", "_incr")):
         schema = {"type": "integer", "minimum": 1, "maximum": 86400}
     else:
         schema = {"type": "boolean"} if name in _TRUTHS else {"type": "string"}
-    parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+    parameter = {"name": name, "in": "query", "required": required, "schema": schema}
     if name == "columns":
         parameter["description"] = "Comma separated fields; the objects then have these alone, which this description does not follow."
     return parameter

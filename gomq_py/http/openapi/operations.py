@@ -1,5 +1,5 @@
 """Operations: what each endpoint of the API takes and answers. A table by endpoint and method; the paths themselves are the app's."""
-from gomq_py.http.openapi.schemas import OPEN, TEXT, ref, record, some
+from gomq_py.http.openapi.schemas import TEXT, ref, record, some
 
 # Queries of lists, of single things with counters, and of some deletes.
 LIST = ("page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns")
@@ -60,7 +60,7 @@ OPERATIONS = {
     ("identity.version", "GET"): shows(record({"version": TEXT, "product": TEXT})),
     ("identity.cluster_name", "GET"): shows(record({"name": TEXT})),
     ("identity.put_cluster_name", "PUT"): does("name"),
-    ("identity.auth", "GET"): shows(OPEN),
+    ("identity.auth", "GET"): shows(ref("Auth")),
     ("identity.list_attempts", "GET"): shows(some(ref("Attempts"))),
     ("identity.list_attempt_sources", "GET"): NONE_OF_THEM,
     ("identity.reset_attempts", "DELETE"): does(),
@@ -127,8 +127,8 @@ OPERATIONS = {
     ("queues.list_unacked", "GET"): shows(some(ref("Unacked"))),
     ("queues.list_queue_bindings", "GET"): lists("Binding"),
     ("queues.get_messages", "POST"): Operation({200: some(ref("Message"))}, "get"),
-    ("streams.get_stream", "GET"): shows(OPEN),
-    ("streams.list_segments", "GET"): shows(OPEN),
+    ("streams.get_stream", "GET"): shows(ref("Stream")),
+    ("streams.list_segments", "GET"): shows(ref("Segments")),
     ("streams.read_segment", "GET"): Operation({200: OCTETS}, query=("offset", "length", "epoch"), media="application/octet-stream"),
     ("streams.find_offset", "GET"): Operation({200: record({"epoch": TEXT, "offset": {"type": "integer"}})}, query=("timestamp",)),
     ("streams.delete_offset", "DELETE"): does(),

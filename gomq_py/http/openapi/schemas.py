@@ -131,6 +131,15 @@ COMPONENTS = {
                          "peer_cert_issuer", "peer_cert_validity"), MAYBE_TEXT),
         **counts("channels", "channel_max", "frame_max", "timeout", "connected_at", "port", "peer_port", "recv_cnt", "send_cnt", "send_pend"),
         "ssl": TRUTH, "client_properties": OPEN, **PROCESS, **counted(OCTETS)}),
+    "Stream": record({
+        **texts("name", "vhost", "epoch", "state"), **counts("first_offset", "next_offset", "synced_offset", "messages", "message_bytes", "segments"),
+        "consumers": some(record({"consumer_tag": TEXT}, counts("offset", "position", "lag", "unacknowledged"))),
+        "offsets": some(record({"consumer_tag": TEXT, **counts("offset", "updated_ms")})),
+    }),
+    "Segments": record({"epoch": TEXT, **counts("first_offset", "next_offset", "synced_offset"), "segments": some(record({
+        **counts("number", "first_offset", "next_offset", "count", "body_bytes", "bytes", "first_timestamp_ms", "last_timestamp_ms"),
+        "sealed": TRUTH, "file": TEXT}))}),
+    "Auth": record({**truths("enable_uaa", "oauth_enabled"), **texts("uaa_client_id", "uaa_location")}),
     "Unacked": record({**texts("consumer_tag", "channel_name"), **counts("delivery_tag", "unacked_for_seconds")}),
     "Message": record({
         **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]}, "redelivered": TRUTH,
