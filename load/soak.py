@@ -2,13 +2,18 @@
 
 Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round everything is closed, and the broker at rest is
 looked at, without its cyclic garbage and free heap: resident and anonymous memory, descriptors, maps, greenlets, Python objects, and how late its
-loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when resident memory at rest grows by more than ``--most`` MB an hour after
-the warm-up, when descriptors, maps or greenlets grow at all, or when a load failed. Segments are small, so that the pool of those that wait to be
-used again, which is resident memory too, is full before the warm-up is over.
+loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most`` MB an hour after the
+warm-up, or when that cannot be told; when descriptors, maps or greenlets grow at all, or when a load failed.
+
+What is judged is the growth together with its error. Resident memory at rest goes up and down with the number of segment files that happen to be
+kept for use again (each is a descriptor, up to ``SEGMENT_BYTES`` of pages and no growth, because their number is bounded), so it is taken at one
+number of descriptors. The slope is the median of all slopes between two looks (Theil and Sen); its error comes from taking blocks of the residuals
+again and again (a moving block bootstrap), because a look resembles the one before it.
 """
 import argparse
 import csv
 import json
+import operator
 import os
 import queue
 import re
@@ -19,6 +24,7 @@ import threading
 import time
 from pathlib import Path
 from random import Random
+from statistics import mean, median
 
 from gomq_py.perf.process import memory_octets
 from load.brokers import ROOT
@@ -27,6 +33,10 @@ from load.churning import LOADS
 COLUMNS = ("seconds", "rss_mb", "anonymous_mb", "descriptors", "maps", "greenlets", "objects", "lag_ms", "mean_lag_ms", "turns")
 # Of a test of seconds: an interpreter's first minutes still fill its caches and arenas.
 LEAST_SAMPLES = 4
+MEMORY = {"rss_mb": "resident memory", "anonymous_mb": "anonymous memory"}
+CONFIDENCE = 0.95
+RESAMPLES = 400
+PAIRS_FROM = 60
 SETTLE_S = 2.5
 BOOT_S = 60
 SEGMENT_BYTES = 1 << 20
@@ -163,9 +173,11 @@ def judge(samples, options):
     if len(late) < LEAST_SAMPLES:
         return [f"only {len(late)} samples after the warm-up"]
     findings = []
-    rate = slope(late, "rss_mb")
-    if rate > options.most:
-        findings.append(f"resident memory grows by {rate:.2f} MB an hour")
+    for name, what in MEMORY.items():
+        low, rate, high = growth(late, name, options.seed)
+        if high > options.most:
+            told = "grows by" if low > options.most else "may grow by more than it should; it takes more --minutes to tell:"
+            findings.append(f"{what} {told} {rate:.2f} MB an hour ({low:.2f} to {high:.2f} with {CONFIDENCE:.0%} confidence)")
     for name in ("descriptors", "maps", "greenlets"):
         half = len(late) // 2
         before, after = (sorted(sample[name] for sample in part) for part in (late[:half], late[half:]))
@@ -174,21 +186,62 @@ def judge(samples, options):
     return findings
 
 
-def slope(samples, name):
-    """Growth an hour: the median of the slopes between all pairs (Theil and Sen), which no single jump can move."""
-    slopes = sorted(
-        (second[name] - first[name]) / (second["seconds"] - first["seconds"]) * 3600
-        for number, first in enumerate(samples) for second in samples[number + 1:])
-    return slopes[len(slopes) // 2]
+def growth(samples, name, seed=1):
+    """(low, slope, high): growth an hour, and the interval that holds it with CONFIDENCE. ``samples`` are in the order of their times."""
+    hours = [sample["seconds"] / 3600 for sample in samples]
+    values = at_one_number_of_files(samples, name)
+    middle = slope(hours, values)
+    residuals = [value - middle * hour for hour, value in zip(hours, values)]
+    random = Random(seed)
+    slopes = sorted(middle + slope(hours, blocks(residuals, random)) for _ in range(RESAMPLES))
+    cut = int(RESAMPLES * (1 - CONFIDENCE) / 2)
+    return slopes[cut], middle, slopes[-1 - cut]
+
+
+def at_one_number_of_files(samples, name):
+    """The values without what they go along with descriptors, by least squares with the time as the other cause; resident memory only."""
+    values = [sample[name] for sample in samples]
+    if name != "rss_mb":
+        return values
+    rows = [[value - mean(column) for value in column] for column in (
+        [sample["seconds"] for sample in samples], [sample["descriptors"] for sample in samples], values)]
+    time_, files, memory = rows
+    determinant = product(time_, time_) * product(files, files) - product(time_, files) ** 2
+    if determinant <= 0:
+        return values
+    per_file = (product(files, memory) * product(time_, time_) - product(time_, memory) * product(time_, files)) / determinant
+    return [value - per_file * count for value, count in zip(values, files)]
+
+
+def product(first, second):
+    """Sum of the products."""
+    return sum(map(operator.mul, first, second))
+
+
+def slope(xs, ys):
+    """The median of the slopes between all pairs (Theil and Sen), which no single jump can move; at most PAIRS_FROM points are paired with all."""
+    step = max(1, len(xs) // PAIRS_FROM)
+    points = list(zip(xs, ys))
+    return median((y - y0) / (x - x0) for number, (x0, y0) in enumerate(points[::step]) for x, y in points[number * step + 1:])
+
+
+def blocks(residuals, random):
+    """As many residuals, taken as blocks of neighbours from anywhere."""
+    size = max(1, round(len(residuals) ** 0.5))
+    taken = []
+    while len(taken) < len(residuals):
+        start = random.randrange(len(residuals) - size + 1)
+        taken += residuals[start:start + size]
+    return taken[:len(residuals)]
 
 
 def summary(samples, options):
     """The figures for a note."""
     late = judged(samples, options) or samples
     first, last = late[0], late[-1]
-    rates = {name: round(slope(late, name), 3) for name in ("rss_mb", "anonymous_mb")} if len(late) > 1 else {}
+    rates = {name: [round(value, 2) for value in growth(late, name, options.seed)] for name in MEMORY} if len(late) > 1 else {}
     return {
-        "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"], "growth_an_hour": rates,
+        "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"], "growth_an_hour_low_middle_high": rates,
         **{name: [first[name], last[name]] for name in COLUMNS[1:7]},
         "types": grown(late), "worst_lag_ms": max(sample["lag_ms"] for sample in samples),
         "mean_lag_ms": round(sum(s["mean_lag_ms"] for s in samples) / len(samples), 2),
