@@ -48,7 +48,7 @@ def parser():
 
 def _common(options):
     options.add_argument("--uri", default=DEFAULT_URL, help="broker to load (%(default)s)")
-    options.add_argument("--timeout", dest="timeout_s", type=_decimal, default=30, metavar="SECONDS", help="for each answer of the broker (%(default)s)")
+    options.add_argument("--timeout", dest="timeout_s", type=_real, default=30, metavar="SECONDS", help="for each answer of the broker (%(default)s)")
     options.add_argument("-j", "--json", action="store_true", help="print the result as JSON, and nothing else")
     options.add_argument("--broker-pid", type=_count, default=0, metavar="PID", help="measure that process's CPU time and memory, too")
 
@@ -68,12 +68,12 @@ def _throughput(options):
     add("-u", "--queue", default="perf-test", help="queue name (%(default)s)")
     add("-k", "--routing-key", help="routing key (the queue's name)")
     add("-e", "--exchange", default="", help="exchange to publish to (the default exchange)")
-    add("-r", "--rate", type=_decimal, default=0, help="messages per second of each publisher (unlimited)")
-    add("-R", "--consumer-rate", dest="consume_rate", type=_decimal, default=0, help="messages per second of each consumer (unlimited)")
+    add("-r", "--rate", type=_real, default=0, help="messages per second of each publisher (unlimited)")
+    add("-R", "--consumer-rate", dest="consume_rate", type=_real, default=0, help="messages per second of each consumer (unlimited)")
     add("-p", "--persistent", action="store_true", help="persistent messages")
     add("-P", "--prefetch", type=_prefetch, default=0, help="prefetch count (unlimited)")
     add("-g", "--poll", action="store_true", help="consume with basic.get")
-    add("-z", "--time", dest="seconds", type=_decimal, default=0, metavar="SECONDS", help="publish for that long (until interrupted)")
+    add("-z", "--time", dest="seconds", type=_real, default=0, metavar="SECONDS", help="publish for that long (until interrupted)")
     add("-C", "--pmessages", dest="publish_count", type=_amount, default=0, metavar="N", help="publish N messages in all")
     add("-D", "--cmessages", dest="consume_count", type=_amount, default=0, metavar="N", help="stop after N consumed messages, or shortly after")
     add("-l", "--measure-latency", action="store_true", help="from write to read, by a timestamp in each body; needs 8 octets of body")
@@ -96,7 +96,7 @@ def _throughput(options):
     add("--purge", action="store_true", help="empty the queues first; without it messages of earlier runs are consumed, too")
     add("--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N", help="octets per write (%(default)s); 1: a TCP segment each")
     add("--processes", type=_count, default=0, metavar="N", help="at most N processes for publishers and for consumers (half the processors)")
-    add("--drain", dest="drain_s", type=_decimal, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
+    add("--drain", dest="drain_s", type=_real, default=30, metavar="SECONDS", help="wait for consumers and confirms at the end (%(default)s)")
 
 
 def _queue_count(options):
@@ -119,13 +119,13 @@ def _connection_count(options):
     add("-u", "--queue", default="perf-test", help="queue of the consumers (%(default)s)")
     add("-l", "--localhost", action="store_true", help="connect to random addresses in 127.0.0.0/16")
     add("-k", "--keepalive", metavar="IDLE:INTERVAL:COUNT", help="TCP keepalive of the connections, seconds and probes")
-    add("-z", "--time", dest="seconds", type=_decimal, default=0, metavar="SECONDS", help="hold them that long (until interrupted)")
+    add("-z", "--time", dest="seconds", type=_real, default=0, metavar="SECONDS", help="hold them that long (until interrupted)")
 
 
 def _churn(options):
     _common(options)
     add = options.add_argument
-    add("-z", "--time", dest="seconds", type=_decimal, default=0, metavar="SECONDS", help="for that long (until interrupted)")
+    add("-z", "--time", dest="seconds", type=_real, default=0, metavar="SECONDS", help="for that long (until interrupted)")
     add("-D", "--transient", dest="durable", action="store_false", help="with a queue that is not durable")
     add("-q", "--quiet", action="store_true", help="print the summary only")
 
@@ -238,7 +238,7 @@ def _amount(text):
     return _number(text, int, 1 << 62)
 
 
-def _decimal(text):
+def _real(text):
     return _number(text, float, 1e9)
 
 

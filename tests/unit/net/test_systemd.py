@@ -8,6 +8,9 @@ import pytest
 from gomq_py.net.systemd import Systemd
 from tests.support.command import ROOT
 
+# What runs between this fork and the child's end or exec is safe beside threads; Python 3.12 and newer cannot know that.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
