@@ -3,6 +3,7 @@
 A request is one greenlet; what it builds it builds in slices (``answers``). Bounded: connections (``clients``), the octets of a head and of a refused
 body, the time a client may take for each step, requests per connection. Knows no route.
 """
+import contextlib
 import io
 from http.client import HTTPException
 from typing import Any
@@ -126,30 +127,50 @@ class _Outgoing:
                 self._connection.sendall(piece)
 
 
-class _RefusedBody:
-    """What is left of a request's body when it has been answered: read and thrown away, or the connection ends with the answer."""
+class _Body:
+    """A request's body, as WSGI has it. What the application leaves of it is read and thrown away, or the connection ends with the answer."""
 
     def __init__(self, handler, body, most):
+        """At most ``most`` octets are thrown away."""
         self._handler = handler
         self._body = body
         self._most = most
+        self._lost = False
+
+    def read(self, size=-1):
+        """Raises BodyLost. May switch."""
+        return self._taken(self._body.read, size)
+
+    def readline(self, size=-1):
+        """As ``read``."""
+        return self._taken(self._body.readline, size)
+
+    def __iter__(self):
+        return iter(self.readline, b"")
+
+    def _taken(self, method, size):
+        try:
+            return method(size)
+        except OSError as error:
+            self._lost = True
+            if isinstance(error, BodyLost):
+                raise
+            raise BodyLost(400, "the body is not in well-formed chunks") from None
 
     def _discard(self):
         """pywsgi's name for it. May switch."""
         body, handler = self._body, self._handler
-        if handler.headers.get("Expect", "").lower() == "100-continue" and body.socket is not None:
-            handler.close_connection = True  # it has not been asked for its body, and may not send it
+        unasked = handler.headers.get("Expect", "").lower() == "100-continue" and body.socket is not None  # and then it may not be sent either
+        if self._lost or unasked:
+            handler.close_connection = True
         left = self._most
-        try:
-            while not handler.close_connection:
-                octets = body.read(min(left, PIECE_OCTETS))
+        with contextlib.suppress(BodyLost):
+            while left > 0 and not handler.close_connection:
+                octets = self.read(min(left, PIECE_OCTETS))
                 if not octets:
                     return
                 left -= len(octets)
-                handler.close_connection = left <= 0
-        except OSError:
-            handler.close_connection = True
-            raise
+        handler.close_connection = True
 
 
 class ManagementHandler(WSGIHandler):
@@ -179,7 +200,8 @@ class ManagementHandler(WSGIHandler):
     def get_environ(self):
         environ = super().get_environ()
         environ["PATH_INFO"] = path_info(self.path)
-        self.wsgi_input: Any = _RefusedBody(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
+        self.wsgi_input: Any = _Body(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
+        environ["wsgi.input"] = self.wsgi_input
         return environ
 
     def start_response(self, status, headers, exc_info=None):

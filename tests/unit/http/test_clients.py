@@ -301,6 +301,15 @@ def test_body_that_was_cut_is_no_body(connect, app, caplog):
     assert app.bodies == [] and "Traceback" not in caplog.text
 
 
+def test_body_in_malformed_chunks_is_a_mistake_of_the_clients(connect, app, caplog):
+    client = connect(octets=b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\r\n0\r\n\r\n")
+
+    status, _, body = client.answer()
+
+    assert (status, json.loads(body)["reason"]) == (400, "the body is not in well-formed chunks")
+    assert client.rest() == b"" and app.bodies == [] and "Traceback" not in caplog.text
+
+
 # whose turn
 
 def test_clients_that_ask_without_end_leave_the_loop_to_others(connect, app):
