@@ -56,11 +56,17 @@ def flag_parser() -> argparse.ArgumentParser:
 def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
     if not option.flags:
         return
-    help_text = option.help if not option.pending else f"{option.help} (no effect yet)"
+    help_text = option.help
     more: dict[str, Any] = {"metavar": option.metavar}
     if option.kind is BOOLEAN:
         off = option.flags[0].startswith("--no-")
         more = {"nargs": 0, "const": "false"} if off else {"nargs": "?", "const": "true", "metavar": "yes|no"}
+        if off:
+            help_text = f"Turn off what is on: {help_text[0].lower()}{help_text[1:]}"
+    elif option.default not in ("", None):
+        help_text = f"{help_text} (default: {option.default})"
+    if option.pending:
+        help_text = f"{help_text} (no effect yet)"
     parser.add_argument(*option.flags, dest=option.attribute, action=_Given, help=help_text.replace("%", "%%"), **more)
 
 

@@ -180,3 +180,10 @@ def test_address_for_all_protocols_asks_for_none_that_is_missing(load_from):
     settings, warnings = load_from("--bind", "0.0.0.0")
 
     assert (settings.amqp_bind, settings.mqtt_bind, warnings) == ("0.0.0.0", "0.0.0.0", [])
+
+
+def test_help_says_what_a_flag_turns_off_and_what_holds_without_it():
+    text = " ".join(flag_parser().format_help().split())
+
+    assert "--no-sync Turn off what is on: flush to disk before a confirm leaves." in text
+    assert "Port of the management API. (default: 15672)" in text
