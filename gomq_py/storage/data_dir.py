@@ -7,7 +7,7 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
       definitions         framed log of the durable topology (storage.framed_log)
       users               framed log of users and permissions
-      pool/               emptied segments waiting to be used again
+      pool/               segments waiting to be used: emptied ones, and new ones made ahead; cleared at boot
       queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
       transient/          where files of transient queues are made; they have no names, so it is empty
       set-aside/          what a damaged folder could not account for, kept for the operator; nobody reads it

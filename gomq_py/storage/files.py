@@ -5,8 +5,10 @@ themselves and announce the ranges once per batch, and *logs*, which grow by ``a
 change after it succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or forgets what was not synced.
 
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
-hub's thread except ``sync`` and ``sync_folder``, which ``storage.sync`` calls from its pool. Never decides what is durable: that is ``storage.sync``.
+hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``, ``unmake``. Never decides what
+is durable: that is ``storage.sync``.
 """
+import contextlib
 import errno
 import mmap
 import os
@@ -31,7 +33,7 @@ class File:
     While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner must not recycle it. Hub thread only.
     """
 
-    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "_holders", "_closing")
+    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "_holders", "_closing", "_aside")
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
@@ -44,6 +46,7 @@ class File:
         self.broken = None  # the OSError after which the end of a log is unknown
         self._holders = 0
         self._closing = False
+        self._aside = None
         self.remap()
 
     def __repr__(self):
@@ -87,14 +90,19 @@ class File:
             self.map.close()
             self.map = None
 
-    def close(self):
-        """Close now, or when the last holder lets go."""
+    def close(self, aside=None):
+        """Close now, or when the last holder lets go. ``aside(function, *arguments)``: have it done elsewhere, for a file that has lost its name:
+        giving its room back to the disk may take tens of milliseconds.
+        """
         self._closing = True
+        self._aside = aside or self._aside
         if self._holders or self.fd < 0:
             return
-        self.unmap()
-        os.close(self.fd)
-        self.fd = -1
+        mapping, fd, self.map, self.fd = self.map, self.fd, None, -1
+        if self._aside is None:
+            close_parts(mapping, fd)
+        else:
+            self._aside(close_parts, mapping, fd)
 
 
 class Files:
@@ -110,30 +118,31 @@ class Files:
 
         Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
         """
-        path = os.fspath(path)
-        fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        try:
-            self._allocate(fd, 0, size, path)
-            file = File(path, fd, size, True)
-        except BaseException:
-            os.close(fd)
-            os.unlink(path)
-            raise
-        for listener in self._listeners:
-            listener.created(path, size)
+        file = self._create(os.fspath(path), size)
+        self.made(file)
         return file
+
+    def make(self, path, size):
+        """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it. What it holds is in the system's cache. Blocks."""
+        return fetch_ahead(self._create(os.fspath(path), size))
+
+    def make_unnamed(self, folder, size):
+        """As ``create_unnamed``, for a thread. What it holds is in the system's cache. Blocks."""
+        return fetch_ahead(self._create_unnamed(os.fspath(folder), size))
+
+    def made(self, file):
+        """Tell the listeners of a file that ``make`` gave."""
+        for listener in self._listeners:
+            listener.created(file.path, file.size)
+
+    def unmake(self, file):
+        """Remove what ``make`` gave, of which nobody was told. Blocks."""
+        os.unlink(file.path)
+        file.close()
 
     def create_unnamed(self, folder, size):
         """As ``create``, without a name: the file is gone with the process, and no listener hears of it. For transient queues."""
-        folder = os.fspath(folder)
-        path = os.path.join(folder, "unnamed")
-        fd = self._open_unnamed(folder)
-        try:
-            self._allocate(fd, 0, size, path)
-            return File(path, fd, size, True, named=False)
-        except BaseException:
-            os.close(fd)
-            raise
+        return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
         """An existing file, mapped read-write in its whole length. Its room may have holes: see ``allocate``."""
@@ -249,16 +258,24 @@ class Files:
         for listener in self._listeners:
             listener.renamed(source, target)
 
-    def unlink(self, path):
-        """Take a file's name away. Raises FileNotFoundError."""
+    def unlink(self, path, aside=None):
+        """Take a file's name away. Raises FileNotFoundError. ``aside`` as in File.close: what it held is given back to the disk elsewhere."""
         path = os.fspath(path)
-        os.unlink(path)
+        fd = -1
+        if aside is not None:
+            with contextlib.suppress(OSError):  # then the unlinking does it all
+                fd = self._open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.unlink(path)
+        finally:
+            if fd >= 0:
+                aside(os.close, fd)
         for listener in self._listeners:
             listener.unlinked(path)
 
-    def close(self, file):
-        """Close now, or when the last holder lets go."""
-        file.close()
+    def close(self, file, aside=None):
+        """Close now, or when the last holder lets go; ``aside`` as in File.close."""
+        file.close(aside)
 
     # folders
 
@@ -312,6 +329,26 @@ class Files:
     def _open(self, path, flags):
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
+    def _create(self, path, size):
+        fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            self._allocate(fd, 0, size, path)
+            return File(path, fd, size, True)
+        except BaseException:
+            os.close(fd)
+            os.unlink(path)
+            raise
+
+    def _create_unnamed(self, folder, size):
+        path = os.path.join(folder, "unnamed")
+        fd = self._open_unnamed(folder)
+        try:
+            self._allocate(fd, 0, size, path)
+            return File(path, fd, size, True, named=False)
+        except BaseException:
+            os.close(fd)
+            raise
+
     def _open_unnamed(self, folder):
         if hasattr(os, "O_TMPFILE"):
             try:
@@ -355,6 +392,24 @@ class Files:
         if file.named:
             for listener in self._listeners:
                 listener.resized(file.path, file.size)
+
+
+def fetch_ahead(file):
+    """Have the system give the file its pages, and return it. The first touch of a new mapping would have Linux fetch as much as its readahead at
+    once: 4 MiB took 4 ms.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fd, 0, file.size, os.POSIX_FADV_WILLNEED)
+    return file
+
+
+def close_parts(mapping, fd):
+    """What a File is to the system: the mapping, if any, and the descriptor."""
+    try:
+        if mapping is not None:
+            mapping.close()
+    finally:
+        os.close(fd)
 
 
 def with_path(error, path):

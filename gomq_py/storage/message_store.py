@@ -177,6 +177,9 @@ class MessageStore(picking.PickingLog):
 
     def flush(self):
         """End of a batch: what was appended, delivered and deleted is in the mappings, so that a killed process keeps it, and announced."""
+        segment = self._write
+        if segment is not None and segment.end >= self._expect_at:
+            self._expect_next()
         if self.durable and self.failure is None:
             if self._acking is not None:
                 self._write_run()

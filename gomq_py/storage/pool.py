@@ -1,18 +1,29 @@
-"""Segment pool: emptied pairs of segment files waiting to be used again, one pool per broker.
+"""Segment pool: pairs of segment files waiting to be used, emptied ones and new ones that were made ahead of need, one pool per broker.
 
-Fresh pages cost more than all else an append does (1.6x at 16-octet messages, 2.3x at 1 KiB), so full-size segments go round: fd and mapping
-kept, file renamed into place. What makes that safe: a new generation in the head seeds every checksum; a pair that ever held something
-durable is used again only after the names of both its files were flushed where they left from; only pairs made in this run go round; nobody
-holds them. Between message_store and files; never flushes by itself.
+Fresh pages cost more than all else an append does (1.6x at 16-octet messages, 2.3x at 1 KiB), so segments go round: fd and mapping kept, file
+renamed into place. What makes that safe: a new generation in the head seeds every checksum; a pair that ever held something durable is used again
+only after the names of both its files were flushed where they left from; only pairs made in this run go round; nobody holds them.
+
+Making a pair and giving one's room back to the disk take milliseconds, tens of them while the disk is busy: both are done aside, in a thread. A
+writer says in time that it will roll (``expect``), and the roll takes what is there. Between message_store and files; never flushes by itself.
 """
+import errno
 import os
 
 from gomq_py.storage.format.acks import capacity_for
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
+# A queue's first segment, and how much larger each next one is until segment_bytes: many queues hold only a few messages.
+FIRST_SEGMENT_BYTES = 65536
+SEGMENT_GROWTH = 8
+
 # 8 pairs are about 75 MiB of disk and kept one busy queue from ever waiting for a fresh segment.
 KEPT_PAIRS = 8
+# Of each smaller size, some 10 MiB in all: a queue needs each of them once.
+KEPT_SMALL_PAIRS = 2
+# A pair is made ahead where the disk has room for this many more: nobody else's last room is taken.
+ROOM_FOR_PAIRS = 8
 
 
 class SegmentPool:
@@ -23,10 +34,14 @@ class SegmentPool:
         self.files = files
         self.committer = committer
         self.segment_bytes = segment_bytes
-        self.kept_pairs = kept_pairs
-        self._pairs = []
-        self._unnamed = []
+        self._aside = None if committer is None else committer.aside
+        self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
+        self._pairs = {size: [] for size in self._kept}
+        self._unnamed = {size: [] for size in self._kept}
+        self._expected = {}  # (msgs_bytes, folder of unnamed ones or None) -> how many writers will need such files soon
+        self._in_making = dict.fromkeys(self._kept, 0)
         self._retiring = {}  # queue folder -> pairs whose msgs file has left, waiting for that to be flushed
+        self._closed = False
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
         self._clear_folder()
@@ -38,21 +53,42 @@ class SegmentPool:
 
     def take(self, msgs_path, acks_path, msgs_bytes):
         """Two mapped files with these names, for a segment of this size. Raises OSError, leaving neither."""
-        if msgs_bytes == self.segment_bytes and self._pairs:
-            return self._take_kept(msgs_path, acks_path)
-        msgs = self.files.create(msgs_path, msgs_bytes)
+        if self._pairs.get(msgs_bytes):
+            return self._take_kept(msgs_path, acks_path, self._pairs[msgs_bytes])
         try:
-            return msgs, self.files.create(acks_path, capacity_for(msgs_bytes))
-        except OSError:
-            self.files.close(msgs)
-            self.files.unlink(msgs_path)
-            raise
+            return self._create(msgs_path, acks_path, msgs_bytes)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self._give_up_spares():
+                raise
+        return self._create(msgs_path, acks_path, msgs_bytes)
 
     def take_unnamed(self, folder, msgs_bytes):
         """One mapped file without a name, for a segment of a transient queue."""
-        if msgs_bytes == self.segment_bytes and self._unnamed:
-            return self._unnamed.pop()
+        if self._unnamed.get(msgs_bytes):
+            return self._unnamed[msgs_bytes].pop()
+        try:
+            return self.files.create_unnamed(folder, msgs_bytes)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self._give_up_spares():
+                raise
         return self.files.create_unnamed(folder, msgs_bytes)
+
+    # ahead of need
+
+    def expect(self, msgs_bytes, unnamed_in=None):
+        """A writer will soon take files of this size, without a name in the folder ``unnamed_in`` where that is given: have them ready."""
+        key = (msgs_bytes, unnamed_in)
+        self._expected[key] = self._expected.get(key, 0) + 1
+        self._make_ahead(key)
+
+    def unexpect(self, msgs_bytes, unnamed_in=None):
+        """The writer has taken them, or is gone."""
+        key = (msgs_bytes, unnamed_in)
+        self._expected[key] -= 1
+        if self._expected[key]:
+            self._make_ahead(key)
+        else:
+            del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take the files of an emptied segment: keep the pair, or unlink it. ``msgs`` and ``acks`` are None where a file is not open,
@@ -74,39 +110,119 @@ class SegmentPool:
 
     def retire_unnamed(self, msgs):
         """Take the file of a transient queue's segment."""
-        if msgs.size == self.segment_bytes and msgs.map is not None and not msgs.held and len(self._unnamed) < self.kept_pairs:
-            self._unnamed.append(msgs)
+        if msgs.map is not None and not msgs.held and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0):
+            self._unnamed[msgs.size].append(msgs)
         else:
-            self.files.close(msgs)
+            self.files.close(msgs, self._aside)
+
+    def let_go(self, file):
+        """Close a segment's file, whose name stays or is the caller's business."""
+        self.files.close(file, self._aside)
 
     def forget(self, folder):
         """The folder goes away with all that is in it."""
         for _, acks, _ in self._retiring.pop(folder, ()):
             if acks is not None:
-                self.files.close(acks)
+                self.files.close(acks, self._aside)
 
     def describe(self):
         """What it holds, for people."""
+        pairs, unnamed = (sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed))
         retiring = sum(len(waiting) for waiting in self._retiring.values())
-        return f"{len(self._pairs)} pairs and {len(self._unnamed)} without names wait to be used again, {retiring} for their names to be flushed"
+        return (
+            f"{pairs} pairs and {unnamed} without names wait to be used, {retiring} for their names to be flushed; "
+            f"{sum(self._in_making.values())} are being made"
+        )
 
     def close(self):
-        """Let go of all kept files."""
-        for msgs, acks in self._pairs:
-            for file in (msgs, acks):
-                self.files.unlink(file.path)
-                self.files.close(file)
-        for msgs in self._unnamed:
-            self.files.close(msgs)
-        self._pairs, self._unnamed = [], []
+        """Let go of all kept files; what is being made goes when it is there."""
+        self._closed = True
+        for pairs in self._pairs.values():
+            while pairs:
+                for file in pairs.pop():
+                    self._drop(file, file.path, self._aside)
+        for files in self._unnamed.values():
+            while files:
+                self.files.close(files.pop(), self._aside)
+
+    # made ahead
+
+    def _make_ahead(self, key):
+        msgs_bytes, unnamed_in = key
+        if self._aside is None or self._closed or msgs_bytes not in self._kept:
+            return
+        # One at a time for each size: the next is begun when that is there, if it is still expected.
+        ready = self._pairs if unnamed_in is None else self._unnamed
+        if self._in_making[msgs_bytes] or len(ready[msgs_bytes]) >= min(self._expected.get(key, 0), self._kept[msgs_bytes]):
+            return
+        self._in_making[msgs_bytes] += 1
+        if unnamed_in is None:
+            paths = self._new_paths()
+            self._aside(self._make_pair, *paths, msgs_bytes, done=lambda pair, error: self._made(key, pair, error))
+        else:
+            self._aside(self._make_unnamed, unnamed_in, msgs_bytes, done=lambda file, error: self._made(key, file, error))
+
+    def _make_pair(self, msgs_path, acks_path, msgs_bytes):
+        """In a thread: as _create, nobody being told. Blocks. Raises OSError."""
+        acks_bytes = capacity_for(msgs_bytes)
+        self._check_room(self.folder, msgs_bytes + acks_bytes)
+        msgs = self.files.make(msgs_path, msgs_bytes)
+        try:
+            return msgs, self.files.make(acks_path, acks_bytes)
+        except OSError:
+            self.files.unmake(msgs)
+            raise
+
+    def _make_unnamed(self, folder, msgs_bytes):
+        """In a thread. Blocks. Raises OSError."""
+        self._check_room(folder, msgs_bytes)
+        return self.files.make_unnamed(folder, msgs_bytes)
+
+    def _check_room(self, folder, count):
+        figures = os.statvfs(folder)
+        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * count:
+            raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
+
+    def _made(self, key, made, error):
+        """Files that were made ahead are there, or could not be made: then whoever needs them will hear why."""
+        msgs_bytes, unnamed_in = key
+        self._in_making[msgs_bytes] -= 1
+        if error is not None:
+            return
+        if unnamed_in is not None:
+            self._unnamed[msgs_bytes].append(made)
+        else:
+            for file in made:
+                self.files.made(file)
+            self._pairs[msgs_bytes].append(made)
+        if self._closed:
+            self.close()
+        for other in list(self._expected):
+            if other[0] == msgs_bytes:
+                self._make_ahead(other)
+
+    def _give_up_spares(self):
+        """The disk is full: what waits to be used goes, at once. False: there was nothing."""
+        found = False
+        for pairs in self._pairs.values():
+            while pairs:
+                found = True
+                for file in pairs.pop():
+                    self._drop(file, file.path, None)
+        for files in self._unnamed.values():
+            while files:
+                found = True
+                self.files.close(files.pop())
+        return found
+
+    # away
 
     def _retire_msgs(self, msgs, path):
         """Move the file into the pool, or unlink it and return None. The sync that is running may still hold it."""
-        if msgs is not None and msgs.size == self.segment_bytes and len(self._pairs) < self.kept_pairs:
-            self._numbers += 1
-            self.files.rename(path, os.path.join(self.folder, f"msgs.{self._numbers:010d}"), msgs)
+        if msgs is not None and len(self._pairs.get(msgs.size, ())) < self._kept.get(msgs.size, 0):
+            self.files.rename(path, self._new_paths()[0], msgs)
             return msgs
-        self._drop(msgs, path)
+        self._drop(msgs, path, self._aside)
         return None
 
     def _names_flushed(self, folder, waiting, error):
@@ -122,24 +238,41 @@ class SegmentPool:
 
     def _finish_retiring(self, msgs, acks, acks_path):
         if msgs is None:
-            self._drop(acks, acks_path)
-        elif msgs.held or acks.held or acks.size != capacity_for(self.segment_bytes) or len(self._pairs) >= self.kept_pairs:
-            self._drop(acks, acks_path)
-            self._drop(msgs, msgs.path)
+            self._drop(acks, acks_path, self._aside)
+        elif msgs.held or acks.held or acks.size != capacity_for(msgs.size) or len(self._pairs[msgs.size]) >= self._kept[msgs.size]:
+            self._drop(acks, acks_path, self._aside)
+            self._drop(msgs, msgs.path, self._aside)
         else:
             self.files.rename(acks_path, os.path.join(self.folder, f"acks.{os.path.basename(msgs.path)[5:]}"), acks)
-            self._pairs.append((msgs, acks))
+            self._pairs[msgs.size].append((msgs, acks))
 
-    def _drop(self, file, path):
-        self.files.unlink(path)
-        if file is not None:
-            self.files.close(file)
+    def _drop(self, file, path, aside):
+        if file is None:
+            self.files.unlink(path, aside)
+        else:
+            self.files.unlink(path)
+            self.files.close(file, aside)
 
-    def _take_kept(self, msgs_path, acks_path):
-        msgs, acks = self._pairs.pop()
+    # there
+
+    def _create(self, msgs_path, acks_path, msgs_bytes):
+        msgs = self.files.create(msgs_path, msgs_bytes)
+        try:
+            return msgs, self.files.create(acks_path, capacity_for(msgs_bytes))
+        except OSError:
+            self.files.close(msgs)
+            self.files.unlink(msgs_path)
+            raise
+
+    def _take_kept(self, msgs_path, acks_path, pairs):
+        msgs, acks = pairs.pop()
         self.files.rename(msgs.path, msgs_path, msgs)
         self.files.rename(acks.path, acks_path, acks)
         return msgs, acks
+
+    def _new_paths(self):
+        self._numbers += 1
+        return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in ("msgs", "acks")]
 
     def _clear_folder(self):
         """Files of an earlier run are not used again: what their pages on the disk hold is not known."""
@@ -151,3 +284,12 @@ class SegmentPool:
                 self.files.remove_tree(path)
             else:
                 self.files.unlink(path)
+
+
+def growth(segment_bytes):
+    """The sizes that a queue's segments take, one after the other."""
+    size = min(FIRST_SEGMENT_BYTES, segment_bytes)
+    while size < segment_bytes:
+        yield size
+        size = min(size * SEGMENT_GROWTH, segment_bytes)
+    yield segment_bytes

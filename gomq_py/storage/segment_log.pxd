@@ -9,7 +9,7 @@ cdef class SegmentLog:
     cdef readonly bint durable
     cdef readonly dict _segments
     cdef Segment _read, _write, _last
-    cdef Py_ssize_t _read_at, _next_number, _next_bytes
+    cdef Py_ssize_t _read_at, _next_number, _next_bytes, _expect_at, _expected_bytes
     cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
 
@@ -26,6 +26,8 @@ cdef class SegmentLog:
     cdef int _note_synced(self, Segment segment) except -1
     @cython.locals(before=Segment, segment=Segment)
     cdef Segment _roll(self, Py_ssize_t size)
+    cdef int _expect_next(self) except -1
+    cdef int _unexpect(self) except -1
     cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) except -1
     @cython.locals(segment=Segment)
     cdef Segment _create_segment(self, Py_ssize_t capacity)

@@ -9,15 +9,16 @@ import os
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
+from gomq_py.storage.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
 from gomq_py.storage.segment import ACKS, MSGS, Segment
 
 # A location has 28 bits for each.
 LARGEST_SEGMENT_BYTES = 1 << 28
 LARGEST_SEGMENT_NUMBER = (1 << 28) - 1
 
-# A queue's first segment, and how much larger each next one is until segment_bytes: many queues hold only a few messages.
-FIRST_SEGMENT_BYTES = 65536
-SEGMENT_GROWTH = 8
+# The next segment is made ahead when one part in so many of the write segment is filled: in time, and not for queues that hold a few messages.
+EXPECT_PART = 2
+_NEVER = 1 << 62
 
 # How far a sync must have come, as a part of the data, to be noted in the head: damage before the mark is said loudly to be the disk's fault. Noting
 # each sync would dirty one page more for every one.
@@ -33,7 +34,8 @@ class SegmentLog:
 
     __slots__ = (
         "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
-        "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_marked", "_closing", "_fenced", "_unsynced", "_syncing",
+        "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
+        "_marked", "_closing", "_fenced", "_unsynced", "_syncing",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -53,6 +55,8 @@ class SegmentLog:
         self._read_at = HEAD_BYTES
         self._next_number = 1
         self._next_bytes = min(FIRST_SEGMENT_BYTES, segment_bytes)
+        self._expect_at = _NEVER
+        self._expected_bytes = 0
         self._marked = self._closing = self._fenced = False
         self._unsynced = []
         self._syncing = []
@@ -173,6 +177,8 @@ class SegmentLog:
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
             raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")  # costs this message, not the queue
         segment = self._create_segment(self._capacity_for(size))
+        self._unexpect()
+        self._expect_at = segment.capacity // EXPECT_PART
         before = self._last
         self._segments[segment.number] = segment
         self._next_number += 1
@@ -194,6 +200,19 @@ class SegmentLog:
         if HEAD_BYTES + size > capacity:
             capacity = (HEAD_BYTES + size + 4095) & ~4095
         return capacity
+
+    def _expect_next(self):
+        """The writer will roll before long."""
+        self._expect_at = _NEVER
+        self._expected_bytes = self._next_bytes
+        self.pool.expect(self._expected_bytes, None if self.durable else self.folder)
+        return 0
+
+    def _unexpect(self):
+        if self._expected_bytes:
+            self.pool.unexpect(self._expected_bytes, None if self.durable else self.folder)
+            self._expected_bytes = 0
+        return 0
 
     def _create_segment(self, capacity):
         if self._next_number > LARGEST_SEGMENT_NUMBER:
@@ -284,9 +303,9 @@ class SegmentLog:
             msgs.unmap()
             return
         segment.detach()
-        self.files.close(msgs)
+        self.pool.let_go(msgs)
         if acks is not None:
-            self.files.close(acks)
+            self.pool.let_go(acks)
 
     def _close_files(self):
         self._closing = False
@@ -354,6 +373,7 @@ class SegmentLog:
     def _stop(self, failure):
         """Nothing goes in or out any more."""
         self.failure = failure
+        self._unexpect()
         self._read = self._write = self._last = None
         return 0
 

@@ -2,12 +2,14 @@
 
 Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the disk. A sync that begins takes
 everything marked by then, so batches grow by themselves when the disk is slow and are small when it is fast. Flushes run in a thread pool of
-their own: the hub's serves name resolution and hashing, which must not wait for a disk. A sync that failed proves nothing, not even when it
+their own: the hub's serves name resolution and hashing, which must not wait for a disk. Other work on files that may take long and that nobody
+waits for goes there too (``aside``). A sync that failed proves nothing, not even when it
 is repeated: whoever it covered is fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor a thread's time.
 """
 import logging
 import os
 import time
+from collections import deque
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -26,6 +28,10 @@ THREADS = 4
 # The kernel's own writeback would take up to 30 s; syncing at once would make a client that asked for nothing pay for a disk write per
 # batch, and flushing acks with every confirm doubled what a sync costs (docs/decisions/0002).
 UNHURRIED_S = 0.2
+
+
+# Work aside that may be waiting before others should hold theirs back: what waits to be closed is open, and descriptors are counted.
+MANY_ASIDE = 32
 
 
 class GroupCommit:
@@ -50,6 +56,8 @@ class GroupCommit:
         self._in_flight = []  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
+        self._asides = deque()  # (function, arguments, done or None)
+        self._aside_greenlet = None
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
@@ -118,6 +126,8 @@ class GroupCommit:
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
+        while self._aside_greenlet is not None:
+            self._aside_greenlet.join()
         self._watch.stop()
         if self._pool is not None:
             self._pool.kill()
@@ -131,6 +141,13 @@ class GroupCommit:
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
             self._greenlet = None
+        if self._aside_greenlet is not None:
+            gevent.kill(self._aside_greenlet)
+            self._aside_greenlet = None
+        while self._asides:  # descriptors go with a process that dies
+            function, arguments, done = self._asides.popleft()
+            if done is None:
+                function(*arguments)
 
     @property
     def is_idle(self):
@@ -145,6 +162,48 @@ class GroupCommit:
             f"{len(self._logs)} logs, {len(self._folders)} folders; waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
             f"{len(self._failed)} paths failed"
         )
+
+    # what nobody waits for
+
+    def aside(self, function, *arguments, done=None):
+        """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, beside the flushes. ``done(result, error)`` is called in
+        the hub after it, and must neither switch nor raise.
+        """
+        self._asides.append((function, arguments, done))
+        if self._aside_greenlet is None:
+            self._aside_greenlet = gevent.spawn(self._run_asides)
+            self._aside_greenlet.name = "files-aside"
+
+    @property
+    def has_much_aside(self):
+        """Whether so much waits for ``aside`` that whoever has more should come again later."""
+        return len(self._asides) >= MANY_ASIDE
+
+    @property
+    def is_done_aside(self):
+        """Whether all of it is done."""
+        return self._aside_greenlet is None
+
+    def _run_asides(self):
+        while self._asides:
+            function, arguments, done = self._asides.popleft()
+            try:
+                result, error = self._threads_of().spawn(_attempt, function, arguments).get()
+            except Exception as failure:  # no thread to be had
+                result, error = None, failure
+            if done is None and error is not None:
+                logger.warning("work on files failed: %s", error)
+            try:
+                if done is not None:
+                    done(result, error)
+            except Exception:
+                logger.exception("a callback after work on files failed")
+        self._aside_greenlet = None
+
+    def _threads_of(self):
+        if self._pool is None:
+            self._pool = ThreadPool(self._threads + 1)  # one for what is done aside, so that no flush waits for it
+        return self._pool
 
     # the cycle
 
@@ -232,10 +291,8 @@ class GroupCommit:
     def _flush(self, jobs, failures):
         """Run the jobs in the pool, divided among its threads. May switch."""
         try:
-            if self._pool is None:
-                self._pool = ThreadPool(self._threads)
             lanes = min(self._threads, len(jobs))
-            results = [self._pool.spawn(_flush_each, jobs[lane::lanes], self._watch) for lane in range(lanes)]
+            results = [self._threads_of().spawn(_flush_each, jobs[lane::lanes], self._watch) for lane in range(lanes)]
             for result in results:
                 for owner, error in result.get():
                     logger.error("sync failed: %s", error)
@@ -304,3 +361,11 @@ def _flush_each(jobs, watch):
         finally:
             watch.end()
     return failed
+
+
+def _attempt(function, arguments):
+    """In a pool thread: (result, error) of a call."""
+    try:
+        return function(*arguments), None
+    except Exception as error:
+        return None, error

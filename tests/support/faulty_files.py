@@ -10,7 +10,7 @@ import threading
 
 import gevent
 
-from tests.support.watched_files import ANNOUNCEMENTS, POOL_CALLS, WatchedFiles
+from tests.support.watched_files import ANNOUNCEMENTS, FLUSHES, POOL_CALLS, WatchedFiles
 
 
 SLOW_TURNS = 200  # far more than a scenario does between two of its flushes
@@ -66,7 +66,7 @@ class FaultyFiles(WatchedFiles):
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.how == "short" and call == "append":
             self._short = True
-        elif self.how == "after" and call in POOL_CALLS:
+        elif self.how == "after" and call in FLUSHES:
             self._flush_anyway(call, subject)
             raise OSError(self.error, os.strerror(self.error), subject)
         else:

@@ -339,6 +339,16 @@ class PowerCutFiles(WatchedFiles):
         self.disk.born(file.path)
         return file
 
+    def make(self, path, size):
+        file = super().make(path, size)
+        self._opened.append(file)
+        self.disk.born(file.path)
+        return file
+
+    def unmake(self, file):
+        super().unmake(file)
+        self.disk.gone(file.path)
+
     def open(self, path):
         file = super().open(path)
         self._opened.append(file)
@@ -359,8 +369,8 @@ class PowerCutFiles(WatchedFiles):
         super().rename(source, target, file)
         self.disk.renamed(os.fspath(source), os.fspath(target))
 
-    def unlink(self, path):
-        super().unlink(path)
+    def unlink(self, path, aside=None):
+        super().unlink(path, aside)
         self.disk.gone(os.fspath(path))
 
     def remove_folder(self, path):

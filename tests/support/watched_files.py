@@ -8,10 +8,11 @@ from gomq_py.storage.files import Files
 # Calls that ask the system for something, and so can fail. Composed ones (remove_tree) are made of these; closing is not a change.
 CALLS = (
     "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "truncate", "extend", "punch", "rename", "unlink",
-    "make_folder", "remove_folder", "sync", "sync_folder",
+    "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_unnamed", "unmake",
 )
 ANNOUNCEMENTS = ("appended", "overwritten")
-POOL_CALLS = frozenset({"sync", "sync_folder"})  # the only ones that may come from another thread
+FLUSHES = frozenset({"sync", "sync_folder"})
+POOL_CALLS = FLUSHES | {"make", "make_unnamed", "unmake"}  # the only ones that may come from another thread
 
 
 class WatchedFiles(Files):

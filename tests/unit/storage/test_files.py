@@ -260,6 +260,34 @@ def test_a_held_file_is_closed_by_its_last_holder(files, tmp_path):
     assert file.closed
 
 
+def test_a_held_file_that_is_closed_aside_is_closed_aside_by_its_last_holder(files, tmp_path):
+    file = files.create(tmp_path / "a", 4096)
+    file.retain()
+    put_aside = []
+
+    files.close(file, lambda function, *arguments: put_aside.append((function, arguments)))
+    assert not file.closed and not put_aside
+    file.release()
+
+    (function, arguments), = put_aside
+    assert file.closed and file.map is None
+    function(*arguments)
+    with pytest.raises(OSError):
+        os.fstat(arguments[1])
+
+
+def test_nobody_hears_of_a_file_made_in_a_thread_before_the_hub_says_so(tmp_path):
+    events = Events()
+    files = Files((events,))
+
+    kept, gone = files.make(tmp_path / "a", 4096), files.make(tmp_path / "b", 4096)
+    files.unmake(gone)
+    assert events.heard == [] and os.listdir(tmp_path) == ["a"]
+    files.made(kept)
+
+    assert events.heard == [("created", "a", 4096)]
+
+
 def test_a_released_file_that_its_owner_has_open_stays_open(files, tmp_path):
     file = files.create(tmp_path / "msgs", 4096)
     file.retain()

@@ -1,7 +1,10 @@
 """Message store: the verbs of a queue, segments coming and going."""
+import os
+
 import pytest
 
 from gomq_py.storage.errors import StoreError
+from tests.support.faulty_files import FaultyFiles
 from tests.support.stores import Shown, StoreBench
 
 
@@ -109,6 +112,41 @@ def test_segments_roll_and_vanish_when_all_of_one_is_acked(bench, tmp_path):
     assert len(bench.drain()) == 20
 
     assert names(tmp_path) == ["acks.0000000002", "msgs.0000000002"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
+    """Half of the write segment is full: the next one is made aside, and the roll asks the system for no new file."""
+    files = FaultyFiles()
+    bench = StoreBench(tmp_path, files, durable=durable)
+    (tmp_path / "queue").mkdir(exist_ok=True)
+    bench.push(bytes(30_000))
+    bench.store.flush()
+    assert not bench.pool._expected
+    created = len(files.calls)
+    bench.push(bytes(10_000))
+    bench.store.flush()
+    bench.committer.stop()
+    assert {call for call, _ in files.calls[created:]} == {"make" if durable else "make_unnamed"}
+
+    rolled = len(files.calls)
+    bench.push(bytes(60_000))
+
+    assert [call for call, _ in files.calls[rolled:]] == ["rename"] * 2 * durable
+    assert [shown.body for shown in bench.drain()] == [bytes(30_000), bytes(10_000), bytes(60_000)]
+
+
+@pytest.mark.parametrize("end", ["close", "delete_files", "forget_files"])
+def test_a_store_that_ends_expects_no_more_segments(bench, end):
+    bench.push(bytes(50_000))
+    bench.store.flush()
+
+    getattr(bench.store, end)()
+    bench.committer.stop()
+    bench.pool.close()
+    bench.committer.stop()
+
+    assert not bench.pool._expected and not os.listdir(bench.pool.folder)
 
 
 def test_a_segment_with_an_unacked_message_stays(bench, tmp_path):

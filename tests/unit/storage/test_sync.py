@@ -419,3 +419,36 @@ def test_an_idle_committer_has_no_greenlet(committer):
     committer.wait()
 
     wait_until(lambda: committer.is_idle)
+
+
+def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
+    """Files are closed and made there. Nobody waits for it, a flush that hangs holds none of it up, and a failure is its own."""
+    files, done, results = SlowFiles(), [], []
+    files.open = False
+    committer = GroupCommit(files, threads=1)
+    committer.mark_folder("/data")
+    committer.after_sync(results.append)
+
+    for number in range(40):
+        committer.aside(lambda number=number: done.append(number) or number, done=lambda result, error: results.append((result, error)))
+    assert committer.has_much_aside and not done
+    committer.aside(lambda: 1 / 0)
+    committer.aside(done.append, 40)
+    wait_until(lambda: len(done) == 41)
+
+    assert done == list(range(41)) and results == [(number, None) for number in range(40)]
+    assert not committer.has_much_aside and "division by zero" in caplog.text
+    files.open = True
+    committer.stop()
+    assert results[-1] is None
+
+
+def test_work_aside_that_a_crash_overtakes():
+    """What was to be closed is closed, as the system does it then; nothing is made any more."""
+    committer, done = GroupCommit(SlowFiles()), []
+    committer.aside(done.append, "closed")
+    committer.aside(done.append, "made", done=lambda result, error: done.append("called back"))
+
+    committer.kill()
+
+    assert done == ["closed"]
