@@ -12,6 +12,7 @@ from gomq_py.broker.alarms import Alarms
 from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.names import check_length
 from gomq_py.broker.parameters import Parameters
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
@@ -98,9 +99,10 @@ class Broker:
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """A new vhost, or the one there is. ``creator`` names a user who gets all rights in it. Raises OSError."""
+        """A new vhost, or the one there is. ``creator`` names a user who gets all rights in it. Raises OSError, PreconditionFailed."""
         if name in self.vhosts:
             return self.vhosts[name]
+        check_length("vhost", name)
         vhost = self._new_vhost(name, description, tags)
         self._log.append(records.vhost_created(vhost))
         self.vhosts[name] = vhost

@@ -6,10 +6,11 @@ string can hold. Names are str, decoded with ``surrogateescape``.
 import os
 from base64 import urlsafe_b64encode
 
-from gomq_py.amqp.wire.errors import AccessRefused
+from gomq_py.amqp.wire.errors import AccessRefused, PreconditionFailed
 
 RESERVED_PREFIX = "amq."
 SERVER_NAMED_PREFIX = "amq.gen-"
+NAME_OCTETS_MAX = 255
 
 _CR_LF = str.maketrans("", "", "\r\n")
 
@@ -23,6 +24,12 @@ def check_not_reserved(kind, name):
     """Refuse ``amq.`` to clients that create something. Raises AccessRefused."""
     if name.startswith(RESERVED_PREFIX):
         raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def check_length(kind, name):
+    """Refuse names that no short string holds: over AMQP there are none, other doors ask for them. Raises PreconditionFailed."""
+    if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
+        raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
 
 
 def server_named():

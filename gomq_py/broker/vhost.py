@@ -13,7 +13,7 @@ from gomq_py.broker.events import Events
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
-from gomq_py.broker.names import RESERVED_PREFIX, check_not_reserved, cleaned, described, locked
+from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.routing import Routing
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
@@ -124,6 +124,7 @@ class VHost(Routing):
                     raise PreconditionFailed(difference_in(key, entity, arguments, existing.arguments))
             return existing
         check_not_reserved("exchange", name)
+        check_length("exchange", name)
         check_exchange_arguments(kind, entity, arguments)
         exchange = self.make_exchange(kind, name, durable, auto_delete, internal, arguments)
         if exchange.durable:
@@ -196,6 +197,7 @@ class VHost(Routing):
             name = name or names.server_named()
         else:
             check_not_reserved("queue", name)
+            check_length("queue", name)
         entity = described("queue", name, self.name)
         existing = self.queues.get(name)
         if self.default_queue_type != CLASSIC and not unnamed:

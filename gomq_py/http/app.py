@@ -2,7 +2,7 @@
 import contextlib
 from http import HTTPStatus
 
-from flask import Flask, g
+from flask import Flask, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
@@ -46,8 +46,17 @@ def create_app(node):
     for resource in RESOURCES:
         app.register_blueprint(resource.blueprint)
     errors.register(app)
+    app.before_request(_check_path)
     app.after_request(_add_headers)
     return app
+
+
+def _check_path():
+    """Octets that are no UTF-8 would be replaced, so that two names became one."""
+    try:
+        request.environ["PATH_INFO"].encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        raise errors.BadRequest("the path is no UTF-8") from None
 
 
 def create_control_app(node):

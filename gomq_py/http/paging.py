@@ -78,10 +78,9 @@ def _integer(query, name, lowest, highest):
     text = query.get(name)
     if text is None or text == "":
         return None
-    try:
-        value = int(text)
-    except ValueError:
-        raise BadRequest(f"{name} must be a number") from None
+    if not (text.isascii() and text.lstrip("-").isdigit() and len(text) < 20):
+        raise BadRequest(f"{name} must be a number")
+    value = int(text)
     if value < lowest or (highest is not None and value > highest):
         raise BadRequest(f"{name} must be between {lowest} and {highest}" if highest else f"{name} must be at least {lowest}")
     return value

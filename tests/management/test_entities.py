@@ -228,6 +228,8 @@ def test_what_the_api_publishes_expires_and_goes_to_cc_and_bcc(api, channel, nam
 
 
 @pytest.mark.parametrize("properties", [
+    {"user_id": "somebody"}, {"delivery_mode": 3}, {"delivery_mode": 999}, {"priority": -1}, {"priority": True}, {"timestamp": -5},
+    {"timestamp": 2**63}, {"app_id": "x" * 256}, {"type": 5}, {"headers": [1]}, {"headers": {"x" * 256: 1}}, {"wonder": 1},
     {"expiration": 5}, {"expiration": "soon"}, {"expiration": "-1"}, {"expiration": "315360000001"}, {"headers": {"CC": "no array"}}])
 def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, properties):
     channel.queue_declare(name)
@@ -239,3 +241,22 @@ def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, p
 
 def test_tracing_that_is_no_truth_is_refused(api):
     assert api.put("vhosts/%2F", {"tracing": "yes"}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["queues/%2F/{}", "exchanges/%2F/{}", "vhosts/{}"])
+@pytest.mark.parametrize("long", ["n" * 256, "%C3%A4" * 128])
+def test_names_that_amqp_cannot_hold_are_refused(api, path, long):
+    refused = api.put(path.format(long), {"type": "topic"})
+
+    assert refused.status_code == 400 and "longer than 255" in refused.json()["reason"]
+    assert api.get(path.format(long)).status_code == 404
+
+
+def test_a_path_that_is_no_utf_8_is_refused(api):
+    """It would be taken for another name."""
+    assert api.put("queues/%2F/%ff%fe").status_code == 400
+
+
+@pytest.mark.parametrize("query", ["page=%D9%A3", "page=+1", "page=1_0", "page=" + "9" * 5000, "page=0", "page=-1", "page=1&page_size=501"])
+def test_a_page_that_is_no_number_is_refused(api, query):
+    assert api.get(f"queues?{query}").status_code == 400

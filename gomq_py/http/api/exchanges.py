@@ -1,6 +1,7 @@
 """/api/exchanges: list, declare, delete, publish, and the bindings at either end."""
 import base64
 import binascii
+import struct
 
 from flask import Blueprint, request
 
@@ -121,17 +122,39 @@ def _payload(wanted):
     raise BadRequest("payload_encoding must be string or base64")
 
 
+def _is_octet(value):
+    return type(value) is int and 0 <= value <= 255
+
+
+def _is_short_text(value):
+    return isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) <= 255
+
+
+# Property: (whether a value will do, what it must be)
+PROPERTIES = {
+    **dict.fromkeys(("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type", "user_id", "app_id",
+                     "cluster_id"), (_is_short_text, "a text of at most 255 octets")),
+    **dict.fromkeys(("delivery_mode", "priority"), (_is_octet, "a number from 0 to 255")),
+    "timestamp": (lambda value: type(value) is int and 0 <= value < 1 << 63, "Unix seconds"),
+    "headers": (lambda value: isinstance(value, dict), "an object"),
+}
+
+
 def _properties(given):
     """AMQP properties from JSON. Raises BadRequest."""
     if isinstance(given, list) and not given:
         given = {}  # what PHP clients make of an empty object
     if not isinstance(given, dict):
         raise BadRequest("properties must be an object")
+    for name, value in given.items():
+        expected, what = PROPERTIES.get(name, (None, None))
+        if expected is None:
+            raise BadRequest(f"properties: there is no property {name}")
+        if not expected(value):
+            raise BadRequest(f"properties: {name} must be {what}")
     try:
         properties = Properties(**given)
         properties.encode()
-        if not isinstance(given.get("expiration", ""), str):
-            raise TypeError("expiration must be a text, in milliseconds")
         return properties
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, struct.error) as error:
         raise BadRequest(f"properties: {error}") from None
