@@ -9,6 +9,7 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
+from gomq_py.amqp.wire.properties import Properties
 from tests.support import wire_encoding as encoding
 from tests.support.lanes import content_header, frame, publish_method
 from tests.support.wire_encoding import METHOD, decode_method
@@ -17,6 +18,7 @@ from tests.support.wire_script import Wire
 HEARTBEAT = frame(8, 0, b"")
 QUEUES = ("lanes.one", "lanes.two", "lanes.transient")
 FULL = "lanes.full"
+STREAM = "lanes.stream"
 DECLARE = encoding.method_frame(2, "queue.declare", queue="lanes.one", durable=True)
 END = ("the end",)
 
@@ -28,14 +30,16 @@ def address(shared_broker):
     for queue in QUEUES:
         channel.declare(queue, durable=queue != "lanes.transient", auto_delete=queue == "lanes.transient")
     channel.declare(FULL, durable=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+    channel.declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
     for type_ in ("direct", "fanout", "topic", "headers"):
         channel.call("exchange.declare", exchange=f"lanes.{type_}", type=type_)
         for queue, key in zip((*QUEUES[:2], FULL), ("a.b", "#", "full"), strict=True):
             if type_ != "fanout" or queue != FULL:
                 channel.call("queue.bind", queue=queue, exchange=f"lanes.{type_}", routing_key=key, arguments={"a": 1} if type_ == "headers" else {})
+        channel.call("queue.bind", queue=STREAM, exchange=f"lanes.{type_}", routing_key="a.b", arguments={"a": 1} if type_ == "headers" else {})
     channel.call("exchange.declare", exchange="lanes.internal", type="fanout", internal=True)
     yield "127.0.0.1", shared_broker.port
-    for queue in (*QUEUES, FULL):
+    for queue in (*QUEUES, FULL, STREAM):
         channel.call("queue.delete", queue=queue)
     wire.close()
 
@@ -109,7 +113,24 @@ class Pass:
             while (content := channel.get(queue)) is not None:
                 method = content.method
                 found[queue].append((method.exchange, method.routing_key, method.redelivered, content.property_octets, content.body))
+        found[STREAM] = self.drain_stream(channel)
         wire.close()
+        return found
+
+    def drain_stream(self, channel):
+        """What is in the stream, with offsets from the first of them on: in the header they are the last nine octets of the table."""
+        count = channel.call("queue.declare", queue=STREAM, passive=True).message_count
+        channel.call("basic.qos", prefetch_count=1000)
+        if count:
+            channel.consume(STREAM, arguments={"x-stream-offset": "first"})
+        found, first = [], 0
+        for number in range(count):
+            content = channel.expect_content("basic.deliver")
+            offset = Properties.decode(content.property_octets).headers["x-stream-offset"]
+            first = offset if number == 0 else first
+            described = content.property_octets.replace(struct.pack(">cq", b"l", offset), struct.pack(">cq", b"l", offset - first))
+            found.append((content.method.exchange, content.method.routing_key, described, content.body))
+        channel.call("queue.purge", queue=STREAM)
         return found
 
 
@@ -135,7 +156,7 @@ PUBLISH = st.fixed_dictionaries({
         b"", b"", b"lanes.direct", b"lanes.topic", b"lanes.fanout", b"lanes.headers", b"lanes.internal", b"amq.direct", b"missing", b"\xff",
         b"lanes.topic\r\n"]),
     "routing_key": st.sampled_from([
-        b"lanes.one", b"lanes.transient", b"a.b", b"full", b"", b"nowhere", b"k" * 255, b"\xfe\xff", b"lanes.one\n", b"a..b"]),
+        b"lanes.one", b"lanes.transient", b"lanes.stream", b"a.b", b"full", b"", b"nowhere", b"k" * 255, b"\xfe\xff", b"lanes.one\n", b"a..b"]),
     "bits": st.sampled_from([0, 0, 0, 0, 1, 2, 3, 0xFC]),
     "properties": PROPERTIES,
     "body": st.one_of(st.binary(max_size=10), st.just(b"x" * 5000)),
