@@ -4,6 +4,7 @@ from random import Random
 import gevent
 import pytest
 
+from gomq_py.broker.peeking import browse
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node
@@ -15,10 +16,11 @@ WAYS = {
     "maxlen": {"x-max-length": 3},
     "rejected": {"x-max-length": 1000},
     "delivery limit": {"x-delivery-limit": 0},
+    "refused": {"x-max-length": 3, "x-overflow": "reject-publish-dlx"},
     "retried": {"x-delivery-limit": 1, "x-delayed-retry-type": "all", "x-delayed-retry-min": 1},
 }
 # Ways in which a consumer has a hand: whether it wants the message back.
-GIVEN_BACK = {"rejected": False, "delivery limit": True, "retried": True}
+GIVEN_BACK = {"refused": False, "rejected": False, "delivery limit": True, "retried": True}
 
 
 def work(files, folder, random, way, confirmed, cut):
@@ -28,22 +30,34 @@ def work(files, folder, random, way, confirmed, cut):
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", **WAYS[way]}
     queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
     node.committer.wait()
-    published = []
+    published, refused = [], []
     for number in range(60):
-        node.publish("", "q", b"%d" % number, persistent=True)
-        published.append(number)
+        taken = node.publish("", "q", b"%d" % number, persistent=True)
+        (published if taken == [1] else refused).append(number)
         if way in GIVEN_BACK and random.random() < 0.5:
             message = Message()
             if queue.get(message, False):
                 queue.reject(message.describe()["location"], GIVEN_BACK[way])
         if random.random() < 0.2:
             queue.flush()
+            letters = letters_in(node)
             node.committer.wait()
             confirmed.update(published)
+            confirmed.update(letters.intersection(refused))  # nobody was promised these, but what is a letter is one for good
         if random.random() < 0.4:
             let_die(node, queue, way)
         cut()
+    node.wait(lambda: letters_in(node).issuperset(refused))
     node.stop()
+
+
+def letters_in(node):
+    """The numbers among the dead letters, which stay there."""
+    browser, message, found = browse(node.vhost.queue("dead")), Message(), set()
+    while browser.next(message):
+        found.add(int(message.get_body()))
+    browser.close()
+    return found
 
 
 def let_die(node, queue, way):
