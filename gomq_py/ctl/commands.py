@@ -73,6 +73,8 @@ def ctl(context, **options):
 def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None, control_unix_path="",
                  insecure=False, vhost="/", form="table", quiet=False, node=None, timeout_s=TIMEOUT_S):
     """The Session that the group's options ask for. Raises APIError."""
+    if not vhost:
+        raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:
         password = password_file.readline().rstrip("\n")
     unix_path = ""

@@ -141,6 +141,7 @@ def test_status_tells_totals(ctl):
 @pytest.mark.parametrize("arguments, code, text", [
     (("delete_queue", "nobody-made-this"), 1, "no queue 'nobody-made-this' in virtual host '/'"),
     (("-p", "nowhere", "list_queues"), 1, "no virtual host 'nowhere'"),
+    (("-p", "", "list_queues"), 2, "--vhost is empty"),
     (("add_user", "guest", "x"), 1, "user 'guest' is there already"),
     (("add_shovel", "s", "--src-uri", "amqp://", "--dest-uri", "amqp://"), 1, "cannot run a shovel"),
     (("add_federation", "f", "--uri", "amqp://"), 1, "cannot run a federation upstream"),
