@@ -32,6 +32,12 @@ class Message:
         self.kind = 1
         self.persistent = self.redelivered = False
 
+    def restamp(self, now_ms):
+        """Count as published at ``now_ms``: its age begins there, and what is left of its time stays as long as it was."""
+        if self.expires_at_ms:
+            self.expires_at_ms = self.expires_at_ms + now_ms - self.timestamp_ms
+        self.timestamp_ms = now_ms
+
     def assign(self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0, persistent=False):
         """Point at parts given as bytes (slow lane): one buffer is built and owned. Names are at most 255 octets, properties in wire form."""
         if len(exchange) > 255 or len(routing_key) > 255:

@@ -15,6 +15,7 @@ from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.amqp.wire.properties import Properties, PropertyScan
 from gomq_py.broker.envelope import SECRET_KEYS, expiration_ms, keys_among
+from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
 from gomq_py.storage.message import Message
 
@@ -62,6 +63,14 @@ class Publication:
         self.more_keys = more_keys
         self.seen = None  # (id, its own ttl) where the exchange deduplicates
         self.durable = message.describe()["persistent"] and any(destination.durable for destination in destinations)
+
+    def committed(self, vhost, now_ms):
+        """The transaction it waited for is committed: its time begins now, and queues deleted meanwhile are no destinations any more."""
+        self.message.restamp(now_ms)
+        self.destinations = [
+            destination for destination in self.destinations
+            if not isinstance(destination, Queue) or vhost.queues.get(destination.name) is destination
+        ]
 
 
 # receiving

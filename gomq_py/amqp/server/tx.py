@@ -71,7 +71,9 @@ class Transaction:
         settlements, publications = self._settlements, self._publications
         self.clear()
         taken, durable = True, False
+        now_ms = channel.connection.scheduler.now_ms
         for publication in publications:
+            publication.committed(channel.vhost, now_ms)
             taken = publish.store(channel, publication) and taken
             durable = durable or publication.durable
         if not taken:

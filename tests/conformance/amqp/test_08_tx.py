@@ -51,6 +51,39 @@ def test_published_messages_vanish_with_rollback(channel, tx):
     channel.expect_count(queue, 0)
 
 
+def test_time_of_a_message_begins_with_commit(channel, tx):
+    """Two messages that live 400 ms are committed when another one, published after them and as short-lived, has gone."""
+    by_queue, by_itself = tx.declare(arguments={"x-message-ttl": 400}), tx.declare()
+    tx.publish("", by_queue, b"x")
+    tx.publish("", by_itself, b"x", properties(expiration="400"))
+    tx.call("queue.declare", queue=by_queue, passive=True)
+    witness = channel.declare()
+    channel.publish("", witness, b"x", properties(expiration="400"))
+    channel.expect_count(witness, 1)
+    channel.expect_count(witness, 0)
+
+    tx.call("tx.commit")
+
+    assert [tx.get(queue).body for queue in (by_queue, by_itself)] == [b"x", b"x"]
+
+
+def test_queue_deleted_before_the_commit_is_no_obstacle(channel, tx):
+    """The others get the message, and a mandatory one that nobody gets is returned."""
+    gone, there = channel.declare(), channel.declare()
+    for queue in (gone, there):
+        channel.call("queue.bind", queue=queue, exchange="amq.direct", routing_key=gone)
+    tx.publish("amq.direct", gone, b"to both")
+    tx.publish("", gone, b"to one", mandatory=True)
+    tx.call("queue.declare", queue=gone, passive=True)
+    channel.call("queue.delete", queue=gone)
+
+    tx.send("tx.commit")
+
+    tx.expect_content("basic.return", b"to one", reply_code=312)
+    tx.expect("tx.commit-ok")
+    assert channel.get(there).body == b"to both"
+
+
 @pytest.mark.parametrize("how", ["close", "error"])
 def test_published_messages_vanish_with_the_channel(channel, tx, how):
     queue = channel.declare()
