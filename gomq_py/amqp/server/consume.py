@@ -56,6 +56,8 @@ def basic_cancel(channel, method):
     if _is_reply_tag(channel, tag):
         stop_reply_consumer(channel)
     elif tag in channel.consumers:
+        if channel.consumers[tag].queue is not None:
+            channel.consumers[tag].queue.serve()
         consumer = channel.consumers.pop(tag)
         consumer.stop()
         channel.connection.events.emit("consumer.deleted", events.consumer_deleted, consumer)
@@ -70,6 +72,7 @@ def basic_get(channel, method):
     queue = channel.vhost.queue(name, channel.connection)
     check_stream_has_no_get(queue)
     _check_unacked(channel, method.no_ack)
+    queue.serve()
     message = Message()
     if not queue.get(message, method.no_ack):
         channel.reply(BasicGetEmpty())

@@ -66,9 +66,10 @@ class AMQPConsumer(consumers.Consumer):
         room = consumers.UNLIMITED
         if self.prefetch:
             room = self.prefetch - self.holder.unacked_count
-        if self.channel.global_prefetch and not self.no_ack:
+        if self.channel.global_prefetch:
             shared = self.channel.global_prefetch - self.channel.unacked.consumer_count
-            if shared < room:
+            # Without acks it uses nothing of the channel's credit, but waits like the others while there is none.
+            if shared <= 0 or (shared < room and not self.no_ack):
                 room = shared
         if not self.no_ack and self.channel.max_unacked - self.channel.unacked.count < room:
             room = self.channel.max_unacked - self.channel.unacked.count

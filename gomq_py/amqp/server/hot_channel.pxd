@@ -13,8 +13,11 @@ cdef class HotChannel:
     cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers
     cdef bint in_confirming, in_settled
+    cdef Py_ssize_t resume_at
     @cython.locals(consumer=Consumer)
     cpdef resume_consumers(self)
+    @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)
+    cdef _resume_in_turns(self)
     cpdef watch_unacked(self)
     cpdef trace_delivery(self, Message message, queue_name, dict added)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1

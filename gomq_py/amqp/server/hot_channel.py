@@ -21,7 +21,7 @@ class HotChannel:
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
-        "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing",
+        "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing", "resume_at",
     )
 
     def __init__(self, id_):
@@ -31,7 +31,7 @@ class HotChannel:
         self.published = self.publishes = 0
         self.refused = []
         self.unacked = Unacked()
-        self.prefetch_count = self.global_prefetch = 0
+        self.prefetch_count = self.global_prefetch = self.resume_at = 0
         self.max_unacked = 1 << 62
         self.consumers = {}
 
@@ -80,6 +80,23 @@ class HotChannel:
 
     def resume_consumers(self):
         """Credit came back (acks, qos, flow): consumers that have some again queue up for their turn."""
+        if self.global_prefetch and len(self.consumers) > 1:
+            self._resume_in_turns()
+            return
         for consumer in self.consumers.values():
             if not consumer.ringed and consumer.queue is not None:
                 consumer.queue.offer(consumer)
+
+    def _resume_in_turns(self):
+        """The same where all consumers share one credit: each time another one comes first, as the first may use it up."""
+        consumers = list(self.consumers.values())
+        first = self.resume_at % len(consumers)
+        consumers = consumers[first:] + consumers[:first]
+        for consumer in consumers:
+            if not consumer.ringed and consumer.queue is not None:
+                consumer.queue.offer(consumer)
+        for at, consumer in enumerate(consumers):
+            if consumer.ringed and consumer.queue.ready_count:
+                self.resume_at = first + at + 1
+                consumer.queue.serve()  # or the queue of the consumer that has just acked comes first, always
+                return

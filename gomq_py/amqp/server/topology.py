@@ -64,6 +64,8 @@ def queue_declare(channel, method):
         return _declare_reply_to(channel, method, name)
     if method.passive:
         queue = vhost.queue(name, channel.connection)
+        if queue.limits is not None:
+            queue.limits.used()
         durable = False
     else:
         queue = _declare(channel, method, name)
@@ -96,6 +98,7 @@ def queue_purge(channel, method):
     name = named_queue(channel, method.queue)
     channel.access.read("queue", name)
     queue = channel.vhost.queue(name, channel.connection)
+    queue.serve()
     _answer(channel, method, QueuePurgeOk(message_count=queue.purge()), queue.durable)
 
 
@@ -104,6 +107,8 @@ def queue_delete(channel, method):
     name = named_queue(channel, method.queue)
     channel.access.configure("queue", name)
     queue = channel.vhost.queues.get(name)
+    if queue is not None:
+        queue.serve()
     # The client's own consumers hear of it behind delete-ok: py-amqp raises ConsumerCancelled from a queue_delete that is still waiting.
     channel.held_notices = notices = []
     try:

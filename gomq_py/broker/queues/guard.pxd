@@ -9,6 +9,7 @@ cdef class QueueGuard:
     cpdef bint peek(self, Message message) except -1
     cpdef settle(self)
     cpdef bint returned(self, uint64_t location, int how) except -1
+    cpdef came_back(self)
     cpdef rejected(self, uint64_t location)
     cpdef used(self)
     cpdef close(self)

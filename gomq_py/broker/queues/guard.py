@@ -35,6 +35,9 @@ class QueueGuard:
         """An unacked message is to be requeued (LOST, RETURNED, FAILED); True: it was not, because it went elsewhere, or waits."""
         return False
 
+    def came_back(self):
+        """An unacked message is ready again."""
+
     def rejected(self, location):
         """An unacked message is not wanted back."""
 

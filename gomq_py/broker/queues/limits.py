@@ -150,6 +150,11 @@ class QueueLimits(guard.QueueGuard):
             return True
         return False
 
+    def came_back(self):
+        """What is too much with it goes at once, which as a rule is the message itself: it is older than what came after it."""
+        if self.is_bounded and self.drops:
+            self._trim()
+
     def rejected(self, location):
         """An unacked message is not wanted back."""
         self._let_go(location, REJECTED)

@@ -21,6 +21,7 @@ cdef class Queue(destination.Destination):
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none, complained_ms
     cdef int holds
+    cdef bint behind
     cdef public uint64_t consumer_timeout_ms
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
@@ -35,6 +36,7 @@ cdef class Queue(destination.Destination):
     cdef bint _waits(self, uint64_t location, int how) except -1
     cpdef drop(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
+    cpdef serve(self)
     cpdef add_consumer(self, Consumer consumer)
     cpdef remove_consumer(self, Consumer consumer)
     cpdef check_exclusive(self, bint exclusive)

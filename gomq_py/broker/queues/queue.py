@@ -31,7 +31,7 @@ class Queue(destination.Destination):
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms",
+        "complained_ms", "consumer_timeout_ms", "behind",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -42,7 +42,7 @@ class Queue(destination.Destination):
         self.exclusive_owner = exclusive_owner
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
-        self.closed = self.paused = False
+        self.closed = self.paused = self.behind = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
@@ -167,10 +167,12 @@ class Queue(destination.Destination):
             return
         try:
             self.store.requeue(location)
+            self.requeued += 1
+            if self.limits is not None:
+                self.limits.came_back()
         except StoreError as error:
             self.fail(error)
             return
-        self.requeued += 1
         if not self.touched:
             self.scheduler.touch(self)
 
@@ -319,9 +321,19 @@ class Queue(destination.Destination):
                 if self.ring is not None and consumer.queue is self:
                     self.ring.offer(consumer)
                 rivals -= 1
-        if self.ring is not None and self.ring.ready and self.waiting():
+        self.behind = self.ring is not None and self.ring.ready and self.waiting()
+        if self.behind:
             self.scheduler.later(self)
         return octets
+
+    def serve(self):
+        """Deliver what this read has brought already: the next method is about the queue or a consumer of it, and comes after those messages.
+
+        Where more waits than a turn delivers nothing is delivered out of turn.
+        """
+        if self.touched and not self.behind and self.ring is not None and self.ring.ready:
+            self.flush()
+            self.turn()
 
     # ends
 

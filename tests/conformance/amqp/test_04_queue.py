@@ -1,5 +1,6 @@
 """Queue: declare, bind, unbind, purge and delete, with RabbitMQ's refusals."""
 import re
+import time
 
 import pytest
 
@@ -66,6 +67,14 @@ def test_passive_declare_ignores_everything_but_the_name(channel):
     queue = channel.declare()
 
     channel.call("queue.declare", queue=queue, passive=True, durable=True, auto_delete=True, arguments={"x-expires": "wibble"})
+
+
+def test_passive_declare_counts_as_use_of_a_queue_that_expires(channel, name):
+    channel.call("queue.declare", queue=name, arguments={"x-expires": 600})
+    used_until = time.monotonic() + 0.8
+
+    while time.monotonic() < used_until:
+        assert channel.has_queue(name)
 
 
 def test_passive_declare_of_a_missing_queue_is_404(channel, name):

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.cases import cases
 from tests.support.waiting import wait_until
-from tests.support.wire_encoding import METHOD, decode_method, publish_frames
+from tests.support.wire_encoding import METHOD, decode_method, method_frame, publish_frames
 
 IN_EXCLUSIVE_USE = "ACCESS_REFUSED - queue '{}' in vhost '/' in exclusive use"
 
@@ -385,6 +385,73 @@ def test_both_prefetch_limits_hold(channel):
 
     assert sorted(deliveries(channel, 3)) == [0, 1, 2]
     channel.expect_count(queue, 7)
+
+
+def test_consumer_without_acks_waits_while_the_channel_has_no_credit(channel):
+    acking, other = channel.declare(), channel.declare()
+    channel.call("basic.qos", prefetch_count=1, global_=True)
+    channel.consume(acking, consumer_tag="acking")
+    publish(channel, acking, 1)
+    assert deliveries(channel, 1) == [0]
+
+    channel.consume(other, consumer_tag="other", no_ack=True)
+    publish(channel, other, 1, start=7)
+
+    expect_silence(channel)
+    channel.send("basic.ack", delivery_tag=1)
+    channel.expect_content("basic.deliver", b"7", consumer_tag="other")
+
+
+@cases("queue_count", {"queues": 3, "consumers": 1})
+def test_shared_credit_goes_round(channel, queue_count):
+    """No consumer of a channel starves because another one always has something to take."""
+    queues = [channel.declare() for _ in range(queue_count)]
+    channel.call("basic.qos", prefetch_count=1, global_=True)
+    for n in range(3):
+        channel.consume(queues[n % queue_count], consumer_tag=str(n))
+    for queue in queues:
+        publish(channel, queue, 60)
+
+    served = set()
+    for _ in range(50):
+        method = channel.expect_content("basic.deliver").method
+        served.add(method.consumer_tag)
+        channel.send("basic.ack", delivery_tag=method.delivery_tag)
+
+    assert served == {"0", "1", "2"}
+
+
+def test_consumer_gets_what_was_published_before_it_was_cancelled(channel):
+    """All in one write: the messages and the cancel arrive together."""
+    queue = channel.declare()
+    channel.consume(queue, consumer_tag="first", no_ack=True, arguments={"x-priority": 1})
+    channel.consume(queue, consumer_tag="second", no_ack=True)
+
+    frames = [publish_frames(1, "", queue, str(n)) for n in range(6)]
+    frames.insert(3, method_frame(1, "basic.cancel", consumer_tag="first"))
+    channel.wire.send(b"".join(frames))
+
+    for n in range(3):
+        channel.expect_content("basic.deliver", str(n), consumer_tag="first")
+    channel.expect("basic.cancel-ok")
+    for n in range(3, 6):
+        channel.expect_content("basic.deliver", str(n), consumer_tag="second")
+
+
+@cases("method, values, answer", {
+    "get": ("basic.get", {"no_ack": True}, "basic.get-empty"), "purge": ("queue.purge", {}, "queue.purge-ok"),
+    "delete": ("queue.delete", {}, "queue.delete-ok"), "delete-if-empty": ("queue.delete", {"if_empty": True}, "queue.delete-ok"),
+})
+def test_waiting_consumer_comes_before_what_is_asked_behind_a_publish(wire, channel, method, values, answer):
+    """The message is the consumer's, although the next method of the same write is about its queue."""
+    consuming = wire.channel(2)
+    queue = channel.declare()
+    consuming.consume(queue, no_ack=True)
+
+    wire.send(publish_frames(1, "", queue, b"mine") + method_frame(1, method, queue=queue, **values))
+
+    consuming.expect_content("basic.deliver", b"mine")
+    assert channel.expect(answer).fields.get("message_count", 0) == 0
 
 
 def test_get_is_not_limited_by_prefetch(channel):

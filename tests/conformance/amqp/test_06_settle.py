@@ -2,7 +2,7 @@
 import pytest
 
 from tests.support.cases import cases
-from tests.support.wire_encoding import publish_frames
+from tests.support.wire_encoding import method_frame, publish_frames
 
 
 @pytest.fixture
@@ -67,6 +67,41 @@ def test_requeued_messages_return_to_their_places(channel, filled, settle, redel
 
     channel.expect_count(filled, 7 + len(redelivered))
     assert left(channel, filled) == [(n, True) for n in redelivered] + [(n, False) for n in range(3, 10)]
+
+
+@cases("arguments, kept", {
+    "drop-head": ({}, [(5, False), (6, False), (7, False)]),
+    "dead-letters": ({"x-dead-letter-exchange": "amq.fanout"}, [(5, False), (6, False), (7, False)]),
+    "reject-publish": ({"x-overflow": "reject-publish"}, [(n, True) for n in (0, 1, 2)] + [(n, False) for n in (5, 6, 7)]),
+})
+def test_message_that_comes_back_to_a_full_queue_is_the_oldest(channel, arguments, kept):
+    """It goes at once where the head is dropped: whoever asks in the same write does not see it (and may be answered before it is back)."""
+    queue = channel.declare(arguments={"x-max-length": 3, **arguments})
+    channel.wire.send(b"".join(publish_frames(1, "", queue, str(n)) for n in range(3)))
+    channel.expect_count(queue, 3)
+    take(channel, queue, 3)
+    channel.wire.send(b"".join(publish_frames(1, "", queue, str(n)) for n in (5, 6, 7)))
+    channel.expect_count(queue, 3)
+
+    channel.wire.send(
+        method_frame(1, "basic.nack", delivery_tag=0, multiple=True, requeue=True) + method_frame(1, "queue.declare", queue=queue, passive=True))
+
+    assert channel.expect("queue.declare-ok").message_count <= len(kept)
+    assert left(channel, queue) == kept
+
+
+def test_waiting_consumer_does_not_get_back_what_is_too_much(channel):
+    queue = channel.declare(arguments={"x-max-length": 1})
+    channel.call("basic.qos", prefetch_count=1)
+    channel.consume(queue)
+    for n in range(2):
+        channel.publish("", queue, str(n))
+    channel.expect_content("basic.deliver", b"0")
+    channel.expect_count(queue, 1)
+
+    channel.send("basic.reject", delivery_tag=1, requeue=True)
+
+    channel.expect_content("basic.deliver", b"1", redelivered=False)
 
 
 @cases("method, values", {
