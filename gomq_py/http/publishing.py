@@ -11,6 +11,8 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.storage.message import Message
 
 TRANSIENT, PERSISTENT = 1, 2
+# Octets of bodies taken for one answer, in which they stand once more as JSON; the message that goes beyond is the last.
+TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def publish(vhost, exchange, routing_key, properties, body):
@@ -55,18 +57,22 @@ def _check(properties):
 def take(queue: Queue, count, requeue, reject):
     """Up to ``count`` messages as (Message facts) tuples, which then are acknowledged, rejected or put back, in this order of preference.
 
-    The caller's ``ack_requeue_true`` puts them back only after the last was taken, so that no message is seen twice.
+    Fewer where their bodies come to TAKEN_OCTETS_MAX. The caller's ``ack_requeue_true`` puts them back only after the last was taken, so that no
+    message is seen twice.
     """
     vhost = node().broker.vhosts[queue.vhost]
     taken, locations = [], []
     message = Message()
-    while len(taken) < count and queue.get(message, False):
+    octets = 0
+    while len(taken) < count and octets < TAKEN_OCTETS_MAX and queue.get(message, False):
         facts = message.describe()
         locations.append(facts["location"])
         if vhost.tracing:
             message.own()  # the store shows something else when the copy is published
             tracing.delivered(vhost, _client(), message, queue.name)
-        taken.append((facts, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(), queue.ready_count))
+        body = message.get_body()
+        octets += len(body)
+        taken.append((facts, message.get_exchange(), message.get_routing_key(), message.get_properties(), body, queue.ready_count))
     for location in locations:
         if requeue:
             queue.requeue(location)

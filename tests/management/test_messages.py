@@ -106,3 +106,16 @@ def test_looking_takes_the_right_to_read_and_moving_that_to_write(api, channel, 
     api.put("permissions/%2F/reader", {"configure": "", "write": ".*", "read": "^$"})
     assert reader.get(f"queues/%2F/{name}/messages").status_code == 401
     assert reader.post(f"queues/%2F/{name}/replay", {}).status_code == 401
+
+
+def test_getting_many_large_messages_takes_no_more_than_an_answer_may_hold(api, channel, name):
+    """The rest stays in the queue, where the next request finds it."""
+    channel.queue_declare(name)
+    for _ in range(4):
+        channel.basic_publish("", name, b"x" * 6 * 1024 * 1024)
+    channel.queue_declare(name, passive=True)  # what was sent before has been done
+    wanted = {"count": 10, "ackmode": "ack_requeue_false", "encoding": "auto", "truncate": 5}
+
+    counts = [len(api.post(f"queues/%2F/{name}/get", wanted).json()) for _ in range(3)]
+
+    assert counts == [3, 1, 0]

@@ -14,7 +14,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.broker.turns import give_way
+from gomq_py.broker.turns import give_way, paced
 
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.
@@ -26,6 +26,10 @@ MAX_GET = 10000
 # Messages that go before others get their turn: some 5 ms.
 PURGE_SLICE = 5000
 MAX_UNACKED = 10000
+# Messages shown likewise: some 20 us each, more for large ones.
+SHOW_SLICE = 50
+# Unacknowledged messages looked at likewise: some 2 us each.
+UNACKED_SLICE = 500
 
 
 @blueprint.get("/api/queues")
@@ -132,7 +136,7 @@ def _unacked(queue):
     now_s = time.time()
     for connection in node().connections():
         for channel in list(connection.channels.values()):
-            for tag, holder, _, since_s, _ in channel.unacked.entries(MAX_UNACKED):
+            for tag, holder, _, since_s, _ in paced(channel.unacked.entries(MAX_UNACKED), UNACKED_SLICE):
                 if holder.queue is queue:
                     yield {
                         "delivery_tag": tag, "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
@@ -169,7 +173,7 @@ def get_messages(vhost, name):
     truncate = integer_of(wanted, "truncate", 0) if "truncate" in wanted else None
     requeue, reject = ACK_MODES[wanted["ackmode"]]
     taken = publishing.take(queue, count, requeue, reject)
-    return json_answer([_shown(facts, wanted["encoding"], truncate) for facts in taken])
+    return json_answer([_shown(facts, wanted["encoding"], truncate) for facts in paced(taken, SHOW_SLICE)])
 
 
 def _shown(taken, encoding, truncate):
