@@ -37,7 +37,7 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
     check_values(entity, arguments, (QUEUE_TYPE,))  # first: the others depend on it
     kind = queue_type_of(arguments)
     if kind != CLASSIC:
-        for wrong, name in ((not durable, "non-durable"), (auto_delete, "auto-delete"), (exclusive, "exclusive-owner")):
+        for wrong, name in ((auto_delete, "auto-delete"), (exclusive, "exclusive-owner"), (not durable, "non-durable")):
             if wrong:
                 raise PreconditionFailed(f"invalid property '{name}' for {entity}")
     dead_letter_exchange = arguments.get("x-dead-letter-exchange", "")

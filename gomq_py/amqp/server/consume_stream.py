@@ -25,7 +25,7 @@ def check_stream_has_no_get(queue):
 
 
 def stream_consumer(channel, method, queue, tag, on_cancel):
-    """The consumer that basic.consume asks for. Raises NotImplemented_, PreconditionFailed."""
+    """The consumer that basic.consume asks for. Readers exclude nobody, so ``exclusive`` is without effect, as in RabbitMQ. Raises NotImplemented_, PreconditionFailed."""
     entity = described("queue", queue.name, queue.vhost)
     if not channel.prefetch_is_given or not channel.prefetch_count:
         raise PreconditionFailed(f"consumer prefetch count is not set for stream {entity}")
@@ -33,8 +33,6 @@ def stream_consumer(channel, method, queue, tag, on_cancel):
         raise NotImplemented_(f"automatic acknowledgement not supported by stream {entity}")
     if channel.global_prefetch:
         raise NotImplemented_(f"{entity} does not support global qos")
-    if method.exclusive:
-        raise PreconditionFailed(f"stream {entity} does not support exclusive consumers")
     arguments = method.arguments
     return StreamConsumer(
         channel.connection.output, channel, queue, tag, _start(arguments, entity), _is_tracked(method, entity), _filter(arguments, entity),

@@ -162,6 +162,9 @@ class StreamQueue(queue.Queue):
 
     # what a queue does and a stream does not
 
+    def check_exclusive(self, exclusive):
+        """Readers exclude nobody, whatever they say."""
+
     def get(self, message, no_ack):
         """A stream gives no single messages away."""
         return False
