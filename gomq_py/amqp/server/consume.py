@@ -11,7 +11,7 @@ from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_strea
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
-from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
+from gomq_py.amqp.wire.errors import AMQPError, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
 from gomq_py.broker.names import cleaned
@@ -146,17 +146,14 @@ def _queue_consumer(channel, method, tag):
     queue = channel.vhost.queue(name, channel.connection)
     priority = _priority(method.arguments, name, channel.vhost.name)
     _check_ha_failover(method.arguments, name, channel.vhost.name)
-    others = () if queue.ring is None else queue.ring.consumers
-    if others and (method.exclusive or others[0].exclusive):
-        raise AccessRefused(f"queue '{name}' in vhost '{channel.vhost.name}' in exclusive use")
+    queue.check_exclusive(method.exclusive)
     if is_stream(queue):
-        consumer = channel.consumers[tag] = stream_consumer(channel, method, queue, tag, _cancelled)
-        consumer.large = channel.connection.server.large_output
-        return consumer
-    consumer = AMQPConsumer(
-        channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=priority,
-        arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,
-    )
+        consumer = stream_consumer(channel, method, queue, tag, _cancelled)
+    else:
+        consumer = AMQPConsumer(
+            channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=priority,
+            arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,
+        )
     consumer.large = channel.connection.server.large_output
     channel.consumers[tag] = consumer
     channel.connection.events.emit("consumer.created", events.consumer_created, consumer)

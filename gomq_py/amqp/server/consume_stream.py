@@ -25,7 +25,10 @@ def check_stream_has_no_get(queue):
 
 
 def stream_consumer(channel, method, queue, tag, on_cancel):
-    """The consumer that basic.consume asks for. Readers exclude nobody, so ``exclusive`` is without effect, as in RabbitMQ. Raises NotImplemented_, PreconditionFailed."""
+    """The consumer that basic.consume asks for. Readers exclude nobody: ``exclusive`` has no effect, as in RabbitMQ.
+
+    Raises NotImplemented_, PreconditionFailed.
+    """
     entity = described("queue", queue.name, queue.vhost)
     if not channel.prefetch_is_given or not channel.prefetch_count:
         raise PreconditionFailed(f"consumer prefetch count is not set for stream {entity}")

@@ -3,8 +3,8 @@ import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionClose,
-    ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
+    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
+    ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import events
@@ -51,6 +51,18 @@ def test_life_of_a_connection_is_told(door):
 
     client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
     assert [key for key, _ in told(door, 2)] == ["channel.closed", "connection.closed"]
+
+
+def test_consumer_of_a_stream_is_told_too(door):
+    client = door.client()
+    client.call(QueueDeclare(queue="s", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk)
+    client.call(BasicQos(prefetch_count=1), BasicQosOk)
+    told(door, 3)
+
+    client.call(BasicConsume(queue="s", consumer_tag="reader"), BasicConsumeOk)
+    client.call(BasicCancel(consumer_tag="reader"), BasicCancelOk)
+
+    assert [(key, headers["consumer_tag"]) for key, headers in told(door, 2)] == [("consumer.created", "reader"), ("consumer.deleted", "reader")]
 
 
 def test_refused_login_is_told_with_its_reason(door):
