@@ -3,6 +3,8 @@
 An entry, beside cli: it builds a launcher's broker in a native thread with a hub of its own, so that it works in any program, monkey-patched or not,
 and several times in one process. Foreign calls enter that thread through one inbox. Importing this module brings in neither gevent nor the broker.
 """
+import atexit
+import os
 import shutil
 import sys
 import tempfile
@@ -10,6 +12,8 @@ import time
 from collections import deque
 from urllib.parse import quote
 
+# The brokers of this process that have been started and not closed.
+_RUNNING = set()
 BOOT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 30.0
 # How often a waiting greenlet looks: it must let its own hub run meanwhile, for its clients have to answer the broker's farewell.
@@ -62,8 +66,15 @@ class Broker:
         self._ended.acquire()
         if self.data_dir is None:
             self.data_dir = self._own_folder = tempfile.mkdtemp(prefix="gomq-")
+        _RUNNING.add(self)
+        # An interpreter that ends under a running loop crashes now and then.
+        atexit.register(self.close)
         start_new_thread(self._run, ())
-        self.wait_until_listening(BOOT_TIMEOUT_S)
+        try:
+            self.wait_until_listening(BOOT_TIMEOUT_S)
+        except BaseException:  # an interrupt, too, leaves nothing running
+            self.close()
+            raise
         return self
 
     def wait_until_listening(self, timeout_s=BOOT_TIMEOUT_S):
@@ -97,11 +108,21 @@ class Broker:
             ended = _wait(self._ended, CLOSE_TIMEOUT_S)
             if ended:
                 self._ended.release()
+        if ended:
+            _RUNNING.discard(self)
+            atexit.unregister(self.close)
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)
             self.data_dir = self._own_folder = None
         if not ended:
             raise TimeoutError(f"the broker did not close within {CLOSE_TIMEOUT_S} s")
+
+    def _forget(self):
+        """In a forked child, in which the broker's thread does not run: it is the parent's, with its folder, port and clients."""
+        self._ended = self._knock = self._own_folder = None
+        self._addresses = {}
+        if self._launcher is not None:
+            self._launcher.abandon()
 
     def _is_running(self):
         """From ``start`` until the thread has given everything back; the same object may start again afterwards, on the same data."""
@@ -274,3 +295,12 @@ def _in_url(host):
     """A host as URLs write it; nobody can connect to 0.0.0.0 or ::, but the loopback listens there too."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
+
+
+def _forget_all():
+    for broker in _RUNNING:
+        broker._forget()
+    _RUNNING.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

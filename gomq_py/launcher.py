@@ -24,7 +24,7 @@ from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
-from gomq_py.net.listener import BindError
+from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
@@ -183,6 +183,16 @@ class Launcher:
             self._data_dir.close()
             self._data_dir = None
             LOG.info("stopped")
+
+    def abandon(self) -> None:
+        """In a forked child: give up the sockets, without a word to anybody. A port that a child holds could not be opened again, and clients would
+        not hear that the broker has closed them."""
+        if self._doors is not None:
+            for listener in self._doors.listeners:
+                listener.abandon()
+        if self._amqp is not None:
+            for connection in list(self._amqp.connections):
+                abandon_socket(connection.socket)
 
     def _build(self) -> None:
         settings, files = self.settings, Files((NullReplicator(),))

@@ -55,6 +55,10 @@ class Door:
         """Begin to accept."""
         self._server.start()
 
+    def abandon(self):
+        """In a forked child: give up the socket."""
+        self._server.abandon()
+
     def close(self):
         """Stop accepting; requests under way have a second to end. May switch."""
         self._server.close()

@@ -15,7 +15,7 @@ from gevent.pywsgi import WSGIHandler, WSGIServer
 from gomq_py.http.clients import Clients
 from gomq_py.http.errors import BodyLost
 from gomq_py.http.turns import Turns
-from gomq_py.net.listener import format_address, host_of
+from gomq_py.net.listener import abandon_socket, format_address, host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -292,6 +292,10 @@ class ManagementServer:
     def start(self):
         """Begin to accept."""
         self._server.start()
+
+    def abandon(self):
+        """As ``net.listener.abandon_socket``."""
+        abandon_socket(self._server.socket)
 
     def close(self):
         """Stop accepting; requests under way have a second to end. May switch."""

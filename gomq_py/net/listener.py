@@ -174,6 +174,10 @@ class Listener:
             remove_path(self._name, self._path_id)
             self._path_id = None
 
+    def abandon(self) -> None:
+        """As ``abandon_socket``."""
+        abandon_socket(self._socket)
+
     def _accept_forever(self) -> None:
         in_a_row, exhausted = 0, False
         while True:
@@ -258,6 +262,13 @@ def remove_path(path: str, identity: Any) -> None:
 def _peer_process(connection: Any) -> int:
     """The process id of a unix socket's peer; 0 for one in another container."""
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+def abandon_socket(connection: Any) -> None:
+    """In a forked child: close its copy of a socket, without a word to the peer or to the loop, whose kernel half is still the parent's."""
+    descriptor = getattr(connection, "_sock", connection).detach()
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def host_of(address: Any) -> str:
