@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
+from gomq_py.auth.tokens import Tokens, TokenUser
 from gomq_py.http.app import create_control_app
 from gomq_py.http.node import Node as HTTPNode
 from gomq_py.http.rates import Rates
@@ -177,7 +178,6 @@ class _NoKeys:
 
 def run_tokens(data):
     """Any text is refused as a token; any claims that were signed make a user or are refused, and a user's rights can be asked for."""
-    from gomq_py.auth.tokens import Tokens, TokenUser
     tokens = Tokens(SETTINGS, lambda: SimpleNamespace(revision=0), _NoKeys())
     try:
         tokens.verify(data.decode("utf-8", "surrogateescape"))
