@@ -24,6 +24,9 @@ class QueueGuard:
     def appended(self):
         """A message was stored."""
 
+    def asked(self):
+        """basic.get is about to look at the head, behind the consumers that were ready."""
+
     def peek(self, message):
         """Fill ``message`` with the next one that may still be delivered, as Queue.peek does."""
         return False

@@ -96,6 +96,13 @@ class QueueLimits(guard.QueueGuard):
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
             self._trim()
 
+    def asked(self):
+        """Nobody waited for the head: where it may not wait at all it is too old already, in the very millisecond in which it came."""
+        left = SLICE
+        while left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms:
+            self._drop(self.message, EXPIRED)
+            left -= 1
+
     def peek(self, message):
         """Fill ``message`` with the next one that is not too old; older ones before it go."""
         queue = self.queue

@@ -111,6 +111,8 @@ class Queue(destination.Destination):
         if self.limits is not None:
             self.limits.used()
         try:
+            if self.limits is not None and self.waiting():
+                self.limits.asked()
             if not self.waiting() or not self.peek(message):
                 self.got_none += 1
                 return False

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.cases import cases
 from tests.support.waiting import wait_until
-from tests.support.wire_encoding import METHOD, decode_method, method_frame, publish_frames
+from tests.support.wire_encoding import METHOD, decode_method, method_frame, properties, publish_frames
 
 IN_EXCLUSIVE_USE = "ACCESS_REFUSED - queue '{}' in vhost '/' in exclusive use"
 
@@ -452,6 +452,18 @@ def test_waiting_consumer_comes_before_what_is_asked_behind_a_publish(wire, chan
 
     consuming.expect_content("basic.deliver", b"mine")
     assert channel.expect(answer).fields.get("message_count", 0) == 0
+
+
+@cases("arguments, values", {"queue": ({"x-message-ttl": 0}, {}), "message": ({}, {"expiration": "0"})})
+def test_message_that_may_not_wait_is_for_waiting_consumers_only(channel, arguments, values):
+    queue = channel.declare(arguments=arguments)
+
+    channel.wire.send(publish_frames(1, "", queue, b"x", properties(**values)) + method_frame(1, "basic.get", queue=queue))
+
+    channel.expect("basic.get-empty")
+    channel.consume(queue, no_ack=True)
+    channel.publish("", queue, b"y", properties(**values))
+    channel.expect_content("basic.deliver", b"y")
 
 
 def test_get_is_not_limited_by_prefetch(channel):
