@@ -194,7 +194,9 @@ class QueueFactory:
 
 
 class FolderRemoval:
-    """Removes a folder that nobody needs any more, some files at a time: giving 8 MiB back to the disk takes it up to a millisecond."""
+    """Removes a folder that nobody needs any more, some files at a time: giving 8 MiB back to the disk takes it a millisecond or many, and is done
+    aside.
+    """
 
     def __init__(self, files, committer, folder, whose):
         self._files = files
@@ -215,7 +217,7 @@ class FolderRemoval:
                     if is_folder:
                         self._files.remove_folder(path)
                     else:
-                        self._files.unlink(path)
+                        self._files.unlink(path, None if self._committer.has_much_aside else self._committer.aside)
                 if time.monotonic() >= until:
                     return True
         except OSError as failure:

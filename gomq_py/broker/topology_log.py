@@ -54,6 +54,11 @@ class TopologyLog:
         return self._next is not None
 
     @property
+    def path(self):
+        """Where it lies."""
+        return self._log.path
+
+    @property
     def damage(self):
         """What replay found broken, see storage.framed_log.Damage."""
         return self._log.damage

@@ -31,7 +31,7 @@ UNHURRIED_S = 0.2
 
 
 # Work aside that may be waiting before others should hold theirs back: what waits to be closed is open, and descriptors are counted.
-MANY_ASIDE = 32
+MANY_ASIDE = 256
 
 
 class GroupCommit:

@@ -81,3 +81,29 @@ def test_a_flipped_octet_costs_at_most_its_record_and_is_said(original, tmp_path
         again = Node(root, Unflushed())
         assert facts_of(again) == found, f"octet {at}"
         again.stop()
+
+
+@pytest.mark.parametrize("log, last", [("users", "delete_user"), ("definitions", "delete_queue")])
+def test_a_flip_in_the_last_change_is_loud_and_the_file_is_kept(original, tmp_path, caplog, log, last):
+    """Whoever was deleted is there again, but nobody takes it for the ordinary end of a crash: file, octets and what to look at are in the log."""
+    node = Node(original, Unflushed())
+    before = (original / log).stat().st_size
+    if last == "delete_user":
+        node.broker.users.delete_user("u")
+    else:
+        node.vhost.delete_queue("p")
+    node.stop()
+    content = (original / log).read_bytes()
+    assert len(content) > before
+    for at in range(before, len(content), 7):
+        root = tmp_path / "damaged"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(original, root)
+        (root / log).write_bytes(damaged := content[:at] + bytes((content[at] ^ 0x41,)) + content[at + 1:])
+        caplog.clear()
+
+        with caplog.at_level(logging.ERROR, "gomq_py"):
+            Node(root, Unflushed()).stop()
+
+        assert f"{log}: {root / log}: changes in octets {before} to {len(content)} are lost" in caplog.text, at
+        assert f"{log}.damaged. Check" in caplog.text and (root / f"{log}.damaged").read_bytes() == damaged, at

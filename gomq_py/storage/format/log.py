@@ -13,7 +13,8 @@
     36     payload
 
 The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad head the next valid head with our id
-and a higher ordinal is searched octet by octet. "Known to be on disk" tells a disk fault (damage below it) from the ordinary end of a crash.
+and a higher ordinal is searched octet by octet. "Known to be on disk" tells a disk fault (damage below it) from the ordinary end of a crash; above it
+the octets do: an append that did not come to its end is short, or what was never written of a sector reads as zeros.
 Written by storage.framed_log; read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never interpreted.
 """
 import os
@@ -32,6 +33,9 @@ VERSION = 1
 # 16 MiB: far above any definition (argument tables end at a frame), far below what would hurt when a length lies.
 MAX_PAYLOAD = 1 << 24
 
+# What a drive writes whole.
+SECTOR = 512
+
 # No log lives to write that many; behind a larger one there would be no number for the next.
 MAX_ORDINAL = 1 << 62
 
@@ -48,15 +52,16 @@ class LogError(Exception):
 class Damage:
     """Octets [start, end) hold no valid record.
 
-    ``promised``: they were known to be on disk, so this is a disk fault. Otherwise it is the ordinary end of a crash.
+    ``promised``: they were known to be on disk, or no crash leaves such octets, so this is a disk fault. Otherwise it is the ordinary end of a crash.
     """
 
-    __slots__ = ("start", "end", "reason", "promised")
+    __slots__ = ("start", "end", "reason", "promised", "torn")
 
-    def __init__(self, start, end, reason):
+    def __init__(self, start, end, reason, torn):
         self.start = start
         self.end = end
         self.reason = reason
+        self.torn = torn
         self.promised = False
 
     def __repr__(self):
@@ -85,18 +90,18 @@ class LogScan:
             ordinal, length, expected = head
             start, position = position, position + HEAD_SIZE + length
             if position > size:
-                self.damage.append(Damage(start, size, "payload is cut short"))
+                self.damage.append(Damage(start, size, "payload is cut short", True))
                 break
             self.next_ordinal = ordinal + 1
             payload = self._content[start + HEAD_SIZE:position]
             if octets.crc32c(self.log_id, payload, 0, length) != expected:
-                self.damage.append(Damage(start, position, f"checksum of record {ordinal} is wrong"))
+                self.damage.append(Damage(start, position, f"checksum of record {ordinal} is wrong", self._may_be_torn(start, position)))
                 continue
             self.end = position
             if ordinal:
                 yield payload
         for damage in self.damage:
-            damage.promised = damage.start < self._synced
+            damage.promised = damage.start < self._synced or not damage.torn
 
     def _head_at(self, position):
         """(ordinal, length, payload's checksum) of a valid head that may stand here, or None."""
@@ -124,8 +129,18 @@ class LogScan:
                 break
             if self._head_at(position) is not None:
                 break
-        self.damage.append(Damage(start, position, "no valid record head"))
+        torn = len(self._content) - start < HEAD_SIZE or self._may_be_torn(start, position)
+        self.damage.append(Damage(start, position, "no valid record head", torn))
         return position
+
+    def _may_be_torn(self, start, end):
+        """Whether some sector of [start, end) reads as if its end, or all of it, was never written."""
+        while start < end:
+            until = min(end, start - start % SECTOR + SECTOR)
+            if not self._content[until - 1]:
+                return True
+            start = until
+        return False
 
 
 def encode_record(log_id, ordinal, synced_size, payload):

@@ -147,16 +147,34 @@ def test_damage_to_what_was_on_disk_is_promised_damage_and_the_log_is_set_aside(
     assert open(path + ".damaged", "rb").read() == content
 
 
-def test_damage_behind_what_was_on_disk_is_the_end_of_a_crash(files, path):
-    written(files, path)
-    with open(path, "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\xff")
+def test_a_flip_behind_what_was_known_to_be_on_disk_is_no_end_of_a_crash(files, path):
+    """Each octet of the last record: all of it is there and does not check, which no append that was cut off leaves."""
+    positions = written(files, path)
+    content = open(path, "rb").read()
 
-    _, damage = replayed(files, path)
+    for at in range(positions[-2], positions[-1]):
+        damaged = content[:at] + bytes((content[at] ^ 0x55,)) + content[at + 1:]
+        open(path, "wb").write(damaged)
+        payloads, damage = replayed(files, path)
+        assert payloads == PAYLOADS[:-1] and [found.promised for found in damage] == [True], at
+        assert open(path + ".damaged", "rb").read() == damaged, at
+        os.unlink(path + ".damaged")
 
-    assert [found.promised for found in damage] == [False]
-    assert not os.path.exists(path + ".damaged")
+
+def test_an_append_that_did_not_come_to_its_end_is_the_end_of_a_crash(files, path):
+    """Its sectors were written in any order, whole or up to where the file ended then; the others read as zeros."""
+    positions = written(files, path, (b"first", bytes(range(1, 256)) * 6))
+    content = open(path, "rb").read()
+    start, end = positions[-2:]
+    torn = [content[:at] + bytes(end - at) for at in range(start, end, 3)]
+    torn += [content[:at] + bytes(512) + content[at + 512:] for at in range(512, end - 512, 512)]
+    torn += [content[:start] + bytes(512 - start) + content[512:]]
+
+    for octets in torn:
+        open(path, "wb").write(octets)
+        payloads, damage = replayed(files, path)
+        assert payloads == [b"first"] and [found.promised for found in damage] == [False]
+        assert not os.path.exists(path + ".damaged")
 
 
 def test_a_record_of_another_log_in_a_payload_does_not_pose_as_ours(files, path):

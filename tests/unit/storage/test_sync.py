@@ -429,14 +429,14 @@ def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
     committer.mark_folder("/data")
     committer.after_sync(results.append)
 
-    for number in range(40):
+    for number in range(300):
         committer.aside(lambda number=number: done.append(number) or number, done=lambda result, error: results.append((result, error)))
     assert committer.has_much_aside and not done
     committer.aside(lambda: 1 / 0)
-    committer.aside(done.append, 40)
-    wait_until(lambda: len(done) == 41)
+    committer.aside(done.append, 300)
+    wait_until(lambda: len(done) == 301)
 
-    assert done == list(range(41)) and results == [(number, None) for number in range(40)]
+    assert done == list(range(301)) and results == [(number, None) for number in range(300)]
     assert not committer.has_much_aside and "division by zero" in caplog.text
     files.open = True
     committer.stop()
