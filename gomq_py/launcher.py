@@ -3,7 +3,6 @@
 The only place that knows every room. Boot: data folder, files, group commit, broker, doors, listeners. Stop: listeners first, so that nobody new
 comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and never patches (``__main__``).
 """
-import gc
 import os
 import resource
 import signal
@@ -26,6 +25,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
+from gomq_py.observability import garbage
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
 from gomq_py.state_dump import StateDump
@@ -78,9 +78,7 @@ class Launcher:
         try:
             self._systemd = _service_manager()
             self.start()
-            # What boot made stays. A full collection that looked at it again stalled everybody for 8 ms, with the management API for 31.
-            gc.collect()
-            gc.freeze()
+            garbage.settle()
             self._systemd.ready(self._where())
             helpers = [helper for helper in (self._watchdog(), _named("reload", self._reload_when_asked, asked_to_reload)) if helper is not None]
             self._asked_to_stop.wait()

@@ -4,6 +4,7 @@ from urllib.parse import quote
 from flask import Blueprint
 
 from gomq_py.auth.permissions import READ, WRITE
+from gomq_py.broker.binding import Binding
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
@@ -17,25 +18,30 @@ KINDS = {"q": "queue", "e": "exchange"}
 
 
 def of_vhost(vhost):
-    """Every binding of the vhost as JSON, those of the default exchange included. May switch."""
-    found = sliced(list(vhost.queues.values()), shapes.default_binding)
-    for exchange in list(vhost.exchanges.values()):
-        found.extend(sliced(exchange.bindings(), shapes.binding))
-    return found
+    """Every binding of the vhost; queues stand for those of the default exchange."""
+    return [*vhost.queues.values(), *(one for exchange in vhost.exchanges.values() for one in exchange.bindings())]
+
+
+def _shape(one):
+    return shapes.binding(one) if isinstance(one, Binding) else shapes.default_binding(one)
+
+
+def _source(one):
+    return one.source.name if isinstance(one, Binding) else ""
 
 
 @blueprint.get("/api/bindings")
 @access(MANAGEMENT)
 def list_bindings():
     """Every binding of every vhost that the user sees."""
-    return listing([one for vhost in visible_vhosts() for one in of_vhost(vhost)], name_of=lambda item: item["source"])
+    return listing([one for vhost in visible_vhosts() for one in of_vhost(vhost)], _shape, _source)
 
 
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_bindings(vhost):
     """The bindings of one vhost."""
-    return listing(of_vhost(find_vhost(vhost)), name_of=lambda item: item["source"])
+    return listing(of_vhost(find_vhost(vhost)), _shape, _source)
 
 
 def ends(vhost, source, kind, destination):

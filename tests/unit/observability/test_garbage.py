@@ -3,13 +3,15 @@ import gc
 
 import pytest
 
+from gomq_py.observability import garbage
 from gomq_py.observability.garbage import collect_everything, held_while_making
 
 
 @pytest.fixture
-def frozen():
+def frozen(monkeypatch):
     """As after boot."""
-    gc.freeze()
+    monkeypatch.setattr(garbage, "_is_settled", False)  # so that it is False again afterwards
+    garbage.settle()
     yield
     gc.unfreeze()
     assert gc.isenabled()
@@ -38,7 +40,7 @@ def test_the_collector_comes_back_after_a_failure(frozen):
         raise ValueError
 
 
-def test_a_process_that_has_frozen_nothing_is_left_alone():
+def test_a_process_that_has_not_settled_is_left_alone():
     gc.unfreeze()
 
     with held_while_making():
