@@ -110,7 +110,8 @@ class QueueLimits(guard.QueueGuard):
         left = SLICE
         while queue.head(message):
             due_ms = self._due_ms(message)
-            is_fresh = due_ms == 0 or now_ms <= due_ms
+            # The millisecond in which its time ends is for consumers that were waiting; what comes back in it is too old.
+            is_fresh = due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
             left_ms = self._left_ms(message) if message.delivery_count and self.retried and is_fresh else 0
             if is_fresh and left_ms == 0:
                 if message.delivery_count and (self.delivery_limit >= 0 or self.retried):

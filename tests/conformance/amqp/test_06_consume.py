@@ -461,9 +461,11 @@ def test_message_that_may_not_wait_is_for_waiting_consumers_only(channel, argume
     channel.wire.send(publish_frames(1, "", queue, b"x", properties(**values)) + method_frame(1, "basic.get", queue=queue))
 
     channel.expect("basic.get-empty")
-    channel.consume(queue, no_ack=True)
-    channel.publish("", queue, b"y", properties(**values))
-    channel.expect_content("basic.deliver", b"y")
+    channel.consume(queue)
+    for n in range(1, 21):
+        channel.publish("", queue, b"y", properties(**values))
+        channel.expect_content("basic.deliver", b"y", delivery_tag=n, redelivered=False)
+        channel.send("basic.reject", delivery_tag=n, requeue=True)
 
 
 def test_get_is_not_limited_by_prefetch(channel):
