@@ -10,9 +10,9 @@ import sys  # noqa: E402
 
 from gomq_py import cli, launcher  # noqa: E402
 from tests.support.waiting import wait_until  # noqa: E402
-from tests.support.watched_files import POOL_CALLS, WatchedFiles  # noqa: E402
+from tests.support.watched_files import FLUSHES, WatchedFiles  # noqa: E402
 
-GROWING = frozenset({"create", "create_unnamed", "open_log", "append", "allocate", "extend", "make_folder"})
+GROWING = frozenset({"create", "create_unnamed", "open_log", "append", "allocate", "extend", "make_folder", "make", "make_unnamed"})
 SWITCHES = sys.argv[1]
 LONGEST_S = 60  # a test that forgets to recover ends all the same
 
@@ -23,7 +23,7 @@ class IllFiles(WatchedFiles):
     def about_to(self, call, subject):
         if call in GROWING and is_on("full"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if call in POOL_CALLS:
+        if call in FLUSHES:
             wait_until(lambda: not is_on("stuck"), LONGEST_S)
             if is_on("broken"):
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
