@@ -30,7 +30,7 @@ class Ledger:
         self._sent = defaultdict(set)
         self._confirmed = defaultdict(set)
         self._gone = defaultdict(set)  # may be gone: acked, purged, deleted
-        self._settled = defaultdict(set)  # are gone: the broker has answered something later on the same channel
+        self._settled = defaultdict(dict)  # are gone: the broker has answered something later on the same channel; -> the broker's life of that time
         self._letters = set()  # rejected in a lettered queue: there or in the dead one
         self._received = defaultdict(set)
         self._in_hand = {}  # (queue, number) -> consumer, of the broker's present life
@@ -74,7 +74,8 @@ class Ledger:
                 self._received[queue].add(number)
                 return number
             if number in self._settled[queue]:
-                self._breach(f"{queue}: {number} was acked and is delivered again")
+                settled = self._settled[queue][number]
+                self._breach(f"{queue}: {number} was acked in life {settled} and is delivered again in {life}, redelivered: {redelivered}")
             if number in self._received[queue] and not redelivered and queue != self._dead:  # there it may be twice: a move is a copy first
                 self._breach(f"{queue}: {number} is delivered again and not marked")
             self._received[queue].add(number)
@@ -94,7 +95,7 @@ class Ledger:
     def settled(self, queue, numbers):
         """The broker has answered something that came later on the channel."""
         with self._lock:
-            self._settled[queue].update(numbers)
+            self._settled[queue].update(dict.fromkeys(numbers, self._life))
 
     def will_return(self, queue, number):
         """It is about to go back to its queue."""
@@ -136,7 +137,7 @@ class Ledger:
             for queue, numbers in found.items():
                 if len(numbers) != len(everywhere[queue]) and queue != self._dead:
                     self._breach(f"{queue}: {len(numbers) - len(everywhere[queue])} messages are there twice")
-                back = self._settled[queue] & everywhere[queue]
+                back = self._settled[queue].keys() & everywhere[queue]
                 if back:
                     self._breach(f"{queue}: acked and back: {sorted(back)[:10]} of {len(back)}")
             for queue, numbers in self._confirmed.items():
