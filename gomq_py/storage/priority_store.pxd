@@ -24,13 +24,13 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
     @cython.locals(store=MessageStore)
     cpdef int delete(self, uint64_t location) except -1
-    @cython.locals(store=MessageStore, number=Py_ssize_t)
+    @cython.locals(store=MessageStore)
     cpdef int requeue(self, uint64_t location) except -1
     @cython.locals(store=MessageStore)
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(store=MessageStore)
     cpdef bint pick(self, uint64_t location) except -1
-    @cython.locals(store=MessageStore, number=Py_ssize_t)
+    @cython.locals(store=MessageStore)
     cpdef int unpick(self, uint64_t location) except -1
     @cython.locals(store=MessageStore)
     cpdef browsed(self)
@@ -44,5 +44,6 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef adopt_level(self, Py_ssize_t number, MessageStore store)
     cdef MessageStore _level(self, Py_ssize_t number)
     cdef MessageStore _of(self, uint64_t location)
+    cdef _raise_top(self, Py_ssize_t number)
     cdef _take_off(self, MessageStore store)
     cdef _put_on(self, MessageStore store)

@@ -40,8 +40,7 @@ class PriorityStore(message_store.MessageStore):
         store.append(message)
         self.ready_count += 1
         self.ready_bytes += message.body_length
-        if number > self._top:
-            self._top = number
+        self._raise_top(number)
         return 0
 
     def peek(self, message):
@@ -115,9 +114,7 @@ class PriorityStore(message_store.MessageStore):
             store.requeue(location)
         finally:
             self._put_on(store)
-        number = location >> 56
-        if number > self._top:
-            self._top = number
+        self._raise_top(location >> 56)
         return 0
 
     def pick(self, location):
@@ -137,9 +134,7 @@ class PriorityStore(message_store.MessageStore):
             store.unpick(location)
         finally:
             self._put_on(store)
-        number = location >> 56
-        if number > self._top:
-            self._top = number
+        self._raise_top(location >> 56)
         return 0
 
     def read(self, location, message):
@@ -209,8 +204,7 @@ class PriorityStore(message_store.MessageStore):
         self._levels[number] = store
         self._used.append(store)
         self._put_on(store)
-        if number > self._top:
-            self._top = number
+        self._raise_top(number)
 
     def used_levels(self):
         """The stores of the levels that messages have come to."""
@@ -269,6 +263,11 @@ class PriorityStore(message_store.MessageStore):
         if store is None:
             raise StoreError(self.folder, 0, f"no message lies on level {number}")
         return store
+
+    def _raise_top(self, number):
+        """A message of this level is ready: none of a lower one is next."""
+        if number > self._top:
+            self._top = number
 
     def _take_off(self, store):
         """What the level counts is about to change: off the sums with it."""

@@ -34,7 +34,7 @@ cdef class Queue(destination.Destination):
     cpdef give_back(self, uint64_t location, int how)
     cpdef ready_again(self, uint64_t location)
     cdef bint _waits(self, uint64_t location, int how) except -1
-    cpdef drop(self, uint64_t location)
+    cpdef bint drop(self, uint64_t location) except -1
     cpdef reject(self, uint64_t location, bint requeue)
     cpdef serve(self)
     cpdef add_consumer(self, Consumer consumer)

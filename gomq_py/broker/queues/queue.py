@@ -132,16 +132,8 @@ class Queue(destination.Destination):
 
     def settle(self, location):
         """The message is done with (basic.ack)."""
-        if self.closed:
-            return
-        try:
-            self.store.delete(location)
-        except StoreError as error:
-            self.fail(error)
-            return
-        self.acked += 1
-        if not self.touched:
-            self.scheduler.touch(self)
+        if self.drop(location):
+            self.acked += 1
 
     def requeue(self, location):
         """Put the message back to its place, marked redelivered: whoever held it let go of it."""
@@ -188,16 +180,17 @@ class Queue(destination.Destination):
             self.limits.rejected(location)
 
     def drop(self, location):
-        """An unacked message leaves without having been acked: by a limit, or because it went elsewhere."""
+        """An unacked message leaves: it was acked, a limit wants it gone, or it went elsewhere. False: the queue is closed, or closes over it."""
         if self.closed:
-            return
+            return False
         try:
             self.store.delete(location)
         except StoreError as error:
             self.fail(error)
-            return
+            return False
         if not self.touched:
             self.scheduler.touch(self)
+        return True
 
     # consumers
 
