@@ -22,11 +22,11 @@ from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
-from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
+from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
-    decode_method,
+    ConnectionUpdateSecretOk, decode_method,
 )
 from gomq_py.broker.route import Route
 from gomq_py.broker.user_limits import CHANNELS
@@ -398,12 +398,12 @@ class Connection:
         return False
 
     def _update_secret(self, method):
-        """Only OAuth tokens can be renewed."""
+        """A token is renewed. A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by routine."""
         if self._token_life is not None:
             self._token_life.renew(method.new_secret)
-            return True
-        error = AccessRefused(f"the login of user '{self.user.name}' is not by token and has no secret to update").hard()
-        raise _blamed(error, ConnectionUpdateSecret.ID)
+        else:
+            self.write(method_frame(0, ConnectionUpdateSecretOk()))
+        return True
 
     def _unread(self):
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
