@@ -42,12 +42,14 @@ def test_the_collector_comes_back_after_a_failure(frozen):
 
 def test_a_process_that_has_not_settled_is_left_alone():
     gc.unfreeze()
+    gc.collect()
+    immortal = gc.get_freeze_count()  # a collection of Python 3.12 sets those aside by itself
 
     with held_while_making():
         assert gc.isenabled()
     collect_everything()
 
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() == immortal
 
 
 def test_collecting_everything_frees_frozen_garbage(frozen):
