@@ -15,3 +15,4 @@ cdef class Scheduler:
     @cython.locals(budget=Py_ssize_t, destination=Destination, touched=list)
     cdef _finish(self)
     cdef _arm(self)
+    cdef _flush_late(self)

@@ -70,8 +70,19 @@ class Scheduler:
     def finish(self):
         """The batch is over: flush what was touched and give each a turn, within the budget. Never raises."""
         self.walking = False
+        if self.late:
+            self._flush_late()
         if self.touched:
             self._finish()
+
+    def _flush_late(self):
+        """Those whose turn comes later may have been acked to in this batch, and what the client hears next says that they were: a killed process
+        must not have them back."""
+        for destination in self.late:
+            try:
+                destination.flush()
+            except Exception:
+                LOG.exception("flush of %r failed", destination.name)
 
     def _finish(self):
         budget = BUDGET_OCTETS

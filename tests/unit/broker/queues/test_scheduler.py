@@ -51,6 +51,25 @@ def test_a_batch_gives_each_touched_destination_one_turn_in_order(scheduler, loo
     assert scheduler.now_ms == 5 and not loop.poll()
 
 
+def test_destination_that_waits_for_its_turn_is_flushed_by_every_batch(scheduler, loop):
+    """An ack in the batch is on its way to the disk before the client hears of anything that came behind it, whenever the turn may be."""
+    log = []
+    waiting = Turning("waiting", log)
+    scheduler.begin(5)
+    scheduler.touch(Turning("greedy", log, BUDGET_OCTETS))
+    scheduler.touch(waiting)
+    scheduler.finish()
+    assert log[-1] == ("flush", "waiting")
+    log.clear()
+
+    scheduler.begin(6)
+    scheduler.touch(waiting)  # its queue was acked to
+    scheduler.finish()
+
+    assert log == [("flush", "waiting")]
+    assert loop.poll() and log[1:] == [("flush", "waiting"), ("turn", "waiting")]
+
+
 def test_outside_a_batch_the_turn_comes_after_a_poll(scheduler, loop):
     log = []
 
