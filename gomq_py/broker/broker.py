@@ -188,10 +188,11 @@ class Broker:
     def _make_defaults(self):
         """The first boot: vhost /, and the default user with all rights in it.
 
-        Not where a log has lost what it had promised, nor where all users were deleted: a ``guest`` with a known password must not come back.
+        The user not where the users' file was damaged or all were deleted: a ``guest`` with a known password must not come back. The vhost wherever
+        there is none.
         """
         settings = self.settings
-        if not self.vhosts and not _is_broken(self._log):
+        if not self.vhosts:
             self.create_vhost(DEFAULT_VHOST)
         if self.users.is_new and settings.first_users:
             self.users.begin("", "", (), ())
@@ -201,8 +202,3 @@ class Broker:
         elif self.users.is_new:
             password_hash = settings.default_password_hash or passwords.hash_password("guest")
             self.users.begin(settings.default_user, passwords.check_hash(password_hash, passwords.SHA256), ("administrator",), self.vhosts)
-
-
-def _is_broken(log):
-    """Whether records are gone that were known to be on disk, or are there and not to be understood."""
-    return log.unreadable > 0 or any(damage.promised for damage in log.damage)
