@@ -27,14 +27,17 @@ ROOM_FOR_PAIRS = 8
 
 
 class SegmentPool:
-    """Hands out pairs of files for new segments and takes back emptied ones. ``folder`` is the pool's own and holds nothing else."""
+    """Hands out pairs of files for new segments and takes back emptied ones. ``folder`` is the pool's own and holds nothing else.
 
-    def __init__(self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS):
+    ``in_threads=False``: nothing is made ahead, and what is given back goes at once, for whoever compares folders between two steps.
+    """
+
+    def __init__(self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS, in_threads=True):
         self.folder = os.fspath(folder)
         self.files = files
         self.committer = committer
         self.segment_bytes = segment_bytes
-        self._aside = None if committer is None else committer.aside
+        self._aside = committer.aside if committer is not None and in_threads else None
         self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}

@@ -1,6 +1,8 @@
 """Message stores for tests: one made in a folder, messages put in and taken out as plain values."""
 from typing import NamedTuple
 
+import gevent
+
 from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.pool import SegmentPool
@@ -21,11 +23,12 @@ class Shown(NamedTuple):
 class StoreBench:
     """One store with everything below it; ``reopen`` is a restart, ``crash`` one without a close."""
 
-    def __init__(self, folder, files=None, enabled=False, **options):
+    def __init__(self, folder, files=None, enabled=False, in_threads=True, **options):
         self.folder = folder
         self.files = files or Files()
         self.options = options
         self.enabled = enabled
+        self.in_threads = in_threads
         self.damaged = []
         self.fenced = []
         self.message = Message()
@@ -33,7 +36,8 @@ class StoreBench:
 
     def start(self):
         self.committer = GroupCommit(self.files, enabled=self.enabled)
-        self.pool = SegmentPool(self.folder / "pool", self.files, self.committer, segment_bytes=self.options.get("segment_bytes", 8388608))
+        self.pool = SegmentPool(self.folder / "pool", self.files, self.committer, segment_bytes=self.options.get("segment_bytes", 8388608),
+                                in_threads=self.in_threads)
         self.store, self.report = open_store(
             self.folder / "queue", self.files, self.pool, self.committer, INCARNATION, listener=self, **self.options)
         return self.store
@@ -50,6 +54,11 @@ class StoreBench:
         """As after kill -9: what is in the mappings is there, what is in memory is not."""
         self.committer.kill()
         return self.start()
+
+    def finish_aside(self):
+        """Wait until files that are being made ahead or given back are there, or gone, and everybody was told."""
+        while not self.committer.is_done_aside:
+            gevent.sleep(0)
 
     # what the store tells
 

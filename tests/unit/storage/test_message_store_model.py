@@ -35,7 +35,7 @@ class StoreMachine(RuleBasedStateMachine):
         data = Path(self.folder.name, "data")
         data.mkdir()
         self.mirror = Mirror(data, Path(self.folder.name, "mirror"))
-        self.bench = StoreBench(data, Files((self.mirror,)), segment_bytes=65536, enabled=enabled)
+        self.bench = StoreBench(data, Files((self.mirror,)), segment_bytes=65536, enabled=enabled, in_threads=False)
         self.entries = []
         self.numbers = 0
 

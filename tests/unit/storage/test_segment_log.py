@@ -2,7 +2,6 @@
 import errno
 import os
 
-import gevent
 import pytest
 
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
@@ -16,8 +15,7 @@ def sizes(bench):
 
 def open_maps(bench):
     """The numbers of the segments that this process has mapped, once what was to be closed is."""
-    while not bench.committer.is_done_aside:
-        gevent.sleep(0)
+    bench.finish_aside()
     with open("/proc/self/maps") as maps:
         lines = [line for line in maps if str(bench.folder / "queue" / "msgs.") in line]
     return sorted({int(line.split("msgs.")[1][:10]) for line in lines})
