@@ -37,6 +37,7 @@ def check_cut_twice(folder, world, random):
     disk.discard()
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("operations, share", [(TOPOLOGY, 0.1), (EVERYTHING, 0.01)], ids=["topology", "everything"])
 def test_power_cuts_at_any_moment_and_in_the_boot_after(tmp_path, seed, operations, share):

@@ -161,7 +161,7 @@ def kill_while_booting(broker, after_s):
 
 
 @pytest.mark.parametrize("seed", seeds(1))
-@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
 def test_killed_brokers_account_for_every_message(broker_process, tmp_path, seed, kills):
     random = Random(seed)
     account = Account()

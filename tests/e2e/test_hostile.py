@@ -53,6 +53,7 @@ def test_others_are_served_and_memory_stays_bounded(broker, name):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_ten_thousand_connections_come_and_go(broker):
     row = hostile.measure(broker.amqp_url, broker.pid, "connection_flood", 60, 1, broker.amqp_url)
 

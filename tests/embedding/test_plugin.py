@@ -24,6 +24,7 @@ def connect(broker):
     return pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
 
 
+@pytest.mark.timeout(400)
 def test_the_guides_example_project_passes_its_own_tests(tmp_path):
     """The files of the guide's example are written out and run by a pytest of their own, with nothing but the plugin."""
     files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL))
@@ -33,7 +34,7 @@ def test_the_guides_example_project_passes_its_own_tests(tmp_path):
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
+        capture_output=True, text=True, timeout=360, cwd=tmp_path, env=environment)
 
     assert done.returncode == 0, done.stdout
     assert re.search(r"^6 passed", done.stdout, re.MULTILINE), done.stdout
