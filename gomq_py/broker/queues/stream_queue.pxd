@@ -29,8 +29,8 @@ cdef class StreamQueue(queue.Queue):
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
     cpdef bint read(self, uint64_t location, Message message) except -1
-    @cython.locals(was_ready=bint)
     cpdef check_exclusive(self, bint exclusive)
+    @cython.locals(was_ready=bint)
     cpdef offer(self, Consumer consumer)
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, more=bint, consumer=Consumer)
