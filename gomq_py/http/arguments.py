@@ -20,11 +20,17 @@ def text_of(wanted, key, default=None):
     return value
 
 
+def number_in(text):
+    """The whole number that a text says in plain digits; None: it says none, or one longer than any that means something here."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
     """An integer field, also as text. Raises BadRequest."""
     value = wanted.get(key, default)
-    if isinstance(value, str) and value.lstrip("-").isdigit():
-        value = int(value)
+    if isinstance(value, str):
+        value = number_in(value)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
         raise BadRequest(f"{key} must be an integer between {lowest} and {highest}")
     return value

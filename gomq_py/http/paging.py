@@ -6,6 +6,7 @@ import orjson
 from flask import request
 
 from gomq_py.http.answers import SLICE, json_octets, paced_answer
+from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.broker.turns import give_way, paced
 from gomq_py.patterns import Pattern
@@ -78,9 +79,9 @@ def _integer(query, name, lowest, highest):
     text = query.get(name)
     if text is None or text == "":
         return None
-    if not (text.isascii() and text.lstrip("-").isdigit() and len(text) < 20):
+    value = number_in(text)
+    if value is None:
         raise BadRequest(f"{name} must be a number")
-    value = int(text)
     if value < lowest or (highest is not None and value > highest):
         raise BadRequest(f"{name} must be between {lowest} and {highest}" if highest else f"{name} must be at least {lowest}")
     return value

@@ -11,6 +11,7 @@ from flask import g, request
 from gomq_py.broker.totals import QUEUE_COUNTERS
 from gomq_py.http import sums
 from gomq_py.http.answers import node
+from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
 from gomq_py.observability import resources
@@ -51,9 +52,10 @@ def view(group, thing):
 
 
 def _seconds(name, text):
-    if not text.isascii() or not text.isdigit() or not 0 < int(text[:9]) <= AGE_MAX_S:
+    seconds = number_in(text)
+    if seconds is None or not 0 < seconds <= AGE_MAX_S:
         raise BadRequest(f"{name} must be between 1 and {AGE_MAX_S} seconds")
-    return int(text)
+    return seconds
 
 
 # reading

@@ -260,3 +260,13 @@ def test_a_path_that_is_no_utf_8_is_refused(api):
 @pytest.mark.parametrize("query", ["page=%D9%A3", "page=+1", "page=1_0", "page=" + "9" * 5000, "page=0", "page=-1", "page=1&page_size=501"])
 def test_a_page_that_is_no_number_is_refused(api, query):
     assert api.get(f"queues?{query}").status_code == 400
+
+
+@pytest.mark.parametrize("number", ["--1", "-", "%C2%B2", "%D9%A3", "+1", "1_0", "0" * 5000 + "1", "9" * 5000])
+@pytest.mark.parametrize("path", [
+    "queues?page={}", "queues/%2F/numbered/messages?count={}", "queues/%2F/numbered?lengths_age={}&lengths_incr=1", "health/checks/port-listener/{}",
+])
+def test_a_number_that_is_none_is_refused_wherever_there_is_one(api, path, number):
+    api.put("queues/%2F/numbered", json={})
+
+    assert api.get(path.format(number)).status_code == 400

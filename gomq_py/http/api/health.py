@@ -7,6 +7,7 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.http import certificate, publishing, shapes
 from gomq_py.http.answers import json_answer, node
+from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, require
 from gomq_py.http.login import MANAGEMENT, access
@@ -97,12 +98,13 @@ def health_of_leaders(vhost):
 @access(MANAGEMENT)
 def health_of_port(port):
     """Somebody listens on the port."""
-    if not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+    number = number_in(port)
+    if number is None or not 0 <= number <= 65535:
         raise BadRequest("port must be a number up to 65535")
     ports = sorted({one["port"] for one in shapes.listeners()})
-    if int(port) in ports:
-        return json_answer({**OK, "port": int(port)})
-    return failed("No active listener", missing=int(port), ports=ports)
+    if number in ports:
+        return json_answer({**OK, "port": number})
+    return failed("No active listener", missing=number, ports=ports)
 
 
 @blueprint.get("/api/health/checks/protocol-listener/<path:protocol>")

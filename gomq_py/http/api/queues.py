@@ -8,7 +8,7 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
-from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of
+from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
@@ -92,12 +92,12 @@ def purge_queue(vhost, name):
     queue = find_queue(vhost, name)
     require(READ, "queue", name, vhost)
     count = request.args.get("count", "")
-    if count and not (count.isascii() and count.isdigit() and len(count) < 20):
-        raise BadRequest("count must be a number of messages")
     if not count:
         queue.purge()
         return no_content()
-    left = int(count)
+    left = number_in(count)
+    if left is None or left < 0:
+        raise BadRequest("count must be a number of messages")
     while left > 0:
         dropped = queue.purge_some(min(left, PURGE_SLICE))
         if dropped == 0:
