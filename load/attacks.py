@@ -36,14 +36,22 @@ def logged_in(url, receive_buffer_bytes=0):
     return connection, channel
 
 
+def ready(sockets, event, most_s=0.0):
+    """Those of the sockets that are ``event`` (select.POLLIN or POLLOUT) or broken, after at most so long. Any number, unlike select.select()."""
+    poll = select.poll()
+    by_descriptor = {one.fileno(): one for one in sockets}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, event)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(most_s * 1000)]
+
+
 def write_until(sockets, octets, ends_at, most_octets=None):
     """Write ``octets`` again and again to all sockets, at most so many to each, reading nothing. Returns (octets taken, sockets closed on us)."""
     rest = {one: b"" for one in sockets}
     taken = dict.fromkeys(sockets, 0)
     sent = closed = 0
     while rest and time.monotonic() < ends_at:
-        _, writable, _ = select.select([], [one for one in rest if most_octets is None or taken[one] < most_octets], [], 0.1)
-        for one in writable:
+        for one in ready([one for one in rest if most_octets is None or taken[one] < most_octets], select.POLLOUT, 0.1):
             data = rest[one] or octets
             try:
                 count = one.send(data)
@@ -210,7 +218,7 @@ def besiege(url, ends_at, count, octets, at_once):
         for pair in ours:
             one, at = pair
             try:
-                if not select.select([one], [], [], 0)[0] or at_once > 1 or one.recv(1, socket.MSG_PEEK):
+                if not ready([one], select.POLLIN) or at_once > 1 or one.recv(1, socket.MSG_PEEK):
                     pair[1] += one.send(octets[at:at + at_once])
                     alive.append(pair)
                 else:

@@ -1,9 +1,11 @@
-"""Envelope: what the broker itself reads of a message's properties when it is published: how long it lives, and further keys to route it by.
+"""Envelope: what the broker itself reads of a message's properties when it is published: who sent it, how long it lives and how well it is kept, and
+further keys to route it by.
 
 For doors, which check every publish with it. Pure functions of decoded properties.
 """
 import re
 
+from gomq_py.amqp.wire.constants import DELIVERY_MODE_PERSISTENT, DELIVERY_MODE_TRANSIENT
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.values import type_name
 
@@ -11,6 +13,19 @@ EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
 # Ten years: RabbitMQ's longest timer.
 EXPIRATION_MAX_MS = 315_360_000_000
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def check_user_id(user_id, user):
+    """The user_id property names ``user``, or nobody. Raises PreconditionFailed."""
+    if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
+        raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
+
+
+def is_persistent(delivery_mode):
+    """What the delivery_mode property, or None without one, says. Raises PreconditionFailed."""
+    if delivery_mode not in (None, DELIVERY_MODE_TRANSIENT, DELIVERY_MODE_PERSISTENT):
+        raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
+    return delivery_mode == DELIVERY_MODE_PERSISTENT
 
 
 def expiration_ms(expiration):

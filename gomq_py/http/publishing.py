@@ -1,16 +1,14 @@
 """Publishing and taking single messages for the API: the model's own verbs, in the broker's process, without a connection."""
 from flask import g, request
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker import tracing
-from gomq_py.broker.envelope import SECRET_KEYS, expiration_ms, keys_among
+from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.storage.message import Message
 
-TRANSIENT, PERSISTENT = 1, 2
 # Octets of bodies taken for one answer, in which they stand once more as JSON; the message that goes beyond is the last.
 TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
@@ -20,7 +18,8 @@ def publish(vhost, exchange, routing_key, properties, body):
     key = routing_key.encode("utf-8")
     if len(key) > 255:
         raise BadRequest("a routing key is at most 255 octets")
-    _check(properties)
+    check_user_id(properties.user_id, g.user)
+    persistent = is_persistent(properties.delivery_mode)
     lives_ms, more_keys = expiration_ms(properties.expiration), keys_among(properties.headers)
     headers = with_properties(properties.headers, properties)
     if properties.headers and SECRET_KEYS in properties.headers:
@@ -32,7 +31,7 @@ def publish(vhost, exchange, routing_key, properties, body):
     message = Message()
     message.assign(
         exchange.name.encode("utf-8", "surrogateescape"), key, octets, body, now_ms, expires_at_ms=0 if lives_ms is None else now_ms + lives_ms,
-        priority=properties.priority or 0, persistent=properties.delivery_mode == PERSISTENT)
+        priority=properties.priority or 0, persistent=persistent)
     exchange.state.publish_in += 1
     exchange.state.publish_out += len(destinations)
     if not destinations:
@@ -44,14 +43,6 @@ def publish(vhost, exchange, routing_key, properties, body):
         tracing.published(vhost, _client(), message, more_keys, destinations)
     taken = [destination.publish(message) for destination in destinations]
     return any(taken)
-
-
-def _check(properties):
-    """As over AMQP. Raises PreconditionFailed."""
-    if properties.user_id not in (None, g.user.name) and "impersonator" not in g.user.tags:
-        raise PreconditionFailed(f"user_id property set to '{properties.user_id}' but authenticated user was '{g.user.name}'")
-    if properties.delivery_mode not in (None, TRANSIENT, PERSISTENT):
-        raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{properties.delivery_mode}}}")
 
 
 def take(queue: Queue, count, requeue, reject):

@@ -8,13 +8,13 @@ Between channel and the vhost's routes; complete and simple, never fast. It must
 it to that.
 """
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import CLASS_BASIC, DELIVERY_MODE_PERSISTENT, DELIVERY_MODE_TRANSIENT
+from gomq_py.amqp.wire.constants import CLASS_BASIC
 from gomq_py.amqp.wire.errors import AccessRefused, NoConsumers, NoRoute, PreconditionFailed, SyntaxError_, UnexpectedFrame
 from gomq_py.amqp.wire.fields import encode_shortstr, remove_key
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.amqp.wire.properties import Properties, PropertyScan
-from gomq_py.broker.envelope import SECRET_KEYS, expiration_ms, keys_among
+from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
 from gomq_py.storage.message import Message
@@ -152,11 +152,10 @@ def prepare(channel, method, properties, body):
         channel.connection.tables.check(decoded.headers, len(properties))
     if decoded.reply_to == REPLY_TO:
         properties = _with_reply_to(properties, scan.reply_to_at, _reply_name(channel))
-    _check_user_id(channel, decoded.user_id)
+    check_user_id(decoded.user_id, channel.access.user)
     lives_ms = expiration_ms(decoded.expiration)
     more_keys = keys_among(decoded.headers)
-    if decoded.delivery_mode not in (None, DELIVERY_MODE_TRANSIENT, DELIVERY_MODE_PERSISTENT):
-        raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{decoded.delivery_mode}}}")
+    persistent = is_persistent(decoded.delivery_mode)
     if decoded.headers and SECRET_KEYS in decoded.headers:
         properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
     channel.access.write_topic(exchange, (method.routing_key, *more_keys))
@@ -167,18 +166,12 @@ def prepare(channel, method, properties, body):
     message.assign(
         _octets(method.exchange), _octets(method.routing_key), properties, body, now_ms,
         expires_at_ms=0 if lives_ms is None else now_ms + lives_ms,
-        priority=decoded.priority or 0, persistent=decoded.delivery_mode == DELIVERY_MODE_PERSISTENT,
+        priority=decoded.priority or 0, persistent=persistent,
     )
     publication = Publication(exchange, method, properties, body, destinations, message, more_keys)
     if exchange.deduplication is not None:
         publication.seen = exchange.deduplication.read(properties)
     return publication
-
-
-def _check_user_id(channel, user_id):
-    user = channel.access.user
-    if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
-        raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
 
 
 def _reply_name(channel):

@@ -7,7 +7,7 @@ import gevent
 import pytest
 from flask import Flask, request
 from gevent import socket
-from gevent.select import select
+from gevent.select import POLLIN, poll
 
 from gomq_py.http import clients as clients_module
 from gomq_py.http import errors
@@ -104,7 +104,9 @@ class Peer:
 
     def has_something(self):
         """Whether a read would not wait."""
-        return bool(select([self.socket], [], [], 0)[0])
+        readable = poll()
+        readable.register(self.socket, POLLIN)
+        return bool(readable.poll(0))
 
 
 def post(length, path=b"/", more=b""):
