@@ -9,4 +9,12 @@ cdef class Stream:
     cdef object socket, receive_into, pending, watcher, lane, handler, room, ended, after_poll
     cdef bytes tail
     cdef int pauses
-    cdef bint rewalk
+    cdef bint rewalk, together
+    cdef object coalescer
+    cdef Py_ssize_t least_octets, small_reads, small_octets
+    cdef uint64_t flood_sent_octets
+    cdef double flood_began
+
+    cdef Py_ssize_t _read(self) except -1
+    cdef int _look_for_flood(self) except -1
+    cdef int _leave_coalescer(self) except -1

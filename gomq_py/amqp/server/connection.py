@@ -115,7 +115,7 @@ class Connection:
         server = self.server
         self.output = Output(self.socket, server.buffers(), server.settings.max_unread_output)
         self.output.on_overflow = self._unread
-        self.stream = Stream(self.socket, server.buffers(), self.output)
+        self.stream = Stream(self.socket, server.buffers(), self.output, server.coalescer)
         self.slow_walk = SlowWalk(self.stream, server.turns)
         self.lane = FastLane(
             self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)

@@ -19,6 +19,7 @@ from gomq_py.amqp.server.slow_walk import Turns
 from gomq_py.amqp.server.tables import TableLimits
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
+from gomq_py.net.coalescer import Coalescer
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -49,6 +50,7 @@ class AMQPServer:
         self.turns = Turns(broker.scheduler)
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries)
         self.heartbeats = Heartbeats()
+        self.coalescer = Coalescer()
         self.timeouts = ConsumerTimeouts()
         broker.on_consumer_timeout(self._timeouts_changed)
         self.connections = {}

@@ -4,6 +4,7 @@ import pytest
 from gevent import socket
 
 from gomq_py.net.buffers import HubBuffers
+from gomq_py.net.coalescer import Coalescer
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.support.sockets import socket_pair
@@ -51,11 +52,11 @@ class Lines:
 class Peer:
     """A stream running in a greenlet, and the other end of its socket."""
 
-    def __init__(self, buffers=None):
+    def __init__(self, buffers=None, coalescer=None):
         ours, self.socket = socket_pair()
         buffers = buffers or HubBuffers(4096)
         output = Output(ours, buffers)
-        self.stream = Stream(ours, buffers, output)
+        self.stream = Stream(ours, buffers, output, coalescer or Coalescer())
         self.lane = Lines(buffers, output)
         self.lane.stream = self.stream
         self.running = gevent.spawn(self.stream.run, self.lane, self.lane)
