@@ -88,6 +88,20 @@ def test_a_newer_token_keeps_the_connection_open(broker, issuer):
     connection.close()
 
 
+def test_what_follows_a_token_is_asked_with_its_rights_and_each_token_is_answered(broker, issuer):
+    connection = connect(broker, issuer.token(scope="gomq.read:*/*"))
+    answers = []
+    connection._impl.callbacks.add(0, pika.spec.Connection.UpdateSecretOk, answers.append, one_shot=False)
+    channel = connection.channel()
+    for scope in ("gomq.read:*/*", ALL):
+        connection._impl._send_method(0, pika.spec.Connection.UpdateSecret(issuer.token(scope=scope), "each at once"))
+
+    channel.queue_declare("with-the-last-rights", exclusive=True)
+
+    assert len(answers) == 2
+    connection.close()
+
+
 @pytest.mark.parametrize("secret", [lambda issuer: issuer.token(sub="bob"), lambda issuer: issuer.token(lifetime_s=-1), lambda issuer: "nothing"])
 def test_a_token_that_does_not_renew_closes_the_connection(broker, issuer, secret):
     connection = connect(broker, issuer.token(scope=ALL))

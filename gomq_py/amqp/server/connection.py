@@ -401,8 +401,8 @@ class Connection:
         """A token is renewed. A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by routine."""
         if self._token_life is not None:
             self._token_life.renew(method.new_secret)
-        else:
-            self.write(method_frame(0, ConnectionUpdateSecretOk()))
+            return False
+        self.write(method_frame(0, ConnectionUpdateSecretOk()))
         return True
 
     def _unread(self):

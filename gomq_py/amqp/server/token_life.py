@@ -26,9 +26,12 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret):
-        """The client sends a newer token, octets: answered when it has been verified, which may take a fetch of the issuer's keys."""
-        if self._renewal is None:
-            self._renewal = gevent.spawn(self._renew, secret)
+        """The client sends a newer token, octets: answered when it has been verified, which may take a fetch of the issuer's keys.
+
+        Nothing behind it is read before: what the client asks then, it asks with the new token's rights.
+        """
+        self._connection.stream.pause()
+        self._renewal = gevent.spawn(self._renew, secret)
 
     def stop(self):
         for greenlet in (self._timer, self._renewal):
@@ -46,7 +49,7 @@ class TokenLife:
             connection.fail(refusal)
             return
         finally:
-            self._renewal = None
+            connection.stream.resume()
         LOG.info("connection %s: user '%s' renewed its token", connection.name, connection.user.name)
         self._arm()
         connection.write(method_frame(0, ConnectionUpdateSecretOk()))
