@@ -1,32 +1,46 @@
 """The command group: options that every command has, and how a command gets its API and its output. The commands are in the modules beside."""
 import errno
-from dataclasses import dataclass
 
 import click
+from click.shell_completion import get_completion_class
 
 import gomq_py
-from gomq_py.config.settings import BY_ATTRIBUTE
-from gomq_py.ctl.api import API, DEFAULT_URI, TIMEOUT_S, APIError, control_socket
-from gomq_py.ctl.output import Output
+from gomq_py.ctl.api import DEFAULT_URI, APIError
+from gomq_py.ctl.completion import VHOSTS
+from gomq_py.ctl.session import DEFAULT_SOCKET, make_session
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CTL", "max_content_width": 120}
-DEFAULT_SOCKET = BY_ATTRIBUTE["control_unix_path"].default
-
-
-@dataclass
-class Session:
-    """What a command works with."""
-
-    api: API
-    out: Output
-    vhost: str
 
 
 class Group(click.Group):
-    """Commands in the order of their definition; what the broker says becomes one line and an exit code."""
+    """Options that may stand before the command or behind it, as rabbitmqctl's; what the broker says becomes one line and an exit code."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
+
+    def parse_args(self, ctx, args):
+        return super().parse_args(ctx, self._ours_first(ctx, args))
+
+    def _ours_first(self, ctx, args):
+        """The arguments, with options of the group that stand behind the command put before it. What the command itself knows stays where it is."""
+        ours = _options(self, ctx)
+        at = _first_plain(args, ours)
+        command = self.commands.get(args[at]) if at < len(args) else None
+        if command is None:
+            return args
+        theirs = _options(command, ctx)
+        before, behind, rest = list(args[:at]), [args[at]], list(args[at + 1:])
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                behind += [word, *rest]
+                break
+            name, has_value = _named(word)
+            option, kept = (theirs.get(name), behind) if name in theirs else (ours.get(name), before)
+            (behind if option is None else kept).append(word)
+            if option is not None and rest and not has_value and not _is_alone(option):
+                kept.append(rest.pop(0))
+        return before + behind
 
     def invoke(self, ctx):
         try:
@@ -41,9 +55,32 @@ class Group(click.Group):
             ctx.exit(1)
 
 
-def _vhosts(*arguments):
-    from gomq_py.ctl.completion import VHOSTS  # whose commands are of the group below
-    return VHOSTS(*arguments)
+def _options(command, ctx):
+    """Option objects of a command by each of their names."""
+    return {name: one for one in command.get_params(ctx) if isinstance(one, click.Option) for name in (*one.opts, *one.secondary_opts)}
+
+
+def _named(word):
+    """(the option that a word names, whether it holds its value too): ``--vhost=x`` and ``-px`` do."""
+    if word.startswith("--"):
+        name, has_value, _ = word.partition("=")
+        return name, bool(has_value)
+    return (word[:2], len(word) > 2) if word.startswith("-") else (None, False)
+
+
+def _is_alone(option):
+    """Whether an option takes no value."""
+    return option.is_flag or option.count
+
+
+def _first_plain(args, options):
+    """Where the first word stands that is neither an option nor the value of one."""
+    at = 0
+    while at < len(args) and args[at].startswith("-"):
+        name, has_value = _named(args[at])
+        takes = name in options and not has_value and not _is_alone(options[name])
+        at += 2 if takes else 1
+    return at
 
 
 @click.group(cls=Group, context_settings=CONTEXT)
@@ -58,7 +95,7 @@ def _vhosts(*arguments):
 @click.option("--control-unix-path", envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
               default=DEFAULT_SOCKET, show_default=True, help="The broker's control socket, which takes no password.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
-@click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=_vhosts)
+@click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
 @click.option("-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table", show_default=True,
               help="text is tab separated.")
 @click.option("-q", "--quiet", "-s", "--silent", is_flag=True, help="Data only.")
@@ -70,18 +107,8 @@ def ctl(context, **options):
     context.obj = make_session(**options)
 
 
-def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None, control_unix_path="",
-                 insecure=False, vhost="/", form="table", quiet=False, node=None, timeout_s=TIMEOUT_S):
-    """The Session that the group's options ask for. Raises APIError."""
-    if not vhost:
-        raise APIError("--vhost is empty: a virtual host has a name")
-    if password_file is not None:
-        password = password_file.readline().rstrip("\n")
-    unix_path = ""
-    if hostname or port or scheme:
-        uri = f"{scheme or 'http'}://{hostname or '127.0.0.1'}" + (f":{port}" if port else "")
-    elif not uri:
-        unix_path = control_socket(control_unix_path)
-        if not unix_path and control_unix_path not in ("", DEFAULT_SOCKET):
-            raise APIError(f"no control socket at {control_unix_path}, or you may not use it")
-    return Session(API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s), Output(form, quiet), vhost)
+@ctl.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell):
+    """Print the completion script for a shell: eval "$(gomq-py-ctl completion bash)"."""
+    click.echo(get_completion_class(shell)(ctl, {}, "gomq-py-ctl", "_GOMQ_PY_CTL_COMPLETE").source())

@@ -8,7 +8,7 @@ import re
 import click
 
 from gomq_py.ctl.api import APIError
-from gomq_py.ctl.commands import ctl, make_session
+from gomq_py.ctl.session import make_session
 
 TIMEOUT_S = 2
 # Names offered at most: more do not fit a screen, and a broker may have a hundred thousand.
@@ -59,11 +59,3 @@ OF_ARGUMENT = {
 def argument(name, **options):
     """A click argument whose name says what it is a name of, and so how it is completed."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)
-
-
-@ctl.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell):
-    """Print the completion script for a shell: eval "$(gomq-py-ctl completion bash)"."""
-    from click.shell_completion import get_completion_class
-    click.echo(get_completion_class(shell)(ctl, {}, "gomq-py-ctl", "_GOMQ_PY_CTL_COMPLETE").source())

@@ -8,7 +8,7 @@ from unittest import mock
 from click.testing import CliRunner
 
 from gomq_py.ctl import (  # noqa: F401  (their commands register themselves)
-    access, checks, completion, links, listings, messages, node, simple, topology, transfer,
+    access, checks, links, listings, messages, node, simple, topology, transfer,
 )
 from gomq_py.ctl.commands import ctl
 from tests.support.broker_process import ROOT
@@ -33,7 +33,7 @@ class Runner:
     """Calls run one command against the broker at ``uri``; they return the finished process."""
 
     def __init__(self, uri):
-        self._uri = uri
+        self.uri = uri
 
     def __call__(self, *arguments, uri=None, given=None, bare=False, **more):
         """``bare``: it is not told which broker is meant."""
@@ -42,7 +42,7 @@ class Runner:
 
     def command(self, *arguments, uri=None):
         """The command line."""
-        return [sys.executable, "-m", "gomq_py.ctl", "--uri", uri or self._uri, *arguments]
+        return [sys.executable, "-m", "gomq_py.ctl", "--uri", uri or self.uri, *arguments]
 
 
 def done(finished):

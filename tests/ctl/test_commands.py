@@ -39,6 +39,35 @@ def test_queues_are_made_with_arguments_and_listed(ctl):
     assert "jobs" not in done(ctl("list_queues"))
 
 
+@pytest.mark.parametrize("words", [
+    ("create_queue", "-p", "behind", "jobs"),
+    ("create_queue", "jobs", "--vhost", "behind"),
+    ("create_queue", "jobs", "--vhost=behind", "--max-length", "5"),
+    ("create_queue", "--max-length", "5", "-pbehind", "jobs"),
+    ("-q", "-p", "behind", "create_queue", "jobs"),
+])
+def test_options_of_all_commands_may_stand_behind_the_command(ctl, words):
+    url = ctl.uri
+    in_process(url, "add_vhost", "behind")
+
+    result = in_process(url, *words)
+
+    assert result.exit_code == 0, result.output
+    listed = in_process(url, "list_queues", "name", "arguments", "-p", "behind", "-f", "json", "--quiet")
+    assert [row["name"] for row in json.loads(listed.stdout)] == ["jobs"]
+    assert json.loads(listed.stdout)[0]["arguments"] == ({"x-max-length": 5} if "5" in words else {})
+    in_process(url, "delete_vhost", "behind")
+
+
+def test_options_of_the_command_itself_and_what_follows_two_dashes_stay_where_they_are(ctl):
+    assert in_process(ctl.uri, "create_queue", "--", "-p").exit_code == 0
+
+    assert "-p" in in_process(ctl.uri, "list_queues", "name", "-f", "text", "-q").stdout.split()
+    assert in_process(ctl.uri, "delete_queue", "--if-empty", "--", "-p").exit_code == 0
+    assert "No such option" in in_process(ctl.uri, "list_queues", "--bogus").output
+    assert "requires an argument" in in_process(ctl.uri, "list_queues", "-p").output
+
+
 def test_users_permissions_and_tags(ctl):
     done(ctl("add_user", "joe", given="secret\n"))
     done(ctl("set_user_tags", "joe", "monitoring", "policymaker"))
