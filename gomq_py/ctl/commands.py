@@ -38,7 +38,9 @@ class Group(click.Group):
             name, has_value = _named(word)
             option, kept = (theirs.get(name), behind) if name in theirs else (ours.get(name), before)
             (behind if option is None else kept).append(word)
-            if option is not None and rest and not has_value and not _is_alone(option):
+            if option is not None and not has_value and not _is_alone(option):
+                if not rest:
+                    raise click.BadOptionUsage(name, f"Option '{name}' requires an argument.", ctx)
                 kept.append(rest.pop(0))
         return before + behind
 
