@@ -17,4 +17,5 @@ cdef class Stream:
 
     cdef Py_ssize_t _read(self) except -1
     cdef int _look_for_flood(self) except -1
+    cdef bint _can_wait(self) except -1
     cdef int _leave_coalescer(self) except -1

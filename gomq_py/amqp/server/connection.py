@@ -46,6 +46,8 @@ DISCARD_OCTETS = 16 * 1024
 GIVEN_NAME_MAX = 256
 # Octets a frame on a channel must have to be one, by its type: the ids of a method, the fixed part of a content header.
 LEAST_PAYLOAD = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0}
+# Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice what the fastest client takes.
+PLENTY = 32
 # Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
 SILENT_CHECKS = 5
 
@@ -225,6 +227,11 @@ class Connection:
         if self.lane.confirming_channels:
             for channel in self.lane.take_confirming():
                 channel.send_confirms()
+
+    def has_plenty(self):
+        """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody waits for confirms."""
+        channels = self.channels.values()
+        return any(channel.unacked.count >= PLENTY for channel in channels) and not any(channel.confirming for channel in channels)
 
     def _connection_frame(self, kind, payload):
         if kind == FRAME_HEARTBEAT and not payload:

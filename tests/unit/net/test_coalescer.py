@@ -17,7 +17,7 @@ from tests.support.sockets import socket_pair
 from tests.support.waiting import wait_until
 
 SEGMENT = b"x" * 20
-FAST_S, SLOW_S = 10e-6, 60e-6
+FAST_S, SLOW_S = 10e-6, 70e-6
 
 
 class Clockless:
@@ -48,6 +48,7 @@ class Taking:
         self.answer = b""
         self.reads = []
         self.pausing = None
+        self.plenty = False
 
     def process(self, start, end, now_ms):
         self.reads.append(end - start)
@@ -61,6 +62,9 @@ class Taking:
     def batch_done(self):
         if self.answer:
             self.output.write(self.answer)
+
+    def has_plenty(self):
+        return self.plenty
 
 
 class Flooder:
@@ -171,6 +175,22 @@ def test_a_peer_that_is_answered_is_read_at_once_because_it_may_wait_for_that(ma
 
     flooder.flood(count=4 * FLOOD_READS)
 
+    assert not flooder.taken_in
+
+
+def test_a_peer_with_plenty_to_do_does_not_wait_for_its_answers(make):
+    flooder = make()
+    flooder.lane.answer, flooder.lane.plenty = b".", True
+
+    flooder.flood()
+    assert flooder.taken_in
+    flooder.send(together())
+    flooder.coalescer.tick()
+    assert flooder.taken_in
+
+    flooder.lane.plenty = False
+    flooder.send(together())
+    flooder.coalescer.tick()
     assert not flooder.taken_in
 
 

@@ -48,6 +48,9 @@ class Lines:
         self.calls.append("batch done")
         self.output.write(b".")
 
+    def has_plenty(self):
+        return False
+
 
 class Peer:
     """A stream running in a greenlet, and the other end of its socket."""

@@ -5,9 +5,9 @@ import pytest
 from gomq_py.amqp.server import connection as connection_module
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicConsume, BasicConsumeOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
-    ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare,
-    QueueDeclareOk, QueueDelete, QueueDeleteOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
+    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
+    ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
@@ -301,6 +301,29 @@ def test_client_that_reads_its_answers_late_gets_them_all(door):
 
     sender.join()
     client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+
+
+# peers that do not wait
+
+def test_consumer_with_many_messages_at_hand_has_plenty_to_do_unless_somebody_waits_for_confirms(door):
+    client = door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    connection = door.connection()
+    for _ in range(connection_module.PLENTY - 1):
+        client.publish("q")
+        client.expect_message(BasicDeliver)
+    assert not connection.has_plenty()
+
+    client.publish("q")
+    client.expect_message(BasicDeliver)
+    assert connection.has_plenty()
+
+    client.call(ConfirmSelect(), ConfirmSelectOk, channel=2)
+    assert not connection.has_plenty()
+    client.call(ChannelClose(reply_code=200), ChannelCloseOk, channel=2)
+    client.send_method(BasicAck(delivery_tag=1))
+    wait_until(lambda: not connection.has_plenty(), sleep=gevent.sleep)
 
 
 # alarms
