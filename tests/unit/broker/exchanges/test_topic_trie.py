@@ -1,11 +1,15 @@
 """The trie answers as a naive matcher does, and stays bounded whatever the patterns."""
+import random
 import time
 from functools import lru_cache
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gomq_py.broker.exchanges import topic_trie
+from gomq_py.broker.exchanges.topic_bits import TopicBits
 from gomq_py.broker.exchanges.topic_trie import TopicTrie
 
 
@@ -98,3 +102,70 @@ def test_removing_everything_leaves_an_empty_trie():
 
     assert trie.size == 0
     assert trie.is_empty()
+
+
+# keys that reach very many nodes
+
+@given(st.lists(PATTERNS, max_size=12), st.lists(KEYS, max_size=8))
+def test_bits_match_as_the_naive_matcher_does(patterns, keys):
+    trie = TopicTrie()
+    for pattern in patterns:
+        trie.add(pattern, pattern)
+    bits = TopicBits(trie.patterns())
+
+    for key in keys:
+        targets = set()
+        bits.match(key.split(".") if key else [], targets)
+        assert targets == {pattern for pattern in patterns if naive(pattern, key)}
+
+
+def test_keys_that_reach_many_nodes_are_matched_by_bits_as_by_the_walk(monkeypatch):
+    """729 patterns of six words a, * and #: at first such keys are walked, then matched by bits, until patterns come and go."""
+    monkeypatch.setattr(topic_trie, "BUILT_FOR", 10)
+    patterns = [".".join(words) for words in product("a*#", repeat=6)]
+    trie = TopicTrie()
+    for pattern in patterns:
+        trie.add(pattern, pattern)
+    dice = random.Random(5)
+    keys = [".".join(dice.choice("ab") for _ in range(dice.randrange(1, 9))) + ".a" * 12 + ".b" * dice.randrange(9) for _ in range(40)]
+    expected = {key: {pattern for pattern in patterns if naive(pattern, key)} for key in keys}
+
+    assert all(matched(trie, key) == expected[key] for key in keys)
+    assert trie.bits is not None
+    assert all(matched(trie, key) == expected[key] for key in keys)
+
+    trie.add("#.b", "new")
+    assert trie.bits is None
+    assert all(matched(trie, key) == expected[key] | ({"new"} if key.endswith("b") else set()) for key in keys)
+    assert trie.bits is not None
+    trie.remove("#.b", "new")
+    assert all(matched(trie, key) == expected[key] for key in keys)
+
+
+def test_destinations_that_come_and_go_are_seen_by_the_bits():
+    trie = TopicTrie()
+    trie.add("#.a.#", "one")
+    trie.add("#.a.#", "two")
+    bits = TopicBits(trie.patterns())
+
+    trie.remove("#.a.#", "one")
+    trie.add("#.a.#", "three")
+
+    targets = set()
+    bits.match(["a"], targets)
+    assert targets == {"two", "three"}
+
+
+def test_masks_of_words_are_kept_within_bounds(monkeypatch):
+    monkeypatch.setattr("gomq_py.broker.exchanges.topic_bits.MASK_OCTETS", 100)
+    trie = TopicTrie()
+    for number in range(200):
+        trie.add(f"#.w{number}", number)
+    bits = TopicBits(trie.patterns())
+
+    for number in range(200):
+        targets = set()
+        bits.match([f"w{number}"], targets)
+        assert targets == {number}
+
+    assert len(bits._masks) < 5
