@@ -84,6 +84,7 @@ class Broker:
             self._log_exchange.close()
         for vhost in self.vhosts.values():
             vhost.close()
+        self.dead_letters.close()
         try:
             self.committer.wait()
         except Exception as error:

@@ -1,20 +1,49 @@
 cimport cython
+from libc.stdint cimport uint64_t
+from gomq_py.broker.destination cimport Destination
 from gomq_py.broker.header_edit cimport PropertyEdit
+from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.storage.message cimport Message
 
 cdef class DeadLetters:
     cdef readonly object counts
     cdef object _vhosts, _committer, _scheduler, _letters
     cdef list _moved
-    cdef dict _first_deaths, _routes
+    cdef dict _leaving, _ways
+    cdef Way _way
     cdef bint _running
     cdef Message _copy
-    @cython.locals(message=Message, copy=Message)
+    cpdef send(self, Queue queue, uint64_t location, str reason)
+    cdef _add(self, tuple letter)
+    @cython.locals(queue=Queue, message=Message, way=Way, location=uint64_t)
     cpdef bint _slice(self) except -1
-    @cython.locals(letter=Letter, copy=Message)
-    cdef _publish(self, queue, Message message, str reason)
-    cdef _destinations(self, vhost, exchange, Letter letter)
+    cdef bint _read(self, Queue queue, uint64_t location, Message message) except -1
+    @cython.locals(queue=Queue, location=uint64_t)
+    cpdef _drop(self, list moved, error)
+    @cython.locals(way=Way, address=Address, copy=Message, destination=Destination, routing=bytes, properties=bytes)
+    cdef _publish(self, Queue queue, settings, str reason, Message message)
+    @cython.locals(way=Way)
+    cdef Way _way_of(self, Queue queue, settings, str reason)
     cdef _drop_moved(self)
+
+cdef class Way:
+    cdef readonly Queue queue
+    cdef readonly object settings, exchange
+    cdef readonly str reason
+    cdef readonly bytes exchange_name
+    cdef public Py_ssize_t count, published
+    cdef readonly dict first_deaths, addresses
+    cdef object _vhost
+    cdef dict _routes
+    cdef routes(self, Letter letter)
+    cdef routes_anew(self, Letter letter)
+    cdef note(self, counts)
+
+cdef class Address:
+    cdef readonly Letter letter
+    cdef readonly bytes key
+    cdef readonly list destinations
+    cdef list reached_by(self, destinations)
 
 cdef class Letter:
     cdef readonly bytes properties

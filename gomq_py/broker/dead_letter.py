@@ -9,8 +9,10 @@ from datetime import datetime, timezone
 
 from gomq_py.amqp.wire.fields import decode_table, get_key, remove_key, set_key
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types where letters go)
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.header_edit import EMPTY_TABLE, PropertyEdit
+from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where letters come from)
 from gomq_py.broker.routing import with_properties
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
@@ -25,31 +27,45 @@ REJECTED = "rejected"
 
 
 class DeadLetters:
-    """The dead letters of one broker. ``vhosts`` is its dictionary of them. ``counts``: {(type of the queue, reason): how many went out}."""
+    """The dead letters of one broker. ``vhosts`` is its dictionary of them. ``counts``: {(type of the queue, reason): how many went out}.
 
-    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_first_deaths", "_routes", "_running", "_copy")
+    A letter goes by the settings that its queue had when it died, whatever becomes of policies and of the queue itself meanwhile.
+    """
+
+    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_leaving", "_ways", "_way", "_running", "_copy")
 
     def __init__(self, vhosts, committer, scheduler):
         self._vhosts = vhosts
         self._committer = committer
         self._scheduler = scheduler
         self.counts = Counter()
-        self._letters = deque()
+        self._letters = deque()  # (queue, its settings, reason, location, copy or None)
         self._moved = []  # (queue, location) of this slice, to be dropped from their queues after the next sync
-        self._first_deaths = {}  # of this slice, for Letter
-        self._routes = {}  # of this slice: (vhost, exchange, key) -> destinations, where the headers do not matter
+        self._leaving = {}  # queues that are deleted, and what to call when the last letter of each has gone
+        self._ways = {}  # of this slice: (queue, reason): Way
+        self._way = None  # the one that was used last
         self._copy = Message()
         self._running = False
 
     def send(self, queue, location, reason):
         """An unacked message of ``queue`` is dead: it leaves the queue when its copies are safe."""
-        self._add((queue, location, None, reason))
+        queue.letters += 1
+        self._add((queue, queue.limits.settings, reason, location, None))
 
     def send_refused(self, queue, message, reason):
         """A message that ``queue`` has not stored is dead. It is copied."""
         copy = Message()
         copy.readdress(message, message.get_exchange(), message.get_routing_key(), message.get_properties(), self._scheduler.now_ms)
-        self._add((queue, 0, copy, reason))
+        self._add((queue, queue.limits.settings, reason, 0, copy))
+
+    def let_leave(self, queue, gone):
+        """The queue is deleted (Queue.retire), and letters of it are on their way: call ``gone()`` when the last of them is copied."""
+        self._leaving[queue] = gone
+
+    def close(self):
+        """The broker stops: letters that have not gone out stay in their queues, if those are to stay."""
+        self._letters.clear()
+        self._let_go(list(self._leaving))
 
     def _add(self, letter):
         self._letters.append(letter)
@@ -60,67 +76,141 @@ class DeadLetters:
     def _slice(self):
         """The scheduler's next slice of letters; False: no more of them."""
         message = Message()
+        leaving = []
         for _ in range(min(SLICE, len(self._letters))):
-            queue, location, copy, reason = self._letters.popleft()
+            queue, settings, reason, location, copy = self._letters.popleft()
             try:
                 if copy is not None:
-                    self._publish(queue, copy, reason)
-                elif queue.read(location, message):
-                    self._publish(queue, message, reason)
+                    self._publish(queue, settings, reason, copy)
+                    continue
+                queue.letters -= 1
+                if queue.letters == 0 and self._leaving and queue in self._leaving:
+                    leaving.append(queue)
+                if self._read(queue, location, message):
+                    self._publish(queue, settings, reason, message)
                     self._moved.append((queue, location))
             except StoreError as error:
                 queue.fail(error)
-        self._first_deaths = {}
-        self._routes = {}
+        for way in self._ways.values():
+            way.note(self.counts)
+        self._ways = {}
+        self._way = None
         self._drop_moved()
+        self._let_go(leaving)
         self._running = bool(self._letters)
         return self._running
 
+    def _read(self, queue, location, message):
+        """Show an unacked message, also where its queue takes part in nothing else any more."""
+        if queue.closed:
+            return queue in self._leaving and queue.store.read(location, message)
+        return queue.read(location, message)
+
+    def _let_go(self, queues):
+        for queue in queues:
+            self._leaving.pop(queue)()
+
     def _drop_moved(self):
         moved, self._moved = self._moved, []
-        if not moved:
+        if moved:
+            self._committer.after_sync(lambda error: self._drop(moved, error))
+
+    def _drop(self, moved, error):
+        """The copies are on disk, or cannot be."""
+        if error is not None:
+            LOG.error("%d dead letters stay in their queues: the copies are not on disk: %s", len(moved), error)
             return
+        for queue, location in moved:
+            queue.drop(location)
 
-        def synced(error):
-            if error is not None:
-                LOG.error("%d dead letters stay in their queues: the copies are not on disk: %s", len(moved), error)
-                return
-            for queue, location in moved:
-                queue.drop(location)
-
-        self._committer.after_sync(synced)
-
-    def _publish(self, queue, message, reason):
+    def _publish(self, queue, settings, reason, message):
         """Copy the message to where the queue's dead letters go; nowhere is possible too."""
-        vhost = self._vhosts.get(queue.vhost)
-        settings = None if queue.limits is None else queue.limits.settings
-        exchange = None
-        if vhost is not None and settings is not None and settings.dead_letter_exchange is not None:
-            exchange = vhost.exchanges.get(settings.dead_letter_exchange)
-        if exchange is None or message.describe()["kind"] != KIND_AMQP:
+        way = self._way
+        if way is None or way.queue is not queue or way.settings is not settings or way.reason != reason:
+            way = self._way = self._way_of(queue, settings, reason)
+        if way.exchange is None or message.kind != KIND_AMQP:
             return
-        now_ms = self._scheduler.now_ms
-        letter = Letter(message, queue.name, reason, settings.dead_letter_routing_key, now_ms, self._first_deaths)
+        way.count += 1
+        routing, properties = message.get_routing(), message.get_properties()
+        address = way.addresses.get((routing, properties))
+        if address is None:
+            letter = Letter(message, queue.name, reason, settings.dead_letter_routing_key, self._scheduler.now_ms, way.first_deaths)
+            address = way.addresses[routing, properties] = Address(letter, way.routes(letter))
         copy = self._copy
-        copy.readdress(message, _octets(exchange.name), _octets(letter.keys[0]), letter.properties, now_ms)
-        exchange.state.publish_in += 1
-        self.counts[queue_type_of(queue.arguments), reason] += 1
-        for destination in self._destinations(vhost, exchange, letter):
-            if not letter.has_come_round(destination.name):
-                exchange.state.publish_out += 1
-                destination.publish(copy)
-
-    def _destinations(self, vhost, exchange, letter):
-        """Where the letter goes. Nothing that routes depend on changes within a slice."""
-        where = vhost.name, exchange.name, *letter.keys
-        destinations = self._routes.get(where)
+        copy.readdress(message, way.exchange_name, address.key, address.letter.properties, self._scheduler.now_ms)
+        destinations = address.destinations
         if destinations is None:
-            destinations = vhost.route_by_key(exchange, letter.keys[0], letter.keys[1:])
-            if destinations is None:
-                headers = with_properties(letter.headers, Properties.decode(letter.properties))
-                return vhost.route(exchange, letter.keys[0], headers, letter.keys[1:])
-            self._routes[where] = destinations
-        return destinations
+            destinations = address.reached_by(way.routes_anew(address.letter))
+        for destination in destinations:
+            way.published += 1
+            destination.publish(copy)
+
+    def _way_of(self, queue, settings, reason):
+        way = self._ways.get((queue, reason))
+        if way is None or way.settings is not settings:
+            if way is not None:
+                way.note(self.counts)
+            way = self._ways[queue, reason] = Way(queue, settings, reason, self._vhosts.get(queue.vhost))
+        return way
+
+
+class Way:
+    """What the letters of one slice that died of one reason in one queue have in common. Nothing that routes depend on changes within a slice.
+
+    ``first_deaths`` is Letter's; ``addresses``: {(routing, properties): Address}, for those that are alike in both. Without ``exchange`` they go
+    nowhere.
+    """
+
+    __slots__ = (
+        "queue", "settings", "reason", "exchange", "exchange_name", "count", "published", "first_deaths", "addresses", "_vhost", "_routes",
+    )
+
+    def __init__(self, queue, settings, reason, vhost):
+        self.queue = queue
+        self.settings = settings
+        self.reason = reason
+        self.exchange = None if vhost is None or settings.dead_letter_exchange is None else vhost.exchanges.get(settings.dead_letter_exchange)
+        self.exchange_name = b"" if self.exchange is None else _octets(self.exchange.name)
+        self.count = self.published = 0
+        self.first_deaths = {}
+        self.addresses = {}
+        self._vhost = vhost
+        self._routes = {}  # keys: destinations, where the headers do not matter
+
+    def routes(self, letter):
+        """Where the letter's keys lead; None where more than keys counts."""
+        keys = tuple(letter.keys)
+        if keys not in self._routes:
+            self._routes[keys] = self._vhost.route_by_key(self.exchange, keys[0], keys[1:])
+        return self._routes[keys]
+
+    def routes_anew(self, letter):
+        """Where a letter goes, found for it alone."""
+        headers = with_properties(letter.headers, Properties.decode(letter.properties))
+        return self._vhost.route(self.exchange, letter.keys[0], headers, letter.keys[1:])
+
+    def note(self, counts):
+        """The slice is over: count."""
+        if self.count:
+            counts[queue_type_of(self.queue.arguments), self.reason] += self.count
+            self.exchange.state.publish_in += self.count
+            self.exchange.state.publish_out += self.published
+            self.count = self.published = 0
+
+
+class Address:
+    """What is written on all letters that are alike: the ``letter``, its ``key`` in octets, its ``destinations`` (None: they are found for each)."""
+
+    __slots__ = ("letter", "key", "destinations")
+
+    def __init__(self, letter, destinations):
+        self.letter = letter
+        self.key = _octets(letter.keys[0])
+        self.destinations = None if destinations is None else self.reached_by(destinations)
+
+    def reached_by(self, destinations):
+        """Those of the destinations to which the letter does not come in a cycle."""
+        return [destination for destination in destinations if not self.letter.has_come_round(destination.name)]
 
 
 class Letter:

@@ -148,12 +148,21 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason):
-        """Let go of a deleted queue: its consumers are told now, its files go once the log is on disk."""
+        """Let go of a deleted queue: its consumers are told now, its files go once the log and its last dead letters are on disk."""
+        if queue.letters and not queue.closed:
+            queue.retire(reason)
+            self._dead_letters.let_leave(queue, lambda: self._remove(queue, reason))
+        else:
+            self._remove(queue, reason)
+
+    def _remove(self, queue, reason):
         if not queue.durable:
             queue.delete()
             return
         folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
         queue.close(reason)
+        if queue.store is not None:
+            queue.store.close()  # of a queue that only waited for its letters; it does no harm to any other
         self._committer.after_sync(lambda error: self._remove_files(queue, folder, error))
 
     def remove_orphans(self, log_is_damaged=False):

@@ -94,6 +94,10 @@ class Message:
         start = self.routing_at + 1 + self.buffer[self.routing_at]
         return bytes(self.buffer[start + 1:start + 1 + self.buffer[start]])
 
+    def get_routing(self):
+        """Exchange name and routing key as they lie in the buffer, two short strings (a copy)."""
+        return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
+
     def get_properties(self):
         """The properties in wire form: flag words and fields, without the header frame's class, weight and body size (a copy)."""
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])

@@ -24,14 +24,14 @@ class Queue(destination.Destination):
 
     ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
     ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
-    a delivery may stay unacked, 0 for any time; channels see to it.
+    a delivery may stay unacked, 0 for any time; channels see to it. ``letters``: messages that are dead and wait for their copies (dead_letter).
     """
 
     __slots__ = (
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind",
+        "complained_ms", "consumer_timeout_ms", "behind", "letters",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -46,7 +46,7 @@ class Queue(destination.Destination):
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
-        self.consumer_timeout_ms = 0
+        self.consumer_timeout_ms = self.letters = 0
         if store is not None:
             store.listener = self
 
@@ -359,6 +359,11 @@ class Queue(destination.Destination):
         if not self.closed:
             self.closed = True
             self.store.close()
+
+    def retire(self, reason):
+        """As close(), but the store stays open for the dead letters that are still in it, until whoever retired the queue closes it."""
+        self._let_go(reason)
+        self.closed = True
 
     def delete(self):
         """Cancel the consumers and remove the files; returns the number of messages that were ready."""

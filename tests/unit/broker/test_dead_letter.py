@@ -1,5 +1,6 @@
 """Dead letters: where they go, what their headers say, and where they do not go again."""
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
@@ -258,14 +259,71 @@ def test_policy_gives_a_queue_its_dead_letter_exchange(node):
     node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
 
 
-def test_deleting_the_queue_in_between_loses_only_its_messages(node):
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}], ids=["plain", "priority"])
+@pytest.mark.parametrize("durable", [True, False])
+def test_letters_of_a_queue_that_is_deleted_meanwhile_arrive(node, durable, arguments):
+    """More than a slice of them; a consumer that rejects and then deletes, or was the last one of an auto-delete queue, must not lose any."""
     declare(node, "dead")
-    declare(node, "q", max_length=0, dead_letter_exchange="", dead_letter_routing_key="dead")
-    node.publish("", "q")
+    arguments = {**arguments, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    queue, _ = node.vhost.declare_queue("q", durable=durable, arguments=arguments)
+    message = Message()
+    for number in range(500):
+        node.publish("", "q", b"%d" % number)
+    for _ in range(500):
+        queue.get(message, False)
+        queue.reject(message.describe()["location"], False)
+
     node.vhost.delete_queue("q")
     declare(node, "q", max_length=0, dead_letter_exchange="", dead_letter_routing_key="dead")
-
     node.publish("", "q", b"later")
 
-    node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
-    assert node.take("dead")[0] == b"later"
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 501)
+    assert {node.take("dead")[0] for _ in range(501)} == {b"later", *(b"%d" % number for number in range(500))}
+    folders = Path(node.data_dir.queues_folder)
+    node.wait(lambda: len(list(folders.iterdir())) == 2, what="the files of the deleted queue are removed")
+
+
+def test_deleted_queue_with_letters_is_let_go_when_the_broker_stops(tmp_path):
+    node = Node(tmp_path / "data")
+    declare(node, "dead")
+    queue = declare(node, "q", max_length=0, dead_letter_exchange="", dead_letter_routing_key="dead")
+    node.publish("", "q")
+    queue.turn()
+    node.vhost.delete_queue("q")
+
+    node.stop()
+
+    node = Node(tmp_path / "data")
+    assert list(node.vhost.queues) == ["dead"]
+    assert [path.name for path in Path(node.data_dir.queues_folder).iterdir() if "q" in path.name] == []
+    node.stop()
+
+
+def test_letters_on_their_way_arrive_although_their_policy_goes(node):
+    declare(node, "dead")
+    queue = declare(node, "q")
+    definition = {"dead-letter-exchange": "", "dead-letter-routing-key": "dead"}
+    node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": "^q$", "definition": definition})
+    message = Message()
+    for number in range(500):
+        node.publish("", "q", b"%d" % number)
+        queue.get(message, False)
+        queue.reject(message.describe()["location"], False)
+
+    node.broker.parameters.clear(node.vhost, "policy", "p")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 500 and queue.unacked_count == 0)
+
+
+def test_alike_letters_to_a_random_exchange_are_spread(node):
+    node.vhost.declare_exchange("dice", "x-random")
+    for name in ("one", "two"):
+        declare(node, name)
+        node.vhost.bind_queue(name, "dice", "")
+    declare(node, "q", max_length=0, dead_letter_exchange="dice")
+
+    for _ in range(100):
+        node.publish("", "q")
+
+    node.wait(lambda: sum(node.vhost.queue(name).ready_count for name in ("one", "two")) == 100)
+    assert min(node.vhost.queue(name).ready_count for name in ("one", "two")) > 10
