@@ -182,7 +182,7 @@ ARGUMENTS = {
     "x-stream-filter-size-bytes": (_filter_size, _STREAM_ONLY),
     "x-initial-cluster-size": (_not_negative, _STREAM_ONLY),
     "x-queue-leader-locator": (_one_of("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"), _ALL),
-    "x-delivery-limit": (_not_negative, _QUEUES),
+    "x-delivery-limit": (_integer, _QUEUES),  # below 0 it is none
     "x-consumer-timeout": (_milliseconds, _QUEUES),
     "x-delayed-retry-type": (_one_of("invalid_delayed_retry_type", "disabled", "all", "failed", "returned"), _QUEUES),
     "x-delayed-retry-min": (_milliseconds, _QUEUES),

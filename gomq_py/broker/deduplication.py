@@ -2,7 +2,8 @@
 
 The id is what a header of the message holds (``x-deduplication-header`` unless the argument of that name says another one). As many ids as
 ``x-cache-size`` says are remembered, the oldest going first, each for ``x-cache-ttl`` milliseconds unless the message has a header ``x-cache-ttl`` of
-its own. In memory only: after a restart everything is new. An id costs some 150 octets, whatever its length.
+its own. In memory only: after a restart everything is new. An id costs some 150 octets, whatever its length. A message that died in a queue and
+comes back to it, as from a queue for retries, is no duplicate of itself.
 """
 from collections import OrderedDict
 from hashlib import blake2b
@@ -90,6 +91,14 @@ class SeenIds:
     def forget(self, id_):
         """The message with this id was refused after all: its publisher may try again."""
         self._seen.pop(id_, None)
+
+
+def has_died_in(queue, properties):
+    """Whether a message with these properties (wire form) was a dead letter of the queue: it was taken there once, and is on its way back."""
+    if b"x-death" not in properties:
+        return False
+    deaths = get_key(PropertyEdit(properties).headers, "x-death")
+    return isinstance(deaths, list) and any(isinstance(death, dict) and death.get("queue") == queue for death in deaths)
 
 
 def id_of(value):

@@ -57,7 +57,7 @@ class QueueSettings:
         ages = [_age_ms(value) for value in (arguments.get("x-max-age"), policy.get("max-age"))]
         self.max_age_ms = min((age for age in ages if age is not None), default=None)
         self.retry = retry_of(arguments, policy)
-        if arguments.get("x-queue-type") == "quorum" and self.delivery_limit is None:
+        if arguments.get("x-queue-type") == "quorum" and "x-delivery-limit" not in arguments and "delivery-limit" not in policy:
             self.delivery_limit = QUORUM_DELIVERY_LIMIT
 
     def __eq__(self, other):
@@ -82,7 +82,7 @@ class QueueSettings:
 
 
 def _is_count(value):
-    """A number that is a limit: RabbitMQ takes a negative one (in a policy of delivery-limit) as none."""
+    """A number that is a limit: RabbitMQ takes a negative one (of delivery-limit) as none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 

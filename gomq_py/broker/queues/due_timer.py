@@ -17,7 +17,7 @@ class DueTimer:
         self._heap = DueHeap()
         self._timer = None
         self._timer_ms = 0
-        self._running = self._stopped = False
+        self._running = self._stopped = self._hastened = False
 
     @property
     def count(self):
@@ -40,10 +40,11 @@ class DueTimer:
         self._timer_ms = due_ms
         self._timer = self._timers.start(due_ms - self._timers.now_ms(), self._first_is_due)
 
-    def drain(self):
-        """Nothing waits any more. Returns the locations of what did, in order of time."""
+    def hasten(self):
+        """Nothing waits any more: everything is due, whenever it was."""
+        self._hastened = True
         self._stop_timer()
-        return [self._heap.pop() for _ in range(self._heap.count)]
+        self._first_is_due()
 
     def stop(self):
         """Nothing will be handed over any more."""
@@ -62,7 +63,7 @@ class DueTimer:
         now_ms = self._timers.now_ms()
         heap = self._heap
         due = []
-        while len(due) < self._at_once and heap.count and heap.first_due_ms() <= now_ms:
+        while len(due) < self._at_once and heap.count and (self._hastened or heap.first_due_ms() <= now_ms):
             due.append(heap.pop())
         if due:
             self._go_on(due)

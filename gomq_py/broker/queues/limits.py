@@ -5,7 +5,7 @@ the queue's turn is over, and one timer waits for its time to come. What leaves 
 them. Never yields; where a great many messages have to go they go in slices.
 """
 from gomq_py.amqp.wire.fields import set_key
-from gomq_py.broker.deduplication import SeenIds
+from gomq_py.broker.deduplication import SeenIds, has_died_in
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
@@ -191,9 +191,12 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """Whether a message of the same id was stored lately; the id is kept for appended()."""
-        self.seen_id, self.seen_ttl_ms = self.seen.read(message.get_properties())
-        return self.seen_id is not None and self.seen.has(self.seen_id, self.queue.scheduler.now_ms)
+        """Whether a message of the same id was stored lately; the id is kept for appended(). One that died here and comes back is no duplicate."""
+        properties = message.get_properties()
+        self.seen_id, self.seen_ttl_ms = self.seen.read(properties)
+        if self.seen_id is None or has_died_in(self.queue.name, properties):
+            return False
+        return self.seen.has(self.seen_id, self.queue.scheduler.now_ms)
 
     # leaving
 

@@ -66,8 +66,8 @@ class Retries:
         self._push(self._timers.now_ms() + left_ms, location)
 
     def release(self):
-        """Nothing waits any more: everything is ready."""
-        self._go_on(self._due.drain())
+        """Nothing waits any more: everything is ready, as soon as the hub has time for it."""
+        self._due.hasten()
 
     def stop(self):
         """The queue is gone or closed."""

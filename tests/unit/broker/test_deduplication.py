@@ -9,7 +9,9 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.deduplication import MAX_SIZE, SeenIds, deduplication_of, id_of
 from gomq_py.broker.policies import POLICY
+from gomq_py.storage.message import Message
 from tests.support.door import Door
+from tests.support.node import Node
 
 ON = {"x-message-deduplication": True}
 
@@ -198,3 +200,25 @@ def test_exchange_by_policy_throws_away_remembered_routes(door, client):
     declare(client)
 
     assert door.queue("q").ready_count == 2
+
+
+def test_message_that_died_in_a_queue_may_come_back_to_it(tmp_path):
+    """The retry pattern: rejected, waits in a queue with a TTL, comes back with its id. A copy that somebody publishes meanwhile is a duplicate."""
+    node = Node(tmp_path / "data")
+    retry = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry"}
+    queue, _ = node.vhost.declare_queue("work", durable=True, arguments={**ON, **retry})
+    node.vhost.declare_queue("retry", durable=True, arguments={
+        "x-message-ttl": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work"})
+    node.publish("", "work", b"job", properties("1"))
+
+    for _ in range(3):
+        message = Message()
+        node.wait(lambda: queue.ready_count)
+        queue.get(message, False)
+        node.publish("", "work", b"again", properties("1"))
+        queue.reject(message.describe()["location"], False)
+
+    node.wait(lambda: queue.ready_count)
+    assert node.take("work")[0] == b"job"
+    assert queue.ready_count == 0
+    node.stop()

@@ -28,6 +28,13 @@ def test_quorum_queue_has_a_delivery_limit_unless_told_otherwise():
     assert QueueSettings({}, {"delivery-limit": -1}).delivery_limit is None
 
 
+@pytest.mark.parametrize(("argument", "policy", "limit"), [(-1, None, None), (None, -1, None), (-1, -1, None), (-1, 7, 7), (3, -1, 3)])
+def test_negative_delivery_limit_is_none_even_of_a_quorum_queue(argument, policy, limit):
+    arguments = {"x-queue-type": "quorum", **({} if argument is None else {"x-delivery-limit": argument})}
+
+    assert QueueSettings(arguments, {} if policy is None else {"delivery-limit": policy}).delivery_limit == limit
+
+
 @pytest.mark.parametrize("arguments", [
     {}, {"x-queue-type": "classic", "x-unknown": 1}, {"x-single-active-consumer": True}, {"x-overflow": "drop-head"},
 ])

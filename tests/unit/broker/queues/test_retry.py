@@ -220,6 +220,7 @@ def test_after_a_restart_the_rest_of_the_time_is_waited(tmp_path, monkeypatch, e
     queue.give_back(message.describe()["location"], FAILED)
     if redelivered:
         queue.limits.retries.release()
+        node.wait(lambda: queue.ready_count == 2)
         queue.get(message, False)
     queue.flush()
     getattr(node, end)()
