@@ -91,9 +91,12 @@ class StreamOffsets:
         kept = self._slots.pop(tag, None)
         if kept is None:
             return False
-        self._write(SLOT_BYTES * (kept[0] + 1), bytes(SLOT_BYTES))
-        self._free.append(kept[0])
+        self._give_up(kept[0])
         return True
+
+    def _give_up(self, slot):
+        self._write(SLOT_BYTES * (slot + 1), bytes(SLOT_BYTES))
+        self._free.append(slot)
 
     def close(self):
         """Close the file; it is flushed."""
@@ -121,7 +124,18 @@ class StreamOffsets:
                 self._free.append(slot)
             else:
                 tag, (offset, updated_ms, sequence) = found
-                self._slots[tag] = slot, min(offset, next_offset), updated_ms, sequence
+                self._adopt(tag, (slot, min(offset, next_offset), updated_ms, sequence))
+
+    def _adopt(self, tag, read):
+        """A consumer may be there twice: forgotten, noted anew elsewhere, and of that a power cut kept the second alone. Where it moved last counts;
+        the other would come back the next time it is forgotten.
+        """
+        kept = self._slots.get(tag)
+        if kept is not None and kept[2] > read[2]:
+            kept, read = read, kept
+        self._slots[tag] = read
+        if kept is not None:
+            self._give_up(kept[0])
 
     def _read_slot(self, slot):
         at = SLOT_BYTES * (slot + 1)

@@ -52,6 +52,26 @@ def test_forgotten_position_is_gone_and_its_place_used_again(opened):
     assert (again.get("a"), again.get("b")) == (None, 2)
 
 
+@pytest.mark.parametrize("first_ms, second_ms, expected", [(1000, 2000, 2), (2000, 1000, 1)])
+def test_consumer_that_a_power_cut_left_twice_is_where_it_moved_last(opened, tmp_path, first_ms, second_ms, expected):
+    """Forgotten and noted anew in another slot; of that the second was flushed alone. Forgotten again, neither comes back."""
+    offsets = opened()
+    offsets.put("a", 1, first_ms)
+    first_slot = (tmp_path / stream_offsets.NAME).read_bytes()[SLOT_BYTES:2 * SLOT_BYTES]
+    offsets.forget("a")
+    offsets.put("b", 5, 0)  # takes the free slot
+    offsets.put("a", 2, second_ms)
+    with open(tmp_path / stream_offsets.NAME, "r+b") as file:
+        file.seek(SLOT_BYTES)
+        file.write(first_slot)
+
+    again = opened()
+
+    assert again.items() == [("a", expected, max(first_ms, second_ms))]
+    again.forget("a")
+    assert opened().items() == []
+
+
 def test_position_behind_the_end_is_the_end(opened):
     """A power cut took messages that a consumer had seen; their offsets go to others, which it must not miss."""
     opened().put("a", 50, 0)
