@@ -13,11 +13,14 @@ from gomq_py.storage import damage
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
-from gomq_py.storage.format.record import RecordScanner
+from gomq_py.storage.format.record import RecordScanner, size_of
 from gomq_py.storage.message_store import MessageStore
 from gomq_py.storage.segment import Segment
 
 LOG = logger("storage")
+
+# Two empty names and no properties.
+_SMALLEST_RECORD = size_of(2, 2, 0)
 
 _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
@@ -149,6 +152,8 @@ class Recovery:
         delivered = head_format.decode_mark(acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT)
         segment.restore_acks(acks_head.seed, acks_seal, delivered)
         segment.load_acks()
+        if seal is not None and not _adds_up(seal, acks_seal):
+            seal = None
         if acks_seal is not None and segment.entries != acks_seal.entries:
             segment.restore_acks(acks_head.seed, None, delivered)
             segment.load_acks()
@@ -217,6 +222,14 @@ class Recovery:
         path = self.store.path_of("acks", number)
         self.removed.append(path)
         self.store.pool.retire(None, None, None, path, True)
+
+
+def _adds_up(seal, acks_seal):
+    """Whether a segment can hold what its seals say. Their checksums hold; but who wrote them may have been wrong, or another program."""
+    room = seal.end - head_format.HEAD_BYTES
+    if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:
+        return False
+    return acks_seal is None or (acks_seal.acked <= seal.records and acks_seal.body_bytes <= seal.body_bytes)
 
 
 def _is_gone(runs, position):

@@ -470,3 +470,23 @@ def test_sealed_file_cut_short_while_no_broker_runs_is_said_and_counted(tmp_path
     kept = numbers(bench)
     assert kept == list(range(len(kept))) and 0 < len(kept) < 20
     assert bench.report.lost == 20 - len(kept)
+
+
+@pytest.mark.parametrize("wrong", [{"records": 2_638_092, "body_bytes": 0}, {"body_bytes": 1 << 60}, {"records": 1}, {"body_bytes": 3}])
+def test_seal_whose_numbers_cannot_be_is_not_believed_though_its_checksum_holds(tmp_path, wrong):
+    bench = bench_with(tmp_path)
+    for _ in range(5):
+        bench.store.delete(bench.shift()[0])
+    bench.store.flush()
+    bench.close()
+    with open(tmp_path / "queue" / "msgs.0000000001", "r+b") as file:
+        octets = file.read(head_format.HEAD_BYTES)
+        seed = head_format.decode(octets).seed
+        file.seek(head_format.SEAL_AT)
+        file.write(head_format.encode_seal(seed, head_format.decode_seal(seed, octets)._replace(**wrong)))
+
+    bench.start()
+
+    assert (bench.store.ready_count, bench.store.ready_bytes) == (15, 60)
+    assert numbers(bench) == list(range(5, 20))
+    bench.close()
