@@ -1,4 +1,6 @@
 """Fuzz targets of what an operator writes: the INI file, flags, environment variables, definitions as JSON."""
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -75,16 +77,19 @@ def _parser():
 
 
 def run_flags(data):
-    """A command line is taken or refused with one line. ``--help`` ends it, as it should."""
+    """A command line is taken or refused with one line. ``--help``, also as ``-dh``, ends it with a page, as it should."""
     words = data.decode("utf-8", "surrogateescape").split("\0")
-    if any(word.startswith(("-h", "--help")) for word in words):
-        return  # argparse prints a page and leaves
     settings = Settings()
+    page = io.StringIO()
     try:
-        arguments = _parser().parse_args(words)
+        with contextlib.redirect_stdout(page):
+            arguments = _parser().parse_args(words)
         sources._take_flags(settings, arguments)
     except ConfigError as error:
         assert str(error)
+        return
+    except SystemExit as left:
+        assert left.code == 0 and page.getvalue().startswith("usage:")
         return
     _check(settings)
 
@@ -97,6 +102,8 @@ def sample_flags():
     yield b"--bind\0::\0--no-sync\0-l\0debug"
     yield b"--sync\0maybe"
     yield b"positional"
+    yield b"--help"
+    yield b"-dh"
 
 
 def run_environment(data):
