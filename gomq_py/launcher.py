@@ -167,7 +167,7 @@ class Launcher:
         if self._doors is not None:
             self._doors.close()
             self._doors = None
-        for name in ("_amqp", "broker"):
+        for name in ("_management", "_amqp", "broker"):
             room = getattr(self, name)
             if room is not None:
                 setattr(self, name, None)

@@ -23,8 +23,8 @@ class Management:
 
     def __init__(self, broker, amqp, settings, listeners):
         """``listeners()`` answers what is open in this process."""
-        rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
-        self._node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", rates)
+        self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
+        self._node = Node(broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates)
         self._apps = {}
         self._settings = settings
 
@@ -37,6 +37,10 @@ class Management:
         if kind not in self._apps:
             self._apps[kind] = _APPS[kind](self._node)
         return Door(HTTPS if tls is not None else protocol, listening, self._apps[kind], self._settings, tls)
+
+    def close(self):
+        """After the last door was closed: end what they shared. May switch."""
+        self._rates.close()
 
 
 class Door:

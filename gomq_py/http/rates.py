@@ -96,6 +96,13 @@ class Rates:
         self._looks.clear()
         self._histories.clear()
 
+    def close(self):
+        """Forget everything and end the sampling at once: a greenlet that sleeps on keeps the whole broker in memory. May switch."""
+        self.forget()
+        if self._keeper is not None:
+            gevent.kill(self._keeper)
+            self._keeper = None
+
     # rates
 
     def _rates_of(self, key, values):
