@@ -1,20 +1,31 @@
 """Fixtures and reports of the whole suite: a broker process, missing programs, and which twin of the hot modules is tested."""
+import gc
 import logging
 import os
+import threading
+import weakref
 
+import gevent
 import hypothesis
 import pytest
 
 from gomq_py import build_info
 from gomq_py.observability import log
-from tests.support import programs
+from gomq_py.storage.sync import GroupCommit
+from tests.support import programs, resources
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import wait_until
 
 # A slow machine is no fault of a property.
 hypothesis.settings.register_profile("suite", deadline=None)
 # For runs that are slow by themselves (make asan): --hypothesis-profile=quick.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("suite")
+
+# Descriptors and threads a module may leave: those of fixtures of the whole run that begin in it, and of errors that the last test has logged.
+FEW = 50
+# Brokers that "died" in a test are cycles of objects; with more descriptors than this they are not left to the collector: select() takes 1024.
+MANY_DESCRIPTORS = 250
 
 
 def pytest_report_header():
@@ -42,6 +53,8 @@ def pytest_runtest_teardown(item):
     result = yield
     package = logging.getLogger(log.ROOT)
     assert package.level == logging.NOTSET and package.propagate, f"{item.nodeid} left the log at level {package.level}: use kept_logging"
+    if resources.descriptor_count() > MANY_DESCRIPTORS:
+        gc.collect()
     return result
 
 
@@ -54,6 +67,36 @@ def pytest_terminal_summary(terminalreporter):
         for name in missing:
             terminalreporter.line(f"{name}: {skipped.count(name)} tests")
         terminalreporter.line(f"install: {programs.install_command(missing)}")
+
+
+@pytest.fixture(autouse=True)
+def killed_committers(monkeypatch):
+    """A broker of this process that a test "kills", or leaves as it is, dies with the test: its greenlets and threads would hold all it had open."""
+    made, begin = [], GroupCommit.__init__
+
+    def note(committer, *arguments, **options):
+        begin(committer, *arguments, **options)
+        if threading.current_thread() is threading.main_thread():  # an embedded broker's is its own affair
+            made.append(weakref.ref(committer))
+
+    monkeypatch.setattr(GroupCommit, "__init__", note)
+    yield
+    for reference in made:
+        committer = reference()
+        if committer is not None:
+            committer.kill()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_left_open(request):
+    """No module leaves more than a few descriptors or threads: a run is thousands of tests in one process."""
+    descriptors, threads = resources.descriptors(), resources.thread_count()
+    yield
+    if resources.descriptor_count() > descriptors.total() + FEW or resources.thread_count() > threads + FEW:
+        gc.collect()
+        left = resources.descriptors() - descriptors
+        assert left.total() <= FEW, f"{request.node.nodeid} left {left.total()} descriptors open: {left.most_common(20)}"
+        wait_until(lambda: resources.thread_count() <= threads + FEW, what=f"{request.node.nodeid} left threads running", sleep=gevent.sleep)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class File:
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
-        self.fd = fd
+        self.fd = -1  # still the caller's
         self.size = size
         self.synced_size = 0  # how long the file was when the last successful sync of this File began; 0: not known
         self.map = None
@@ -47,7 +47,13 @@ class File:
         self._holders = 0
         self._closing = False
         self._aside = None
-        self.remap()
+        self.map = self._mapping(fd)
+        self.fd = fd
+
+    def __del__(self, close=os.close):
+        """A file that nobody closed, as when a boot fails halfway, goes with the last who knew it."""
+        if self.fd >= 0:
+            close(self.fd)
 
     def __repr__(self):
         return f"<File {self.path} fd={self.fd} size={self.size}>"
@@ -81,8 +87,12 @@ class File:
     def remap(self):
         """Map the whole file anew, at its present size. Raises BufferError while a view into the old mapping lives."""
         self.unmap()
-        if self.mapped and self.size:
-            self.map = mmap.mmap(self.fd, self.size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE, **_MAP_OPTIONS)
+        self.map = self._mapping(self.fd)
+
+    def _mapping(self, fd):
+        if not self.mapped or not self.size:
+            return None
+        return mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE, **_MAP_OPTIONS)
 
     def unmap(self):
         """Drop the mapping. Raises BufferError while a view into it lives."""

@@ -129,9 +129,7 @@ class GroupCommit:
         while self._aside_greenlet is not None:
             self._aside_greenlet.join()
         self._watch.stop()
-        if self._pool is not None:
-            self._pool.kill()
-            self._pool = None
+        self._end_threads()
 
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
@@ -148,6 +146,7 @@ class GroupCommit:
             function, arguments, done = self._asides.popleft()
             if done is None:
                 function(*arguments)
+        self._end_threads()
 
     @property
     def is_idle(self):
@@ -204,6 +203,11 @@ class GroupCommit:
         if self._pool is None:
             self._pool = ThreadPool(self._threads + 1)  # one for what is done aside, so that no flush waits for it
         return self._pool
+
+    def _end_threads(self):
+        if self._pool is not None:
+            self._pool.kill()
+            self._pool = None
 
     # the cycle
 

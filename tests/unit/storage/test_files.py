@@ -401,3 +401,15 @@ def test_reading_through_meets_what_the_disk_cannot_give(files, tmp_path, monkey
         files.read_through(file)
 
     assert raised.value.errno == errno.EIO and raised.value.filename == str(tmp_path / "msgs")
+
+
+@pytest.mark.parametrize("make", [lambda files, path: files.create(path, 4096), lambda files, path: files.open_log(path)], ids=["mapped", "log"])
+def test_file_that_nobody_closed_goes_with_the_last_who_knew_it(files, tmp_path, make):
+    file = make(files, tmp_path / "a")
+    fd = file.fd
+    os.fstat(fd)
+
+    del file
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
