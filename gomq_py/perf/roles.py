@@ -3,6 +3,7 @@
 After the client has shaken hands and opened channel 1, the socket is read and written here: whole slices of a PublishBatch out, whole buffers
 through a FrameWalk in. The counters of the connection's slot are brought up to date after each.
 """
+import ssl
 import time
 from collections import deque
 from select import POLLIN, POLLOUT
@@ -18,6 +19,7 @@ from gomq_py.perf import messages, shared
 from gomq_py.perf.latency import LatencyHistogram
 from gomq_py.perf.walk import ConfirmWindow, FrameWalk, SequenceCheck
 
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _WRITES_IN_A_ROW = 4  # then the worker's other connections have their turn
 _SINGLE_WRITES = 32  # one stamp for so many, when each is a system call
 _CATCH_UP_S = 0.1  # a publisher that was held back longer does not make up for it in one burst
@@ -51,7 +53,7 @@ class Role:
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
-        except BlockingIOError:
+        except _NOT_NOW:
             return False
         if not count:
             raise ClientError("the broker closed a connection without saying why")
@@ -68,7 +70,7 @@ class Role:
             view = self._pending[0]
             try:
                 sent = self.socket.send(view)
-            except BlockingIOError:
+            except _NOT_NOW:
                 return False
             if sent < len(view):
                 self._pending[0] = view[sent:]
@@ -119,7 +121,8 @@ class Publisher(Role):
         self._committing = False
         self._started_ns = 0
         self._write_octets = options.write_octets
-        self._singly = options.write_octets == 1
+        # A write through TLS is a record of its own anyway, and takes no flags.
+        self._singly = options.write_octets == 1 and not isinstance(self.socket, ssl.SSLSocket)
         if options.confirm:
             self.channel.confirm_select()
         if options.publish_transaction:

@@ -10,6 +10,7 @@ import pytest
 
 from gomq_py.client.connection import Connection
 from gomq_py.perf.cli import main
+from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT, gomq_py_perf
 
@@ -46,6 +47,25 @@ def test_what_is_published_is_consumed_in_order(shared_broker, arguments, reques
     assert figures["faults"] == []
     assert figures["published"] == figures["consumed"] >= 50
     assert figures["confirmed"] in (0, figures["published"])
+
+
+@pytest.fixture(scope="module")
+def tls_broker(tmp_path_factory):
+    """A broker with a TLS port; ``authority`` is the file of who signed its certificate."""
+    files = certificates.make(tmp_path_factory.mktemp("tls"))
+    with BrokerProcess(tmp_path_factory.mktemp("perf-tls"), amqps_port=0, tls_cert=files.certificate, tls_key=files.key) as process:
+        process.authority = str(files.authority)
+        yield process
+
+
+@pytest.mark.parametrize("arguments", ["", "--write-octets 1 -a 1", "-c 100 -s 40000"])
+def test_tls_port_is_loaded_as_well(tls_broker, arguments):
+    uri = f"amqps://guest:guest@127.0.0.1:{tls_broker.ports['amqps']}"
+
+    finished = gomq_py_perf("amqp", "throughput", "--uri", uri, "-j", "-V", "-C", 500, *arguments.split(), SSL_CERT_FILE=tls_broker.authority)
+
+    figures = json.loads(finished.stdout)
+    assert (figures["faults"], figures["published"], figures["consumed"]) == ([], 500, 500)
 
 
 def test_publishing_alone_leaves_the_messages_and_consuming_alone_takes_them(shared_broker):
