@@ -4,7 +4,6 @@ Between those two, which know nothing of events and call back with what they log
 """
 from gomq_py.broker.limits import COMPONENT as LIMITS
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
-from gomq_py.observability.secrets import shown
 
 
 class UserEvents:
@@ -69,7 +68,7 @@ class ParameterEvents:
         elif component == LIMITS:
             self._emit(f"vhost.limits.{done}", {"name": name, "vhost": vhost, **(value if isinstance(value, dict) else {})})
         else:
-            headers = {"name": name, "component": component, "value": shown(value)}
+            headers = {"name": name, "component": component, "value": value}
             self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})
 
     def _emit(self, key, headers):

@@ -9,6 +9,7 @@ from collections import deque
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.observability.log import logger
+from gomq_py.observability.secrets import shown
 from gomq_py.storage.message import Message
 
 LOG = logger("broker")
@@ -55,10 +56,13 @@ class Events:
         return exchange is not None and exchange.binding_count > 0
 
     def emit(self, key, headers_of, *subjects):
-        """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not at all when nobody is bound."""
+        """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not at all when nobody is bound.
+
+        Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not know them.
+        """
         if self._vhosts is None or not self.wanted:
             return
-        headers = headers_of(*subjects)
+        headers = shown(headers_of(*subjects))
         headers["user_who_performed_action"] = self.actor
         headers["timestamp_in_ms"] = self._scheduler.now_ms
         headers["node"] = node_name()

@@ -6,11 +6,17 @@ import re
 from typing import Any
 
 HIDDEN = "***"
-# user:password@ in a URI, and what some URIs have in their query.
-_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+(@)", re.IGNORECASE)
+# user:password@ in a URI. A password may hold "@", as people write it, and, unless it looks like a port, "/", "?" or "#" too, which cannot be told
+# from a path: better to hide some of that. The second search is bounded, or a long text of many URIs would take its length squared.
+_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]*://(?!\[)[^\s:/?#@]*:)(?:[^\s/?#]+|(?!\d+(?:[/?#]|$))[^\s,;\"']{1,512})(@)", re.IGNORECASE)
+# What some URIs have in their query.
 _IN_QUERY = re.compile(r"([?&](?:password|passphrase|passwd|secret|client_secret|token)=)[^&#\s]+", re.IGNORECASE)
-# Names of fields whose texts are secrets.
-_FIELDS = frozenset(("password", "password_hash", "passphrase", "passwd", "secret", "client_secret", "token"))
+# How names of fields end whose texts are secrets.
+_FIELDS = ("password", "password_hash", "passphrase", "passwd", "secret", "token")
+
+
+def _is_secret(field: Any) -> bool:
+    return isinstance(field, str) and field.lower().endswith(_FIELDS)
 
 
 def without_passwords(text: str) -> str:
@@ -23,7 +29,7 @@ def without_passwords(text: str) -> str:
 def shown(value: Any) -> Any:
     """A value of JSON with every secret hidden; the value itself stays as it is."""
     if isinstance(value, dict):
-        return {key: HIDDEN if key in _FIELDS and isinstance(item, str) and item else shown(item) for key, item in value.items()}
+        return {key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item) for key, item in value.items()}
     if isinstance(value, list):
         return [shown(item) for item in value]
     return without_passwords(value) if isinstance(value, str) else value
@@ -40,4 +46,4 @@ def restored(value: Any, before: Any) -> Any:
 
 
 def _is_shown(key: str, item: Any, before: Any) -> bool:
-    return key in _FIELDS and item == HIDDEN and isinstance(before, str)
+    return _is_secret(key) and item == HIDDEN and isinstance(before, str)

@@ -119,6 +119,27 @@ def test_policies_limits_and_parameters_are_told(node):
     ]
 
 
+def test_passwords_are_in_no_event(node):
+    """URIs of shovels and upstreams, alone and in arrays; policies; arguments of queues, exchanges and bindings; what clients say of themselves."""
+    uri = "amqp://ann:sesame@elsewhere/v"
+    set_ = node.broker.parameters.set
+    set_(node.vhost, "shovel", "s", {"src-uri": [uri, uri], "src-queue": "q", "dest-uri": uri, "dest-password": "sesame"})
+    set_(node.vhost, "federation-upstream", "u", {"uri": uri})
+    node.broker.parameters.set_global("g", {"uri": uri})
+    set_(node.vhost, POLICY, "p", {"pattern": "^amqp://ann:sesame@", "definition": {"dead-letter-exchange": uri}})
+    set_(node.vhost, OPERATOR_POLICY, "p", {"pattern": "^amqp:", "definition": {"max-length": 5}})
+    node.vhost.declare_queue("q", arguments={"x-from": uri, "x-password": "sesame"})
+    node.vhost.declare_exchange("x", "headers", arguments={"x-from": [uri, {"uri": uri}]})
+    node.vhost.bind_queue("q", "x", "", {"from": uri})
+    node.broker.events.emit("connection.created", dict, {"client_properties": {"connection_name": uri, "token": "sesame"}})
+
+    events_ = told(node, 9)
+
+    assert "sesame" not in repr(events_)
+    assert repr(events_).count("amqp://ann:***@elsewhere/v") == 11
+    assert node.broker.parameters.global_["g"] == {"uri": uri}
+
+
 def test_event_carries_its_time_node_and_actor(node):
     node.broker.events.actor = "anna"
     node.vhost.declare_queue("q")

@@ -1,4 +1,6 @@
 """Passwords in texts and values."""
+import time
+
 import pytest
 
 from gomq_py.observability.secrets import restored, shown, without_passwords
@@ -17,6 +19,10 @@ SHOWN = {
     ("amqp://u:p@h/v", "amqp://u:***@h/v"), ("amqp://:p@h", "amqp://:***@h"), ("no uri: a:b@c", "no uri: a:b@c"),
     ("amqp://h:5672/v", "amqp://h:5672/v"),
     ("two http://a:b@c and AMQPS://d:e@f", "two http://a:***@c and AMQPS://d:***@f"), ("http://h/?token=abc#x", "http://h/?token=***#x"),
+    ("amqp://u:p@ss@h/v", "amqp://u:***@h/v"), ("amqp://u:p/w?x#y@h/v", "amqp://u:***@h/v"), ("amqp://u:@h", "amqp://u:@h"),
+    ("http://h:8080/~me@home", "http://h:8080/~me@home"), ("amqp://[::1]:5672/v@x", "amqp://[::1]:5672/v@x"),
+    ("amqp://a:1@b,amqp://c:2@d;amqps://e:x/4@f", "amqp://a:***@b,amqp://c:***@d;amqps://e:***@f"),
+    ("('amqp://u:p/q@h', 'x@y')", "('amqp://u:***@h', 'x@y')"), ("amqp://u:1/2@h", "amqp://u:1/2@h"),  # could be a port
 ])
 def test_passwords_of_uris_are_hidden(text, told):
     assert without_passwords(text) == told
@@ -39,3 +45,20 @@ def test_asterisks_from_elsewhere_are_no_password():
     """Another host must not be told the password of this one."""
     assert restored({"src-uri": "amqp://ann:***@elsewhere/v"}, {"src-uri": "amqp://ann:p@host/v"}) == {"src-uri": "amqp://ann:***@elsewhere/v"}
     assert restored(SHOWN, None) == SHOWN
+
+
+@pytest.mark.parametrize("field, is_hidden", [
+    ("password", True), ("src-password", True), ("Client_Secret", True), ("access_token", True), ("tokens", False), ("secretary", False), (5, False),
+])
+def test_names_of_fields_tell_secrets(field, is_hidden):
+    assert shown({field: "x"}) == {field: "***" if is_hidden else "x"}
+    assert restored(shown({field: "x"}), {field: "x"}) == {field: "x"}
+
+
+def test_text_of_many_uris_takes_no_time():
+    text = "a://b:c" * 20_000
+
+    began = time.perf_counter()
+
+    assert without_passwords(text) == text
+    assert time.perf_counter() - began < 2
