@@ -12,7 +12,7 @@ CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 QUEUE_TYPE = "x-queue-type"
 
 # RabbitMQ's internal names, which its texts show.
-_TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
+TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 
 _ALL = TYPES = frozenset((CLASSIC, QUORUM, STREAM))
 _QUEUES = frozenset((CLASSIC, QUORUM))
@@ -33,27 +33,27 @@ def queue_type_of(arguments):
 
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
-    """Check a new queue; ``entity`` is how texts call it. Raises PreconditionFailed."""
-    check_values(entity, arguments, (QUEUE_TYPE,))  # first: the others depend on it
+    """Check a new queue; ``entity`` is how texts call it. Of several faults RabbitMQ's first is named. Raises PreconditionFailed."""
+    dead_letter_exchange = arguments.get("x-dead-letter-exchange", "")
+    if not isinstance(dead_letter_exchange, str):
+        raise PreconditionFailed(f"invalid type '{type_name(dead_letter_exchange)}' for arg 'x-dead-letter-exchange' in {entity}")
+    check_values(entity, arguments, (QUEUE_TYPE,))  # before the rest, which depends on it
     kind = queue_type_of(arguments)
+    check_values(entity, arguments, [key for key in ARGUMENTS if kind in ARGUMENTS[key][1]])
+    for key in arguments:
+        if key in ARGUMENTS and kind not in ARGUMENTS[key][1]:
+            raise PreconditionFailed(f"invalid arg '{key}' for {entity} of queue type {TYPE_MODULES[kind]}")
     if kind != CLASSIC:
         for wrong, name in ((auto_delete, "auto-delete"), (exclusive, "exclusive-owner"), (not durable, "non-durable")):
             if wrong:
                 raise PreconditionFailed(f"invalid property '{name}' for {entity}")
-    dead_letter_exchange = arguments.get("x-dead-letter-exchange", "")
-    if not isinstance(dead_letter_exchange, str):
-        raise PreconditionFailed(f"invalid type '{type_name(dead_letter_exchange)}' for arg 'x-dead-letter-exchange' in {entity}")
-    for key in arguments:
-        if key in ARGUMENTS and kind not in ARGUMENTS[key][1]:
-            raise PreconditionFailed(f"invalid arg '{key}' for {entity} of queue type {_TYPE_MODULES[kind]}")
-    check_values(entity, arguments, arguments)
 
 
 def check_may_be_unnamed(arguments):
     """Refuse a generated name to kinds that are shared by their name. Raises PreconditionFailed."""
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
-        raise PreconditionFailed(f"Cannot declare a server-named queue for type {_TYPE_MODULES[kind]}")
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
 
 
 def check_same_arguments(entity, received, current):

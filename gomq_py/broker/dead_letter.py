@@ -7,7 +7,7 @@ one after the other: a chain of overflowing queues makes the list longer, never 
 from collections import Counter, deque
 from datetime import datetime, timezone
 
-from gomq_py.amqp.wire.fields import decode_table, get_key, remove_key, set_key
+from gomq_py.amqp.wire.fields import Int64, decode_table, get_key, remove_key, set_key, sort_keys
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types where letters go)
 from gomq_py.broker.arguments import queue_type_of
@@ -233,7 +233,7 @@ class Letter:
             if known is None:
                 known = first_deaths[death] = told(EMPTY_TABLE, *death)
             headers, self._deaths, self.keys = known
-            edit.headers = joined(edit.headers, headers)
+            edit.headers = headers if edit.headers == EMPTY_TABLE else sort_keys(joined(edit.headers, headers))
         edit.expiration = None
         self.properties = edit.octets()
 
@@ -255,7 +255,10 @@ class Letter:
 
 
 def told(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """(raw headers that tell of the death, the x-death entries, the keys to route by) of a message with these raw headers."""
+    """(raw headers that tell of the death, the x-death entries, the keys to route by) of a message with these raw headers.
+
+    RabbitMQ sorts the headers of what died by their names.
+    """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, "CC")]
     deaths = updated(headers, queue, reason, exchange, keys, expiration, at_s)
@@ -267,24 +270,29 @@ def told(headers, queue, reason, exchange, routing_key, expiration, at_s, new_ke
             headers = set_key(headers, f"x-first-death-{name}", value)
     for name, value in (("reason", reason), ("queue", queue), ("exchange", exchange)):
         headers = set_key(headers, f"x-last-death-{name}", value)
-    return set_key(headers, "x-death", deaths), deaths, keys
+    return sort_keys(set_key(headers, "x-death", deaths)), deaths, keys
 
 
 def updated(headers, queue, reason, exchange, keys, expiration, at_s):
-    """The x-death entries with this death in front."""
-    deaths = get_key(headers, "x-death")
-    deaths = [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+    """The x-death entries with this death in front, its own keys sorted where it is not the first: RabbitMQ's clients know it so."""
+    known = get_key(headers, "x-death")
+    deaths = [death for death in known if isinstance(death, dict)] if isinstance(known, list) else []
     for death in deaths:
         if death.get("queue") == queue and death.get("reason") == reason:
             count = death.get("count")
-            death["count"] = count + 1 if isinstance(count, int) else 1
-            return [death, *(other for other in deaths if other is not death)]
+            death["count"] = Int64(count + 1 if isinstance(count, int) else 1)
+            return [_sorted(death), *(other for other in deaths if other is not death)]
     death = {
-        "count": 1, "reason": reason, "queue": queue, "time": datetime.fromtimestamp(at_s, timezone.utc), "exchange": exchange, "routing-keys": keys,
+        "count": Int64(1), "reason": reason, "queue": queue, "time": datetime.fromtimestamp(at_s, timezone.utc), "exchange": exchange,
+        "routing-keys": keys,
     }
     if expiration is not None:
         death["original-expiration"] = expiration
-    return [death, *deaths]
+    return [_sorted(death) if isinstance(known, list) else death, *deaths]
+
+
+def _sorted(death):
+    return dict(sorted(death.items()))
 
 
 def joined(headers, more):

@@ -2,6 +2,8 @@
 from datetime import datetime
 from decimal import Decimal
 
+from gomq_py.amqp.wire.fields import Float32, TypedInt
+
 _INT32 = 1 << 31
 _MISSING = object()
 
@@ -30,6 +32,8 @@ def type_name(value):
     """RabbitMQ's name for the field type such a value travels as."""
     if isinstance(value, bool):
         return "bool"
+    if isinstance(value, TypedInt):
+        return value.NAME
     if isinstance(value, int):
         return "signedint" if -_INT32 <= value < _INT32 else "long"
     for kind, name in _TYPE_NAMES:
@@ -39,7 +43,8 @@ def type_name(value):
 
 
 _TYPE_NAMES = (
-    (str, "longstr"), (bytes, "binary"), (float, "double"), (Decimal, "decimal"), (datetime, "timestamp"), (list, "array"), (dict, "table"),
+    (str, "longstr"), (bytes, "binary"), (Float32, "float"),
+    (float, "double"), (Decimal, "decimal"), (datetime, "timestamp"), (list, "array"), (dict, "table"),
 )
 
 

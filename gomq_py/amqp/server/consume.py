@@ -14,6 +14,7 @@ from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import AMQPError, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
+from gomq_py.broker.arguments import TYPE_MODULES, queue_type_of
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.values import type_name
 from gomq_py.storage.message import Message
@@ -146,6 +147,7 @@ def _queue_consumer(channel, method, tag):
     queue = channel.vhost.queue(name, channel.connection)
     priority = _priority(method.arguments, name, channel.vhost.name)
     _check_ha_failover(method.arguments, name, channel.vhost.name)
+    _check_kind(method.arguments, queue, channel.vhost.name)
     queue.check_exclusive(method.exclusive)
     if is_stream(queue):
         consumer = stream_consumer(channel, method, queue, tag, _cancelled)
@@ -187,6 +189,13 @@ def _check_ha_failover(arguments, queue_name, vhost_name):
         raise PreconditionFailed(
             f"invalid arg 'x-cancel-on-ha-failover' for queue '{queue_name}' in vhost '{vhost_name}': {{unacceptable_type,{type_name(value)}}}"
         )
+
+
+def _check_kind(arguments, queue, vhost_name):
+    """Where to begin means nothing where messages are gone once they were read: RabbitMQ says so. Raises PreconditionFailed."""
+    if "x-stream-offset" in arguments and not is_stream(queue):
+        kind = TYPE_MODULES[queue_type_of(queue.arguments)]
+        raise PreconditionFailed(f"invalid arg 'x-stream-offset' for queue '{queue.name}' in vhost '{vhost_name}' of queue type {kind}")
 
 
 def _cancelled(consumer, _reason):

@@ -7,6 +7,7 @@ from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
     ExchangeBindOk, ExchangeDeclareOk, ExchangeDeleteOk, ExchangeUnbindOk, QueueBindOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueUnbindOk,
 )
+from gomq_py.broker.exchange_types import exchange_type
 from gomq_py.broker.names import check_not_reserved, cleaned, server_named
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -17,6 +18,8 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 def exchange_declare(channel, method):
     """exchange.declare. Needs configure, and with an alternate exchange read here and write there; passive: only that it exists."""
     vhost, name = channel.vhost, cleaned(method.exchange)
+    if not method.passive:
+        exchange_type(method.type)
     vhost.check_not_default(name)
     if method.passive:
         vhost.exchange(name)

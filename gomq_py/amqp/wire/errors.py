@@ -5,6 +5,8 @@ raise is written ``raise NotFound("...").hard()``. Doors look at ``closes_connec
 """
 from gomq_py.amqp.wire.constants import SHORTSTR_MAX
 
+_CUT = b"..."
+
 
 class AMQPError(Exception):
     """A protocol error to be sent as channel.close or connection.close.
@@ -25,9 +27,11 @@ class AMQPError(Exception):
 
     @property
     def reply_text(self):
-        """The code's name and the text, cut to a short string without breaking a UTF-8 sequence."""
+        """The code's name and the text, cut to a short string without breaking a UTF-8 sequence; three dots say where."""
         octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
-        return cut_utf8(octets, SHORTSTR_MAX).decode("utf-8", "surrogateescape")
+        if len(octets) > SHORTSTR_MAX:
+            octets = cut_utf8(octets, SHORTSTR_MAX - len(_CUT)) + _CUT
+        return octets.decode("utf-8", "surrogateescape")
 
     def hard(self):
         """This error, closing the connection whatever its class says."""

@@ -12,6 +12,7 @@ encode back exactly, text that is not UTF-8 decodes to bytes.
 """
 from datetime import datetime, timezone
 from decimal import Decimal
+from operator import itemgetter
 from struct import Struct, error as StructError
 
 from gomq_py import octets
@@ -25,15 +26,71 @@ LONGSTR, OCTETS, ARRAY, TABLE, VOID = b"SxAFV"
 MAX_DEPTH = 32
 
 _INT8, _INT16, _INT32, _INT64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
-_LONG, _FLOAT, _DOUBLE = Struct(">I"), Struct(">f"), Struct(">d")
+_UINT16, _LONG, _FLOAT, _DOUBLE = Struct(">H"), Struct(">I"), Struct(">f"), Struct(">d")
 _TYPED_INT32, _TYPED_INT64, _TYPED_DOUBLE, _TYPED_DECIMAL = Struct(">ci"), Struct(">cq"), Struct(">cd"), Struct(">cBi")
 _TYPED_TIMESTAMP, _TYPED_SIZE = Struct(">cQ"), Struct(">cI")
+_KEY = itemgetter(0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a datetime can hold
 
 
 class Seconds(int):
     """A timestamp beyond a datetime's last second: a number that goes back to the wire as the timestamp it was."""
+
+    __slots__ = ()
+
+
+class TypedInt(int):
+    """An integer that goes back to the wire with the type it came with: one that its value alone does not tell. Plain ones are int32."""
+
+    __slots__ = ()
+    NAME = ""  # RabbitMQ's name for the type
+
+
+class Int8(TypedInt):
+    """``b``"""
+
+    __slots__ = ()
+    NAME = "byte"
+
+
+class UInt8(TypedInt):
+    """``B``"""
+
+    __slots__ = ()
+    NAME = "unsignedbyte"
+
+
+class Int16(TypedInt):
+    """``s``"""
+
+    __slots__ = ()
+    NAME = "short"
+
+
+class UInt16(TypedInt):
+    """``u``"""
+
+    __slots__ = ()
+    NAME = "unsignedshort"
+
+
+class UInt32(TypedInt):
+    """``i``"""
+
+    __slots__ = ()
+    NAME = "unsignedint"
+
+
+class Int64(TypedInt):
+    """``l``"""
+
+    __slots__ = ()
+    NAME = "long"
+
+
+class Float32(float):
+    """A float of 32 bits (``f``), which goes back to the wire as one."""
 
     __slots__ = ()
 
@@ -207,22 +264,22 @@ def read_scalar(p, at):
     if kind == BOOLEAN:
         return p[at] != 0
     if kind == UINT8:
-        return int(p[at])
+        return UInt8(p[at])
     if kind == UINT16:
-        return octets.be16(p, at)
+        return UInt16(octets.be16(p, at))
     if kind == UINT32:
-        return octets.be32(p, at)
+        return UInt32(octets.be32(p, at))
     value = bytes(p[at:at + width_of(kind)])
     if kind == INT8:
-        return _INT8.unpack(value)[0]
+        return Int8(_INT8.unpack(value)[0])
     if kind == INT16:
-        return _INT16.unpack(value)[0]
+        return Int16(_INT16.unpack(value)[0])
     if kind == INT32:
         return _INT32.unpack(value)[0]
     if kind == INT64 or kind == INT64_ALIAS:
-        return _INT64.unpack(value)[0]
+        return Int64(_INT64.unpack(value)[0])
     if kind == FLOAT:
-        return _FLOAT.unpack(value)[0]
+        return Float32(_FLOAT.unpack(value)[0])
     if kind == DOUBLE:
         return _DOUBLE.unpack(value)[0]
     if kind == DECIMAL:
@@ -270,7 +327,7 @@ def encode_array(values):
 
 
 def encode_value(value):
-    """A value with its type octet: the type is chosen by the Python type, integers take the smallest of int32 and int64."""
+    """A value with its type octet: the type is chosen by the Python type, plain integers take the smaller of int32 and int64."""
     encode = ENCODERS.get(type(value))
     if encode is None:
         for kind, candidate in ENCODERS.items():
@@ -342,6 +399,13 @@ ENCODERS = {
     memoryview: _encode_octets,
     datetime: _encode_timestamp,
     Seconds: lambda value: _TYPED_TIMESTAMP.pack(b"T", value),
+    Int8: lambda value: b"b" + _INT8.pack(value),
+    UInt8: lambda value: bytes((UINT8, value)),
+    Int16: lambda value: b"s" + _INT16.pack(value),
+    UInt16: lambda value: b"u" + _UINT16.pack(value),
+    UInt32: lambda value: b"i" + _LONG.pack(value),
+    Int64: lambda value: _TYPED_INT64.pack(b"l", value),
+    Float32: lambda value: b"f" + _FLOAT.pack(value),
     Decimal: _encode_decimal,
     type(None): lambda value: b"V",
 }
@@ -381,6 +445,23 @@ def set_key(raw, key, value):
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
+
+
+def sort_keys(raw):
+    """A raw table with its entries in the order of their keys' octets; equal keys stay in theirs. Raises SyntaxError_ for a malformed table."""
+    p = octets.pointer(raw)
+    length = len(raw)
+    if table_end(p, 0, length) != length:
+        raise SyntaxError_("malformed field table")
+    entries = []
+    at = 4
+    while at < length:
+        value_at = at + 1 + p[at]
+        end = skip_value(p, value_at)
+        entries.append((bytes(raw[at + 1:value_at]), bytes(raw[at:end])))
+        at = end
+    entries.sort(key=_KEY)
+    return _framed(b"".join([entry for _, entry in entries]))
 
 
 def _framed(entries):

@@ -29,6 +29,7 @@ class Method:
     NAME = ""
     ID = 0
     SYNCHRONOUS = False
+    ANY_OCTETS = False  # whether short strings may be no UTF-8: RabbitMQ looks at none on the way of a message
     FIELDS: tuple = ()
     __slots__: tuple = ()
 
@@ -98,6 +99,8 @@ class Method:
         try:
             return raw.decode("utf-8"), end
         except UnicodeDecodeError:
+            if cls.ANY_OCTETS:
+                return raw.decode("utf-8", "surrogateescape"), end
             raise FrameError("Malformed UTF-8 in shortstr") from None
 
     @classmethod

@@ -366,6 +366,7 @@ class BasicCancelOk(Method):
 class BasicPublish(Method):
     """Publish the content that follows."""
     NAME, ID, SYNCHRONOUS = "basic.publish", 60 << 16 | 40, False
+    ANY_OCTETS = True
     FIELDS = (
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("mandatory", BIT), ("immediate", BIT),
     )
@@ -375,6 +376,7 @@ class BasicPublish(Method):
 class BasicReturn(Method):
     """A published message that could not be routed; its content follows."""
     NAME, ID, SYNCHRONOUS = "basic.return", 60 << 16 | 50, False
+    ANY_OCTETS = True
     FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR))
     __slots__ = names(FIELDS)
 
@@ -382,6 +384,7 @@ class BasicReturn(Method):
 class BasicDeliver(Method):
     """A message for a consumer; its content follows."""
     NAME, ID, SYNCHRONOUS = "basic.deliver", 60 << 16 | 60, False
+    ANY_OCTETS = True
     FIELDS = (
         ("consumer_tag", SHORTSTR), ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
     )
@@ -398,6 +401,7 @@ class BasicGet(Method):
 class BasicGetOk(Method):
     """The message; its content follows."""
     NAME, ID, SYNCHRONOUS = "basic.get-ok", 60 << 16 | 71, False
+    ANY_OCTETS = True
     FIELDS = (
         ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("message_count", LONG),
     )

@@ -118,6 +118,12 @@ def test_unknown_type_closes_the_connection_with_503(channel, wire, name):
     wire.expect_connection_close(503, "COMMAND_INVALID - unknown exchange type 'wibble'", "exchange.declare")
 
 
+def test_type_is_looked_at_before_the_name(channel, wire):
+    channel.send("exchange.declare", exchange="", type="wibble")
+
+    wire.expect_connection_close(503, "COMMAND_INVALID - unknown exchange type 'wibble'", "exchange.declare")
+
+
 def test_empty_type_closes_the_connection_with_503(channel, wire, name):
     channel.send("exchange.declare", exchange=name)
 

@@ -228,6 +228,29 @@ def test_publish_to_a_missing_exchange_is_404(channel):
     channel.expect_close(404, "NOT_FOUND - no exchange 'no.such.exchange' in vhost '/'", "basic.publish")
 
 
+def test_what_a_publish_names_is_not_looked_at_as_text(channel, wire):
+    """Routing keys are octets: they route, come with deliveries and go back with returns as they are, in either lane."""
+    queue, key = channel.declare(), b"\xff\xfe.\x80"
+    channel.call("queue.bind", queue=queue, exchange="amq.topic", routing_key="#")
+    text = key.decode("utf-8", "surrogateescape")
+
+    channel.publish("amq.topic", key, b"one")
+    wire.send_pieces(publish_frames(1, "amq.topic", key, b"two"))
+    channel.publish("amq.topic", key, b"three", properties(expiration="60000"))
+    channel.publish("amq.direct", key, b"four", mandatory=True)
+
+    channel.expect_content("basic.return", b"four", routing_key=text)
+    channel.consume(queue)
+    for body in (b"one", b"two", b"three"):
+        channel.expect_content("basic.deliver", body, routing_key=text)
+
+
+def test_name_of_an_exchange_that_is_not_utf8_is_only_not_found(channel):
+    channel.publish(b"\xff", "key", b"x")
+
+    channel.expect_close(404, "NOT_FOUND - no exchange '\udcff' in vhost '/'", "basic.publish")
+
+
 def test_publishes_behind_a_failed_one_are_not_routed(channel, wire):
     queue = channel.declare()
     fine, failing = publish_frames(1, "", queue, b"x"), publish_frames(1, "no.such.exchange", "", b"x" * 5000)

@@ -154,6 +154,15 @@ def test_unknown_consumer_arguments_are_ignored(channel):
     assert channel.consume(channel.declare(), arguments={"x-colour": {"a": [1]}, "x-cancel-on-ha-failover": True})
 
 
+def test_offset_of_a_stream_means_nothing_to_a_queue(channel, name):
+    channel.declare(name)
+
+    channel.send("basic.consume", queue=name, arguments={"x-stream-offset": "first"})
+
+    text = f"PRECONDITION_FAILED - invalid arg 'x-stream-offset' for queue '{name}' in vhost '/' of queue type rabbit_classic_queue"
+    channel.expect_close(406, text, "basic.consume")
+
+
 def test_no_local_is_ignored_as_rabbitmq_does(channel):
     queue = channel.declare()
     channel.consume(queue, no_local=True, no_ack=True)

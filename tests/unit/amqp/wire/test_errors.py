@@ -52,14 +52,15 @@ def test_overriding_the_level_of_one_error_leaves_its_class_alone():
 
 
 def test_a_long_text_is_cut_to_a_short_string():
-    assert len(NotFound("n" * 500).reply_text.encode()) == 255
+    assert NotFound("n" * 243).reply_text == "NOT_FOUND - " + "n" * 243
+    assert NotFound("n" * 244).reply_text == "NOT_FOUND - " + "n" * 240 + "..."
 
 
 def test_a_long_text_is_not_cut_inside_a_character():
     octets = NotFound("é" * 200).reply_text.encode()
 
-    assert len(octets) == 254  # 12 octets of prefix and 121 whole characters
-    assert octets.decode().endswith("é")
+    assert len(octets) == 255  # 12 octets of prefix, 120 whole characters and the dots
+    assert octets.decode().endswith("é...")
 
 
 @pytest.mark.parametrize("limit", range(8))

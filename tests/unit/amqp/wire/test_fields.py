@@ -10,6 +10,7 @@ from gomq_py.amqp.wire import fields
 from gomq_py.amqp.wire.errors import SyntaxError_
 from gomq_py.amqp.wire.fields import (
     decode_array, decode_table, decode_value, encode_array, encode_shortstr, encode_table, encode_value, get_key, remove_key, set_key,
+    sort_keys,
 )
 from tests.support.guarded import GuardedBuffer
 
@@ -199,6 +200,18 @@ def test_a_missing_key_gives_the_default():
 
 def test_removing_a_key_leaves_every_other_octet():
     assert remove_key(RAW, "bc") == b"\x00\x00\x00\x0b\x01ab\x01\x01dF\x00\x00\x00\x00"
+
+
+@pytest.mark.parametrize("octets", [octets for octets, _ in VALUES if octets[:1] in b"tbBsuIilfdDxVT"], ids=lambda octets: octets[:1].decode())
+def test_a_number_goes_back_with_the_type_it_came_with(octets):
+    assert encode_value(decode_value(octets)[0]) == octets
+
+
+def test_keys_are_sorted_by_their_octets_and_equal_ones_stay_in_order():
+    entries = [b"\x02abV", b"\x01bt\x01", b"\x01aV", b"\x01Bb\x05", b"\x01bt\x00", b"\x00V"]
+    raw = b"".join(entries)
+
+    assert sort_keys(len(raw).to_bytes(4, "big") + raw)[4:] == b"".join(entries[at] for at in (5, 3, 2, 0, 1, 4))
 
 
 def test_removing_a_missing_key_changes_nothing():

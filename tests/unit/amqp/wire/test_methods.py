@@ -208,7 +208,16 @@ def test_a_field_the_method_does_not_have_is_refused():
 
 def test_a_name_that_is_not_utf8_is_refused_in_rabbitmqs_words():
     with pytest.raises(FrameError, match="Malformed UTF-8 in shortstr"):
-        decode_method(b"\x00\x3c\x00\x28\x00\x00\x00\x02\xc3\x28\x00")
+        decode_method(b"\x00\x3c\x00\x46\x00\x00\x02\xc3\x28\x00")
+
+
+def test_what_a_publish_names_need_not_be_utf8():
+    octets = b"\x00\x3c\x00\x28\x00\x00\x01\xff\x02\xc3\x28\x00"
+
+    method = decode_method(octets)
+
+    assert (method.exchange, method.routing_key) == ("\udcff", "\udcc3(")
+    assert method.encode() == octets
 
 
 def test_a_malformed_table_is_told_with_the_method_that_carries_it():
