@@ -18,6 +18,13 @@ KINDS = {
     "delivery limit": {"x-delivery-limit": 50},
     "retry": {"x-delayed-retry-type": "failed", "x-delayed-retry-min": 1},
     "deduplicating": {"x-message-deduplication": True},
+    "dropping": {"x-max-length": 1000, "x-max-length-bytes": 1_000_000},
+    "consumer timeout": {"x-consumer-timeout": 3_600_000},
+    "all together": {
+        "x-max-priority": 5, "x-message-ttl": 3_600_000, "x-expires": 3_600_000, "x-max-length": 1000, "x-overflow": "reject-publish-dlx",
+        "x-delivery-limit": 50, "x-single-active-consumer": True, "x-message-deduplication": True, "x-consumer-timeout": 3_600_000,
+        "x-delayed-retry-type": "failed", "x-delayed-retry-min": 1,
+    },
 }
 # The others are tested where there is time.
 QUICK = ("plain", "priority")
@@ -73,3 +80,49 @@ def test_what_is_ready_unacked_delayed_and_dead_lettered_is_there_once(broker_pr
     assert [number for number, _ in found] == sorted({*range(MESSAGES), 100} - set(numbers[:2]))
     assert {number for number, redelivered in found if redelivered} == set(numbers[2:])
     assert [number for number, _ in bodies(channel, "dead")] == numbers[:1]
+
+
+def read(broker, arguments, count, settled=0):
+    """The first ``count`` messages that a named consumer of the stream is given, as (body, offset), and the connection; ``settled`` are acked."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=100)
+    found = []
+
+    def taken(_channel, method, properties, body):
+        found.append((int(body), int(properties.headers["x-stream-offset"])))
+        if len(found) == settled:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+
+    channel.basic_consume("s", taken, consumer_tag="reader", arguments=arguments)
+    wait_until(lambda: connection.process_data_events(0.01) or len(found) >= count, 10, "what the stream holds")
+    return found[:count], connection
+
+
+@pytest.mark.parametrize("crash", [pytest.param(False, marks=pytest.mark.long), True], ids=["stopped", "killed"])
+def test_stream_keeps_what_was_read_unacked_delayed_and_dead_lettered_into_it(broker_process, crash):
+    broker = broker_process().start()
+    channel = channel_of(broker)
+    channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    channel.queue_declare("q", durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "s"})
+    channel.exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    channel.queue_bind("s", "later", "s")
+    publish(channel, "", "s", range(MESSAGES))
+    publish(channel, "", "q", [50])
+    channel.basic_reject(channel.basic_get("q")[0].delivery_tag, requeue=False)
+    wait_until(lambda: channel.queue_declare("s", passive=True).method.message_count == MESSAGES + 1, 10, "the dead letter")
+    publish(channel, "later", "s", [100], headers={"x-delay": 700})
+    publish(channel, "later", "s", [200], headers={"x-delay": 3_600_000})
+    everything = [*((number, number) for number in range(MESSAGES)), (50, MESSAGES)]
+    tracked = {"x-stream-offset": "first", "x-stream-automatic-offset-tracking": True}
+    assert read(broker, tracked, MESSAGES + 1, settled=3)[0] == everything
+    for name in ("barrier", "another"):  # each waits for the disk: the letter has left its queue, and the reader's acks have come
+        channel.queue_declare(name, durable=True)
+
+    broker.kill() if crash else broker.stop()
+    broker.start()
+
+    everything.append((100, MESSAGES + 1))
+    assert read(broker, {}, MESSAGES - 1)[0] == everything[3:], "the reader goes on behind what it has settled"
+    assert read(broker, {"x-stream-offset": "first"}, MESSAGES + 2)[0] == everything
+    assert bodies(channel_of(broker), "q") == []
