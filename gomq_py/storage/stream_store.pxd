@@ -7,6 +7,8 @@ from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.segment cimport Segment
 from gomq_py.storage.segment_log cimport SegmentLog
 
+cdef unsigned int MSGS
+
 cdef class StreamStore(message_store.MessageStore):
     cdef readonly uint64_t first_offset, next_offset, synced_offset
     cdef public bint rolled

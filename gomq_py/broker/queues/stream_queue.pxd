@@ -8,6 +8,9 @@ from gomq_py.broker.queues.stream_reader cimport StreamReader
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stream_store cimport StreamStore
 
+cdef int OFFSET_BITS
+cdef Py_ssize_t READERS
+
 cdef class StreamQueue(queue.Queue):
     cdef readonly StreamStore stream
     cdef readonly object retention, pace
