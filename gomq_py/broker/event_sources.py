@@ -65,11 +65,11 @@ class ParameterEvents:
         done = "set" if value is not None else "cleared"
         if component in (POLICY, OPERATOR_POLICY):
             self._emit(f"policy.{done}", {"name": name, "vhost": vhost, **(value or {})})
-        elif component == LIMITS:
+            return
+        headers = {"name": name, "component": component, "value": value}
+        self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})
+        if component == LIMITS:
             self._emit(f"vhost.limits.{done}", {"name": name, "vhost": vhost, **(value if isinstance(value, dict) else {})})
-        else:
-            headers = {"name": name, "component": component, "value": value}
-            self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})
 
     def _emit(self, key, headers):
         self._events.emit(key, dict, headers)

@@ -1,6 +1,8 @@
 from libc.stdint cimport uint64_t
 cimport cython
 
+cdef Py_ssize_t WIDE
+
 cdef class TopicNode:
     cdef TopicNode parent, star, hash
     cdef object word

@@ -109,10 +109,13 @@ def test_policies_limits_and_parameters_are_told(node):
     parameters.set_global("g", "v")
     parameters.clear_global("g")
 
-    assert told(node, 8) == [
+    assert told(node, 10) == [
         ("policy.set", {"name": "p", "vhost": "/", **policy}), ("policy.cleared", {"name": "p", "vhost": "/"}),
         ("policy.set", {"name": "o", "vhost": "/", **policy}),
-        ("vhost.limits.set", {"name": "limits", "vhost": "/", "max-queues": 70}), ("vhost.limits.cleared", {"name": "limits", "vhost": "/"}),
+        ("parameter.set", {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 70}}),
+        ("vhost.limits.set", {"name": "limits", "vhost": "/", "max-queues": 70}),
+        ("parameter.cleared", {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": None}),
+        ("vhost.limits.cleared", {"name": "limits", "vhost": "/"}),
         ("parameter.set", {"vhost": "/", "component": "something", "name": "n", "value": {"a": 1}}),
         ("parameter.set", {"component": "global", "name": "g", "value": "v"}),
         ("parameter.cleared", {"component": "global", "name": "g", "value": None}),

@@ -1,4 +1,5 @@
 """The slow lane of publishing: what it checks, what it returns, what it stores. test_publish_lanes holds it to the fast lane's answers."""
+import gevent
 import pytest
 
 from gomq_py.amqp.wire.fields import decode_table, encode_table
@@ -10,6 +11,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.amqp.wire.properties import Properties
 from tests.support.door import Door
+from tests.support.waiting import wait_until
 
 METHOD, HEADER, BODY = 1, 2, 3
 
@@ -356,6 +358,20 @@ def test_copies_go_to_the_keys_in_cc_and_bcc(publisher):
     shown = encoded(headers={"CC": ["cc", "q"], "kept": 1})
     assert [stored(publisher, queue) for queue in ("q", "cc", "bcc")] == [(shown, b"copy")] * 3
     assert count(publisher) == 0
+
+
+def test_dead_letters_go_to_the_keys_in_cc_and_not_to_those_in_bcc(publisher):
+    """Nothing of BCC is kept with a message, so that nobody who reads it can see it."""
+    arguments = {"x-max-length": 0, "x-dead-letter-exchange": "amq.direct"}
+    publisher.call(QueueDeclare(queue="dying", arguments=arguments), QueueDeclareOk)
+    for key in ("dying", "cc", "bcc"):
+        publisher.call(QueueDeclare(queue=f"dead {key}"), QueueDeclareOk)
+        publisher.call(QueueBind(queue=f"dead {key}", exchange="amq.direct", routing_key=key), QueueBindOk)
+
+    publisher.publish("dying", properties=encoded(headers={"CC": ["cc"], "BCC": ["bcc"]}))
+
+    wait_until(lambda: count(publisher, "dead cc") == 1, sleep=gevent.sleep)
+    assert [count(publisher, f"dead {key}") for key in ("dying", "cc", "bcc")] == [1, 1, 0]
 
 
 def test_copy_in_cc_is_enough_to_be_routed(publisher):

@@ -107,6 +107,19 @@ def test_shorter_of_the_queues_and_the_messages_time_counts(bench):
     assert queue.ready_count == 0
 
 
+def test_ttl_that_a_policy_brings_counts_for_messages_that_are_there(bench):
+    """As in LavinMQ: RabbitMQ looks at the TTL when a message comes, so that a policy does not empty a queue."""
+    queue = bench.limited()
+    bench.publish(queue, b"old")
+    bench.advance(200)
+    bench.publish(queue, b"new")
+
+    bench.limit(queue, QueueSettings({}, {"message-ttl": 100}))
+    bench.advance(50)
+
+    assert bodies(bench, queue) == [b"new"]
+
+
 def test_message_with_its_own_time_expires_in_a_plain_queue(bench):
     queue = bench.limited()
     bench.publish(queue, b"a", expires_at_ms=bench.now_ms + 20)
