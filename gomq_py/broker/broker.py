@@ -49,7 +49,7 @@ class Broker:
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.totals = Totals()  # of vhosts that are gone
-        self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size)
+        self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=HubTimers.start)
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, HubTimers, self._queue_expired)

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport picking
+from gomq_py.storage cimport emptying
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment
@@ -9,7 +9,7 @@ from gomq_py.storage.segment cimport Segment
 cdef int _FROM_CURSOR, _FROM_REQUEUED
 cdef unsigned int MSGS
 
-cdef class MessageStore(picking.PickingLog):
+cdef class MessageStore(emptying.EmptyingLog):
     cdef Segment _acking
     cdef uint64_t _peeked_location, _peeked_count, _peeked_entry
     cdef Py_ssize_t _peeked_size, _peeked_body
@@ -33,8 +33,6 @@ cdef class MessageStore(picking.PickingLog):
     @cython.locals(segment=Segment)
     cpdef int flush(self) except -1
     cpdef int mark(self) except -1
-    @cython.locals(segment=Segment, following=Segment)
-    cpdef Py_ssize_t purge(self) except -1
     cpdef adopt(self, Segment segment)
     cpdef begin_behind(self, Py_ssize_t number)
 
@@ -59,8 +57,5 @@ cdef class MessageStore(picking.PickingLog):
     cdef int _remember_count(self) except -1
     @cython.locals(segment=Segment)
     cdef Segment _turn_to(self, uint64_t location)
+    cdef int _end_run(self) except -1
     cdef int _write_run(self) except -1
-    @cython.locals(segment=Segment)
-    cdef _purge_one(self, uint64_t location)
-    @cython.locals(count=Py_ssize_t)
-    cdef _purge_segment(self, Segment segment)

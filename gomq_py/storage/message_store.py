@@ -6,7 +6,7 @@ MiB. Never yields or flushes: durability is storage.sync's business, which a sto
 
 Location: level (8 bits) << 56 | segment number (28) << 28 | position (28); positions are octets from the start of the msgs file.
 """
-from gomq_py.storage import damage, picking
+from gomq_py.storage import damage, emptying
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
@@ -19,7 +19,7 @@ _FROM_CURSOR = 1
 _FROM_REQUEUED = 2
 
 
-class MessageStore(picking.PickingLog):
+class MessageStore(emptying.EmptyingLog):
     """The messages of one queue, or of one level of a priority queue.
 
     ``ready_*`` wait, ``unacked_*`` were shifted and not deleted; bytes are of bodies. ``listener`` (optional) hears ``store_fenced(store,
@@ -138,8 +138,11 @@ class MessageStore(picking.PickingLog):
         segment.acked_bytes += body_length
         if self._counts is not None:
             self._counts.discard(location)
-        if segment.acked == segment.count and segment is not self._write:
-            self._finish(segment)
+        if segment.acked == segment.count:
+            if segment is not self._write:
+                self._finish(segment)
+            if not self._noted:
+                self._note()
         return 0
 
     def requeue(self, location):
@@ -201,31 +204,6 @@ class MessageStore(picking.PickingLog):
 
     # the slow verbs
 
-    def purge(self):
-        """Forget all ready messages. Returns how many there were."""
-        count = self.ready_count
-        self._peeked = 0
-        if self._read is not None and self._read.acks is not None:
-            self._put_delivered(self._read)
-        while self._requeued is not None and self._requeued.count:
-            self._purge_one(self._requeued.pop())
-        segment = self._read
-        while segment is not None:
-            if segment is not self._read:
-                self._read = segment
-                self._read_at = HEAD_BYTES
-            following = segment.next
-            self._purge_segment(segment)
-            if following is not None:
-                segment.next = None
-            segment = following
-        self._read = self._last
-        self._read_at = HEAD_BYTES if self._last is None else self._last.end
-        self.ready_count = 0
-        self.ready_bytes = 0
-        self.flush()
-        return count
-
     def adopt(self, segment):
         """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
         self._segments[segment.number] = segment
@@ -244,7 +222,7 @@ class MessageStore(picking.PickingLog):
     # what the log asks
 
     def _stop(self, failure):
-        picking.PickingLog._stop(self, failure)
+        emptying.EmptyingLog._stop(self, failure)
         self._acking = None
         self._requeued = self._counts = None
         self._peeked = self._run_count = self._run_end = 0
@@ -257,7 +235,7 @@ class MessageStore(picking.PickingLog):
         if segment.acked == segment.count:
             self._finish(segment)
         else:
-            picking.PickingLog._leave_behind(self, segment)
+            emptying.EmptyingLog._leave_behind(self, segment)
 
     def _finish(self, segment):
         """Nothing in the segment is wanted any more; it is not the write segment."""
@@ -438,11 +416,17 @@ class MessageStore(picking.PickingLog):
 
     # acks
 
-    def _turn_to(self, location):
-        """Acks go to another segment from here on."""
+    def _end_run(self):
+        """Write what was deleted so far; whatever is deleted next begins anew."""
         if self._acking is not None:
             self._write_run()
             self.announce_acks(self._acking)
+        self._acking = None
+        return 0
+
+    def _turn_to(self, location):
+        """Acks go to another segment from here on."""
+        self._end_run()
         segment = self._find(location)
         self._acking = segment
         self._run_end = self._run_count = 0
@@ -459,22 +443,3 @@ class MessageStore(picking.PickingLog):
                     self._acking.put_ack(self._run_last)
         self._run_end = self._run_count = 0
         return 0
-
-    def _purge_one(self, location):
-        self.unacked_count += 1  # delete takes it off again
-        self.unacked_bytes += self._find(location).body_length_at(location & 0xFFFFFFF)
-        self.delete(location)
-
-    def _purge_segment(self, segment):
-        """All that waits in the segment at the cursor is gone."""
-        if segment.picked_count:
-            self._purge_between_picks(segment)
-            if segment.number not in self._segments:
-                return
-        count = segment.count - segment.taken
-        segment.write_off(count, segment.body_bytes - segment.taken_bytes)
-        if segment.acked == segment.count and segment is not self._write:
-            self._finish(segment)
-        elif count and segment.acks is not None:
-            segment.put_run(self._read_at, segment.end)
-            self.announce_acks(segment)

@@ -26,8 +26,6 @@ cdef class PickingLog(segment_log.SegmentLog):
     cdef int _count_taken(self, int count, uint64_t body_length) except -1
     @cython.locals(before=Segment)
     cdef int _unlink(self, Segment segment) except -1
-    @cython.locals(at=Py_ssize_t, size=Py_ssize_t)
-    cdef int _purge_between_picks(self, Segment segment) except -1
     cpdef browsed(self)
     cpdef requeued_locations(self)
     cpdef end_of_log(self)

@@ -134,29 +134,6 @@ class PickingLog(segment_log.SegmentLog):
                 self._last = before
         return 0
 
-    def _purge_between_picks(self, segment):
-        """Delete what waits in a segment from the cursor up to the last picked message, one by one, but not what was picked. Moves the cursor."""
-        at = self._read_at
-        while segment.picked_count and segment.acked < segment.count and segment.is_open:
-            at = segment.skip_picked(at)
-            if not segment.written_here:
-                at = segment.find_ready(at)
-                if at < 0 or segment.is_picked(at):
-                    if at < 0:
-                        break
-                    continue
-            if at >= segment.end:
-                break
-            size = segment.size_at(at)
-            segment.take_waiting(at)
-            self._count_taken(1, segment.body_length_at(at))
-            self.delete(self._level_bits | segment.number << 28 | at)
-            at += size
-            self._read_at = at
-        if segment.picked_count:
-            segment.forget_picked()
-        return 0
-
     # what a Browser asks
 
     def browsed(self):

@@ -11,6 +11,7 @@ import errno
 import os
 
 from gomq_py.storage.format.acks import capacity_for
+from gomq_py.storage.resting import Resting
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
@@ -30,13 +31,15 @@ class SegmentPool:
     """Hands out pairs of files for new segments and takes back emptied ones. ``folder`` is the pool's own and holds nothing else.
 
     ``in_threads=False``: nothing is made ahead, and what is given back goes at once, for whoever compares folders between two steps.
+    ``start_timer`` as in Resting.
     """
 
-    def __init__(self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS, in_threads=True):
+    def __init__(self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS, in_threads=True, start_timer=None):
         self.folder = os.fspath(folder)
         self.files = files
         self.committer = committer
         self.segment_bytes = segment_bytes
+        self.resting = Resting(start_timer)
         self._aside = committer.aside if committer is not None and in_threads else None
         self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
         self._pairs = {size: [] for size in self._kept}
@@ -95,11 +98,10 @@ class SegmentPool:
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take the files of an emptied segment: keep the pair, or unlink it. ``msgs`` and ``acks`` are None where a file is not open,
-        ``msgs_path`` where
-        there is none.
+        ``msgs_path`` where there is none.
 
-        If anything of it was ever flushed (``synced``), the msgs file's name is gone for good before the acks file is touched: a power cut
-        that brought back the one without the other would bring back what was acked.
+        If anything of it may be on the disk (``synced``: its octets or its name were flushed), the msgs file's name is gone for good before the acks
+        file is touched: a power cut that brought back the one without the other would bring back what was acked.
         """
         kept = self._retire_msgs(msgs, msgs_path) if msgs_path is not None else None
         if not synced:
@@ -140,6 +142,7 @@ class SegmentPool:
     def close(self):
         """Let go of all kept files; what is being made goes when it is there."""
         self._closed = True
+        self.resting.stop()
         for pairs in self._pairs.values():
             while pairs:
                 for file in pairs.pop():

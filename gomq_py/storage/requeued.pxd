@@ -13,6 +13,8 @@ cdef class LocationHeap:
     cpdef int remove(self, uint64_t location) except -1
     @cython.locals(at=Py_ssize_t, moved=uint64_t)
     cpdef bint discard(self, uint64_t location) except -1
+    @cython.locals(at=Py_ssize_t, number=uint64_t, count=Py_ssize_t)
+    cpdef dict by_segment(self)
     @cython.locals(parent=Py_ssize_t)
     cdef int _sift_up(self, Py_ssize_t at, uint64_t location) except -1
     @cython.locals(child=Py_ssize_t)

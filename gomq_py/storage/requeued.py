@@ -66,6 +66,21 @@ class LocationHeap:
             self._sift_down(at, moved)
         return True
 
+    def by_segment(self):
+        """How many locations there are of each segment of one level, as {segment number: count}."""
+        counted = {}
+        number = count = 0
+        for at in range(self.count):
+            if (self._items[at] >> 28) & 0xFFFFFFF != number:  # neighbours are mostly of one segment
+                if count:
+                    counted[number] = counted.get(number, 0) + count
+                number = (self._items[at] >> 28) & 0xFFFFFFF
+                count = 0
+            count += 1
+        if count:
+            counted[number] = counted.get(number, 0) + count
+        return counted
+
     def snapshot(self):
         """Every location, in no order."""
         locations = array("Q")

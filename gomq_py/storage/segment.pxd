@@ -20,6 +20,7 @@ cdef class Segment:
     cdef readonly uint64_t generation, body_bytes, taken_bytes, acked_bytes
     cdef readonly Py_ssize_t count, taken, acked, delivered, announced, announced_entries, syncing
     cdef public unsigned int unsynced
+    cdef readonly unsigned long long named_in
     cdef readonly bint is_open, is_direct, patchy, synced_once, written_here, sealed
     cdef uint64_t[::1] runs
     cdef Py_ssize_t run_at, checked_at

@@ -28,15 +28,15 @@ class Segment:
     ``capacity`` where it must. Of a stream's segment ``first_offset`` is the offset of the record with ordinal 0, and ``readers`` counts the cursors
     in it. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the
     others, ``runs`` and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been
-    delivered.
+    delivered. ``synced_once``: some of its octets were to be flushed; ``named_in``: how many flushes had begun when its files got their names.
     """
 
     __slots__ = (
         "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation",
         "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
-        "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "written_here", "sealed", "runs", "run_count",
-        "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps",
-        "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end", "picked", "picked_count",
+        "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "named_in", "written_here", "sealed",
+        "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end",
+        "sealed_entries", "timestamps", "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end", "picked", "picked_count",
     )
 
     def __init__(self, number):
@@ -45,7 +45,7 @@ class Segment:
         self.capacity = self.end = self.seed = self.ack_seed = self.generation = self.ordinal = self.last_at = 0
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
-        self.unsynced = self.syncing = 0
+        self.unsynced = self.syncing = self.named_in = 0
         self.is_open = self.is_direct = self.patchy = self.synced_once = self.written_here = self.sealed = False
         self.runs = self.counts = self.dues = None
         self.run_count = self.run_at = self.delivered_before = self.next_ordinal = 0

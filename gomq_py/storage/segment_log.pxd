@@ -26,6 +26,7 @@ cdef class SegmentLog:
     cdef int _note_synced(self, Segment segment) except -1
     @cython.locals(before=Segment, segment=Segment)
     cdef Segment _roll(self, Py_ssize_t size)
+    cdef int _begin_small(self) except -1
     cdef int _expect_next(self) except -1
     cdef int _unexpect(self) except -1
     cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) except -1

@@ -54,9 +54,8 @@ class SegmentLog:
         self._read = self._write = self._last = None
         self._read_at = HEAD_BYTES
         self._next_number = 1
-        self._next_bytes = min(FIRST_SEGMENT_BYTES, segment_bytes)
-        self._expect_at = _NEVER
-        self._expected_bytes = 0
+        self._next_bytes = self._expect_at = self._expected_bytes = 0
+        self._begin_small()
         self._marked = self._closing = self._fenced = False
         self._unsynced = []
         self._syncing = []
@@ -201,6 +200,14 @@ class SegmentLog:
             capacity = (HEAD_BYTES + size + 4095) & ~4095
         return capacity
 
+    def _begin_small(self):
+        """There is no segment to write to; the next one is as a new log's first."""
+        self._unexpect()
+        self._write = None
+        self._expect_at = _NEVER
+        self._next_bytes = min(FIRST_SEGMENT_BYTES, self.segment_bytes)
+        return 0
+
     def _expect_next(self):
         """The writer will roll before long."""
         self._expect_at = _NEVER
@@ -224,6 +231,7 @@ class SegmentLog:
                 self._make_folder()
                 msgs, acks = self.pool.take(self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity)
                 self.committer.mark_folder(self.folder)
+                segment.named_in = self.committer.begun
             else:
                 msgs = self.pool.take_unnamed(self.folder, capacity)
         except OSError as error:
@@ -326,7 +334,9 @@ class SegmentLog:
                 self._close_segment(segment)
                 msgs = acks = None
         segment.detach()
-        self.pool.retire(msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number), segment.synced_once)
+        # Its name is enough: the system may have written the messages by itself, and their acks, which somebody may wait for, are flushed no more.
+        may_be_found = segment.synced_once or segment.named_in != self.committer.begun
+        self.pool.retire(msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number), may_be_found)
 
     # who follows the files
 

@@ -41,6 +41,7 @@ class GroupCommit:
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0):
         self.syncs = 0
+        self.begun = 0  # flushes that have taken what was marked; whoever notes it with a mark knows whether that mark has been taken
         self.sync_seconds = Histogram()
         self._files = files
         self.enabled = enabled
@@ -257,6 +258,7 @@ class GroupCommit:
         """One sync, from taking the marks to the callbacks."""
         stores, logs, folders = self._stores, self._logs, self._folders
         self._stores, self._logs, self._folders = {}, {}, {}
+        self.begun += 1
         if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
             stores.update(dict.fromkeys(self._later, True))
             self._later = {}

@@ -30,7 +30,10 @@ class Life:
         self.files = files
         self.data_dir = DataDir(root, files, lock=False).open()
         self.committer = GroupCommit(files)
-        self.pool = SegmentPool(self.data_dir.pool_folder, files, self.committer, segment_bytes=SEGMENT_BYTES)
+        self.timers = []
+        self.pool = SegmentPool(
+            self.data_dir.pool_folder, files, self.committer, segment_bytes=SEGMENT_BYTES,
+            start_timer=lambda _, callback: self.timers.append(callback))
         folder = os.path.join(self.data_dir.queues_folder, "jobs")
         self.damaged = []  # (file name, start, end, records lost)
         self.store, self.report = open_store(folder, files, self.pool, self.committer, INCARNATION, SEGMENT_BYTES, listener=self)
@@ -65,6 +68,12 @@ class Life:
             taken.append(one)
         assert self.store.ready_count == 0 and self.store.unacked_count == len(taken)
         return taken
+
+    def rest(self):
+        """The time comes that an empty store is looked at."""
+        timers, self.timers[:] = list(self.timers), ()
+        for callback in timers:
+            callback()
 
     def stop(self):
         """An orderly end."""
@@ -235,9 +244,17 @@ class Driver:
                 self.take()
             self.delete(sorted(self.in_hand))
 
+    def rest(self):
+        """Look twice at a store that may be empty: then it gives its segment back."""
+        if self.random.random() < 0.3:
+            if not self.ready and not self.in_hand:
+                self.life.rest()
+            self.life.rest()
+
 
 OPERATIONS = (
     Driver.publish, Driver.publish, Driver.take, Driver.take, Driver.acknowledge, Driver.acknowledge, Driver.requeue, Driver.purge, Driver.drain,
+    Driver.rest,
 )
 
 

@@ -4,6 +4,7 @@ Nothing confirmed is lost, order is kept, synced acks are not undone, no message
 was promised. Each seed is one run with many cuts; each cut is recovered with the power cut again at every few calls of the recovery.
 """
 import errno
+import os
 from random import Random
 
 import pytest
@@ -122,4 +123,38 @@ def test_a_folder_made_by_a_run_that_was_killed_is_flushed_by_the_next_one(tmp_p
     life.committer.wait()
 
     assert 1 in [number for number, _, _ in found_in(disk.lay_out_flushed(tmp_path / "cut"))]
+    disk.discard()
+
+
+@pytest.mark.parametrize("goes", ["rests", "is left", "is emptied"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_acks_that_were_to_be_flushed_hold_though_their_segment_was_never_flushed(tmp_path, goes, persistent):
+    """The segment's name is on the disk and, because the system wrote them back, its messages; no flush was ever asked for them. A transaction acks
+    them, and the segment goes before or after the flush of that is asked for. Once it is answered, the messages do not come back.
+    """
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", Random(1), write_back=0)
+    life = Life(disk.root, PowerCutFiles(disk))
+    msgs_path = life.store.path_of("msgs", 1)
+    life.publish(0, False, size=30_000)
+    life.committer.wait()  # the folder's names
+    life.publish(1, persistent, size=30_000)  # one more does not fit
+    life.store.flush()
+    disk.write_back(msgs_path)
+
+    if goes == "is emptied":
+        life.publish(2, False, size=30_000)
+        life.committer.wait()
+    for _, location, _, _ in life.take_all():
+        life.store.delete(location)
+    life.store.mark()
+    if goes == "is left":
+        life.publish(2, False, size=30_000)
+    elif goes == "rests":
+        life.rest()
+    assert not os.path.exists(msgs_path)
+    life.committer.wait()
+
+    found = [number for number, _, _ in found_in(disk.lay_out_flushed(tmp_path / "cut"))]
+    assert not {0, 1} & set(found)
     disk.discard()

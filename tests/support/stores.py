@@ -35,9 +35,10 @@ class StoreBench:
         self.start()
 
     def start(self):
+        self.timers = []  # those that run, for rest()
         self.committer = GroupCommit(self.files, enabled=self.enabled)
         self.pool = SegmentPool(self.folder / "pool", self.files, self.committer, segment_bytes=self.options.get("segment_bytes", 8388608),
-                                in_threads=self.in_threads)
+                                in_threads=self.in_threads, start_timer=self.start_timer)
         self.store, self.report = open_store(
             self.folder / "queue", self.files, self.pool, self.committer, INCARNATION, listener=self, **self.options)
         return self.store
@@ -59,6 +60,18 @@ class StoreBench:
         """Wait until files that are being made ahead or given back are there, or gone, and everybody was told."""
         while not self.committer.is_done_aside:
             gevent.sleep(0)
+
+    def start_timer(self, after_ms, callback):
+        timer = BenchTimer(self.timers, after_ms, callback)
+        self.timers.append(timer)
+        return timer
+
+    def rest(self):
+        """The time comes that an empty store is looked at; False: nobody looks."""
+        timers, self.timers[:] = list(self.timers), ()
+        for timer in timers:
+            timer.callback()
+        return bool(timers)
 
     # what the store tells
 
@@ -103,3 +116,14 @@ class StoreBench:
     def _shown(self):
         fields = self.message.describe()
         return Shown(self.message.get_body(), fields["redelivered"], fields["delivery_count"])
+
+
+class BenchTimer:
+    """One timer that a bench rings."""
+
+    def __init__(self, running, after_ms, callback):
+        self.running, self.after_ms, self.callback = running, after_ms, callback
+
+    def stop(self):
+        if self in self.running:
+            self.running.remove(self)

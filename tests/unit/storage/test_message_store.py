@@ -4,6 +4,8 @@ import os
 import pytest
 
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import acks as acks_format
+from gomq_py.storage.format import head as head_format
 from tests.support.faulty_files import FaultyFiles
 from tests.support.stores import Shown, StoreBench
 
@@ -183,6 +185,59 @@ def test_purge_forgets_what_is_ready_and_keeps_what_is_out(bench):
     bench.store.requeue(out[2])
     bench.push(b"new")
     assert [shown.body[-3:] for shown in bench.drain()] == [b"002", b"new"]
+
+
+def test_purge_forgets_what_came_back_with_its_segment(tmp_path):
+    """Every other message is acked, the rest comes back. Forgetting them one by one would write an entry for each."""
+    bench = StoreBench(tmp_path, segment_bytes=65536)
+    out = [push_and_shift(bench, b"%d" % number) for number in range(3000)]
+    for location in out[1::2]:
+        bench.store.delete(location)
+    for location in reversed(out[::2]):
+        bench.store.requeue(location)
+    bench.store.flush()
+    newest = names(tmp_path)[len(names(tmp_path)) // 2 - 1]
+    before = entries_in(tmp_path, newest)
+
+    assert bench.store.purge() == 1500
+
+    assert [name for name in names(tmp_path) if name.startswith("acks")] == [newest]
+    assert 100 < before == entries_in(tmp_path, newest) - 2
+    assert (bench.store.ready_count, bench.store.ready_bytes, bench.store.unacked_count, bench.store.unacked_bytes) == (0, 0, 0, 0)
+    bench.push(b"new")
+    bench.crash()
+    assert [shown.body for shown in bench.drain()] == [b"new"]
+
+
+def entries_in(folder, name):
+    """How many entries an acks file has."""
+    octets = (folder / "queue" / name).read_bytes()
+    return acks_format.load(octets, head_format.decode(octets).seed).entries
+
+
+def test_purge_of_what_came_back_keeps_what_is_out(tmp_path):
+    bench = StoreBench(tmp_path, segment_bytes=65536)
+    out = [push_and_shift(bench, b"%d" % number) for number in range(3000)]
+    kept = out[1700]
+    for location in out:
+        if location != kept:
+            bench.store.requeue(location)
+    for _ in range(5):
+        bench.shift()  # once more, and out
+    bench.push(b"last")
+
+    assert bench.store.purge() == 3000 - 1 - 5 + 1
+
+    assert (bench.store.ready_count, bench.store.unacked_count) == (0, 6)
+    for location in (kept, *out[:5]):
+        bench.store.requeue(location)
+    shown = bench.drain()
+    assert [(one.body, one.delivery_count) for one in shown] == [*((b"%d" % number, 2) for number in range(5)), (b"1700", 1)]
+
+
+def push_and_shift(bench, body):
+    bench.push(body)
+    return bench.shift()[0]
 
 
 def test_a_transient_store_leaves_no_name_on_the_disk(tmp_path):

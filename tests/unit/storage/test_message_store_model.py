@@ -61,6 +61,10 @@ class StoreMachine(RuleBasedStateMachine):
         expected = None if entry is None else Shown(entry.body, entry.failed > 0, entry.failed)
         assert self.bench.peek() == expected
 
+    @rule()
+    def rest(self):
+        self.bench.rest()
+
     @rule(target=taken, count=st.integers(1, 40))
     def shift(self, count):
         out = []
