@@ -169,6 +169,22 @@ class Channel(HotChannel):
                         self.connection.name, self.id, consumer, holder.queue.name, self.vhost.name)
             self.connection.fail_channel(self, error)
 
+    # very many unacked messages
+
+    def settle_many(self, delivery_tag, how, then=None):
+        """Settle everything up to this tag, in slices, and call ``then()``. The client is not read meanwhile: what it sends next finds it settled."""
+        stream = self.connection.stream
+
+        def done():
+            if then is not None and self.state == OPEN:
+                then()
+            stream.resume()
+
+        if self.settle_in_slices(delivery_tag, how, self.connection.scheduler, done):
+            stream.pause()
+        elif then is not None:
+            then()
+
     # the end
 
     def fail(self, error):

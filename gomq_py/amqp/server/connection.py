@@ -259,7 +259,7 @@ class Connection:
         try:
             if kind == FRAME_METHOD:
                 channel.method(payload)
-                return not self._holding
+                return not self.stream.paused
             return channel.content_frame(kind, payload) or self._pause_reading()
         except AMQPError as error:
             raise _blamed(error, channel.method_id)

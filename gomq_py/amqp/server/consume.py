@@ -10,6 +10,7 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_stream, stream_consumer
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
+from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import AMQPError, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
@@ -102,13 +103,12 @@ def basic_get(channel, method):
 
 def basic_recover(channel, method):
     """basic.recover: everything unacked goes back to its queues."""
-    _recover(channel, method)
-    channel.reply(BasicRecoverOk())
+    _recover(channel, method, lambda: channel.reply(BasicRecoverOk()))
 
 
 def basic_recover_async(channel, method):
     """basic.recover-async: the same without an answer."""
-    _recover(channel, method)
+    _recover(channel, method, None)
 
 
 def stop_reply_consumer(channel):
@@ -118,13 +118,15 @@ def stop_reply_consumer(channel):
         consumer.stop()
 
 
-def _recover(channel, method):
+def _recover(channel, method, then):
     if not method.requeue:
         raise NotImplemented_("requeue=false")
     if channel.transaction is None:
-        channel.reject(0, True, True)
-    else:
-        channel.transaction.requeue_unsettled()
+        channel.settle_many(channel.unacked.next_tag - 1, REQUEUE, then)
+        return
+    channel.transaction.requeue_unsettled()
+    if then is not None:
+        then()
 
 
 def _check_consumer_count(channel):

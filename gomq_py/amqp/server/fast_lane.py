@@ -92,7 +92,8 @@ class FastLane:
                             if after > 0:
                                 position = after
                                 continue
-                        elif size == 13 and channel.unacked.settle(octets.be64(at, position + 11), at[position + 19] & 1):
+                        elif size == 13 and not (at[position + 19] & 1 and channel.unacked.is_long(octets.be64(at, position + 11))) \
+                                and channel.unacked.settle(octets.be64(at, position + 11), at[position + 19] & 1):
                             if not channel.in_settled:
                                 channel.in_settled = True
                                 self.settled_channels.append(channel)

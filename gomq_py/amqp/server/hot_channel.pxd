@@ -14,6 +14,7 @@ cdef class HotChannel:
     cdef public dict consumers
     cdef bint in_confirming, in_settled
     cdef Py_ssize_t resume_at
+    cdef object settling
     @cython.locals(consumer=Consumer)
     cpdef resume_consumers(self)
     @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)

@@ -2,11 +2,10 @@
 
 Holds the confirm counter, the unacked ring and the credit of the channel's consumers; knows nothing of methods and replies. Never yields.
 """
+from gomq_py.amqp.server.settle import REQUEUE
+from gomq_py.amqp.server.settling import Settling
 from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401  (its .pxd types what resume_consumers walks)
-
-# Messages requeued without a poll of the loop between: some 5 ms.
-SLICE = 10_000
 
 
 class HotChannel:
@@ -22,6 +21,7 @@ class HotChannel:
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
         "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing", "resume_at",
+        "settling",
     )
 
     def __init__(self, id_):
@@ -34,6 +34,7 @@ class HotChannel:
         self.prefetch_count = self.global_prefetch = self.resume_at = 0
         self.max_unacked = 1 << 62
         self.consumers = {}
+        self.settling = None
 
     def ack(self, tag, multiple):
         """basic.ack. False: the tag is unknown, and nothing was done."""
@@ -49,28 +50,19 @@ class HotChannel:
         self.resume_consumers()
         return True
 
-    def close(self, scheduler):
-        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in order.
+    def settle_in_slices(self, tag, how, scheduler, done=None):
+        """Settle everything up to ``tag``. Returns whether some of it is left for later; ``done()`` is called when that is settled, too."""
+        if self.settling is None:
+            self.settling = Settling(self, scheduler)
+        return self.settling.order(tag, how, done)
 
-        More than SLICE messages go back in slices, one for each poll of the loop; the queues concerned deliver nothing meanwhile, so that later
-        messages do not overtake.
-        """
+    def close(self, scheduler):
+        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in order, very much of it in slices."""
         self.slow = True
         for consumer in list(self.consumers.values()):
             consumer.stop()
         self.consumers.clear()
-        if self.unacked.requeue_some(SLICE):
-            queues = self.unacked.queues()
-            for queue in queues:
-                queue.hold()
-            scheduler.run_sliced(lambda: self._requeue_slice(queues))
-
-    def _requeue_slice(self, queues):
-        if self.unacked.requeue_some(SLICE):
-            return True
-        for queue in queues:
-            queue.release()
-        return False
+        self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
 
     def watch_unacked(self):
         """Something subject to a consumer timeout was delivered and the channel is not watched yet."""

@@ -28,6 +28,10 @@ def settle(channel, delivery_tag, multiple, how):
     """Settle now, or note it in the channel's transaction. Raises PreconditionFailed for an unknown tag."""
     if channel.transaction is not None:
         known = channel.transaction.settle(delivery_tag, multiple, how)
+    elif multiple and channel.unacked.is_long(delivery_tag):
+        known = delivery_tag == 0 or channel.unacked.is_outstanding(delivery_tag)
+        if known:
+            channel.settle_many(delivery_tag or channel.unacked.next_tag - 1, how)
     else:
         known = apply(channel, delivery_tag, multiple, how)
     if not known:

@@ -16,8 +16,8 @@ from gomq_py.amqp.wire.methods import TxCommitOk, TxRollbackOk, TxSelectOk
 TRANSACTION_OCTETS_MAX = 256 * 1024 * 1024
 # A message without a body costs about this much of it.
 PUBLICATION_OCTETS = 1024
-# Settled without a poll of the loop between: some 5 ms.
-SLICE = 10_000
+# Settled without a poll of the loop between: some 2 ms.
+SLICE = 2_500
 
 
 class Transaction:

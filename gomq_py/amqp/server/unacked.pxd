@@ -3,7 +3,7 @@ from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 cimport cython
 
-cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE
+cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, LONG, SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE
 
 @cython.final
 cdef class Holder:
@@ -38,7 +38,8 @@ cdef class Unacked:
     cpdef bint settle(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1
     cpdef bint take(self, uint64_t tag, bint multiple, taker) except -1
-    cpdef bint requeue_some(self, Py_ssize_t limit) except -1
+    cpdef bint is_long(self, uint64_t tag) except -1
+    cpdef bint settle_some(self, uint64_t tag, int how, Py_ssize_t limit) except -1
     @cython.locals(row=Py_ssize_t, tag=uint64_t)
     cpdef list entries(self, Py_ssize_t limit)
     @cython.locals(holder=Holder)

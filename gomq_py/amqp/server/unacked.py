@@ -20,6 +20,8 @@ ASIDE = 28
 FIRST_CAPACITY = 16
 # Above this a ring that has become empty is given back.
 KEPT_CAPACITY = 1024
+# A multiple that spans more than this is not settled in one go: see settling.
+LONG = 2500
 # What becomes of a message: done with, put back (its channel lets go of it), returned or failed (broker.queues.guard), not wanted, taken over.
 SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
@@ -144,17 +146,28 @@ class Unacked:
         finally:
             self.taker = None
 
-    def requeue_some(self, limit):
-        """Requeue up to ``limit`` of the oldest outstanding messages. Returns whether any are left."""
-        while limit > 0 and self.aside_count:
-            self._settle_aside(self.aside_first, REQUEUE)
+    def is_long(self, tag):
+        """Whether ``multiple`` with this tag, 0 being all there are, may be about very many messages."""
+        if tag == 0 or tag >= self.next_tag:
+            tag = self.next_tag - 1
+        return self.aside_count > LONG or tag >= self.first_tag + LONG
+
+    def settle_some(self, tag, how, limit):
+        """Settle up to ``limit`` of the oldest outstanding messages, none behind ``tag``. Returns whether any up to there are left.
+
+        ``how``: SETTLE, REQUEUE, RETURNED, FAILED or DROP.
+        """
+        while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
+            self._settle_aside(self.aside_first, how)
             self._tidy_aside()
             limit -= 1
-        while limit > 0 and self.first_tag < self.next_tag:
-            self._settle_ring(self.first_tag, REQUEUE)
+        if self.aside_count and self._aside_tag(self.aside_first) <= tag:
+            return True
+        while limit > 0 and self.first_tag <= tag and self.first_tag < self.next_tag:
+            self._settle_ring(self.first_tag, how)
             self._advance()
             limit -= 1
-        return self.count > 0
+        return self.first_tag <= tag and self.first_tag < self.next_tag
 
     def oldest(self):
         """(tag, holder, delivered at in Unix seconds) of the oldest outstanding message, or None."""

@@ -263,7 +263,7 @@ def test_a_closed_channel_gives_everything_back_in_order(bench, queue, client):
 
 
 def test_a_channel_with_very_much_unacked_gives_it_back_in_slices_and_in_order(bench, queue, client):
-    """25 000 messages: three slices, and nothing that came later overtakes them."""
+    """25 000 messages: ten slices, and nothing that came later overtakes them."""
     client.consume(queue)
     bodies = [b"%d" % number for number in range(25_000)]
     bench.scheduler.begin(1)

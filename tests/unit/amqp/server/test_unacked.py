@@ -6,6 +6,9 @@ from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.scheduler import Scheduler
 
+SETTLE, REQUEUE = 0, 1
+LONG = 2500
+
 
 class RecordingQueue(Queue):
     """Notes what it is told instead of keeping messages."""
@@ -141,15 +144,28 @@ def test_each_tag_goes_back_to_the_queue_it_came_from(unacked, queue):
     assert queue.told == [("settle", 11)] and other.told == [("settle", 21)]
 
 
-def test_requeue_some_gives_back_the_oldest_first_and_says_whether_any_are_left(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13])
+def test_settle_some_begins_with_the_oldest_and_says_whether_any_are_left(unacked, queue):
+    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13, 14])
     unacked.settle(2, False)
     queue.told.clear()
 
-    assert unacked.requeue_some(1)
-    assert not unacked.requeue_some(5)
-
+    assert unacked.settle_some(3, REQUEUE, 1)
+    assert not unacked.settle_some(3, REQUEUE, 5)
     assert queue.told == [("requeue", 11), ("requeue", 13)]
+
+    assert not unacked.settle_some(4, SETTLE, 1)
+    assert not unacked.settle_some(4, SETTLE, 1)
+    assert queue.told[2:] == [("settle", 14)]
+
+
+def test_long_is_what_spans_more_than_is_settled_at_once(unacked, queue):
+    holder = unacked.hold(queue, object())
+    deliver(unacked, holder, range(1, LONG + 1))
+    assert not unacked.is_long(0) and not unacked.is_long(LONG)
+
+    deliver(unacked, holder, [LONG + 1])
+    assert unacked.is_long(0) and unacked.is_long(LONG + 1) and unacked.is_long(1 << 60)
+    assert not unacked.is_long(LONG)
 
 
 def test_entries_tell_age_size_and_holder(unacked, queue):
@@ -220,8 +236,10 @@ def test_the_ring_equals_a_dict_of_tags(steps):
             tag += 1
             assert unacked.skip() == tag
         elif step == "requeue some":
-            unacked.requeue_some(number)
-            told += [("requeue", model.pop(each)) for each in sorted(model)[:number]]
+            through = (number * 7919) % (tag + 1)
+            some = [each for each in sorted(model) if each <= through]
+            assert unacked.settle_some(through, REQUEUE, number) == (len(some) > number)
+            told += [("requeue", model.pop(each)) for each in some[:number]]
         elif step == "ack most":
             for each in sorted(model):
                 if each % 97 != number % 97:
