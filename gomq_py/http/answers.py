@@ -54,6 +54,7 @@ def _paced(parts):
 def no_content(status=204, location=None):
     """An answer without a body."""
     response = Response(status=status)
+    del response.headers["Content-Type"]  # of nothing; clients parse what claims to be something
     if location is not None:
         response.headers["Location"] = location
     return response
@@ -77,9 +78,13 @@ def body(max_octets=MAX_BODY_OCTETS, required=()):
     try:
         value = orjson.loads(octets) if octets else {}
     except orjson.JSONDecodeError:
-        raise BadRequest("JSON error: the body is not valid JSON") from None
+        raise BadRequest("not_json") from None
+    if value is None:
+        value = {}  # as good as no body at all, to RabbitMQ
+    if isinstance(value, str):
+        raise BadRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
     if not isinstance(value, dict):
-        raise BadRequest("JSON error: the body must be an object")
+        raise BadRequest("not_json")
     missing = [key for key in required if key not in value]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")

@@ -82,6 +82,8 @@ def _add_headers(response):
     # The standard's words (RFC 9110), as RabbitMQ sends them; the framework would shout.
     with contextlib.suppress(ValueError):
         response.status = f"{response.status_code} {HTTPStatus(response.status_code).phrase}"
+    if request.method == "OPTIONS":
+        response.headers.pop("Content-Type", None)
     response.headers["Server"] = f"gomq-py/{gomq_py.__version__}"
     g.pop("user", None)
     return response

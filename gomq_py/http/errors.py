@@ -111,7 +111,11 @@ def from_http_error(error):
     """What Flask itself refuses: unknown paths, methods, malformed requests."""
     if error.code == 404:
         return answer(404, "Object Not Found", "Not Found")
-    return answer(error.code or 500, error.name, error.name)
+    response = answer(error.code or 500, error.name, error.name)
+    allowed = getattr(error, "valid_methods", None)
+    if allowed:
+        response.headers["Allow"] = ", ".join(sorted(allowed))
+    return response
 
 
 def from_lost_body(error):

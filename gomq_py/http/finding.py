@@ -47,10 +47,15 @@ def find_queue(vhost_name, name):
 
 def find_exchange(vhost_name, name):
     """The exchange of this name; ``amq.default`` is the default exchange. Raises NoSuchObject."""
-    exchange = find_vhost(vhost_name).exchanges.get("" if name == "amq.default" else name)
+    exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise NoSuchObject()
     return exchange
+
+
+def named(exchange):
+    """The name of the exchange that a path names: the default exchange has none, and ``amq.default`` stands for it."""
+    return "" if exchange == "amq.default" else exchange
 
 
 def require_topic(verb, exchange, routing_key):

@@ -25,19 +25,17 @@ def listing(objects, build=None, name_of=None):
     are neither in memory together nor hold anybody up. ``name_of`` answers the name of an object, for the filter.
     """
     query = request.args
+    page, size = _page(query)
     objects = list(objects)
     total = len(objects)
     build = build or _as_it_is
     objects = _sorted(_filtered(objects, query, name_of or _name_of), build, query)
     filtered = len(objects)
-    page = _integer(query, "page", 1, None)
     if page is None:
         return _answer(_dumped(objects, build, query), b"[", b"]")
-    size = _integer(query, "page_size", 1, MAX_PAGE_SIZE)
-    size = DEFAULT_PAGE_SIZE if size is None else size
     page_count = max(1, -(-filtered // size))
     if page > page_count:
-        raise BadRequest(f"page_out_of_range, page: {page}, page size: {size}", error="page_out_of_range")
+        raise BadRequest(f"Page out of range, page: {page} page size: {size}, len: {filtered}", error="page_out_of_range")
     shown = objects[(page - 1) * size:page * size]
     facts = orjson.dumps({
         "filtered_count": filtered, "item_count": len(shown), "page": page, "page_count": page_count, "page_size": size, "total_count": total,
@@ -75,16 +73,16 @@ def _dumped(objects, build, query):
     return parts
 
 
-def _integer(query, name, lowest, highest):
-    text = query.get(name)
-    if text is None or text == "":
-        return None
-    value = number_in(text)
-    if value is None:
-        raise BadRequest(f"{name} must be a number")
-    if value < lowest or (highest is not None and value > highest):
-        raise BadRequest(f"{name} must be between {lowest} and {highest}" if highest else f"{name} must be at least {lowest}")
-    return value
+def _page(query):
+    """(page, its size), the page None where none is asked for. Raises BadRequest in RabbitMQ's words."""
+    texts = [query.get(name) or None for name in ("page", "page_size")]
+    page, size = [None if text is None else number_in(text) for text in texts]
+    if any(text is not None and number is None for text, number in zip(texts, (page, size))):
+        raise BadRequest("Pagination parameters are invalid")
+    if page is not None and (page < 1 or size is not None and not 1 <= size <= MAX_PAGE_SIZE):
+        asked = f"page number {page}, page size {'undefined' if size is None else size}"
+        raise BadRequest(f"Invalid pagination parameters: {asked}", error="invalid_pagination_parameters")
+    return page, DEFAULT_PAGE_SIZE if size is None else size
 
 
 def _filtered(items, query, name_of):

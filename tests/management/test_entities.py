@@ -146,7 +146,7 @@ def test_a_binding_is_made_named_and_removed(api, channel, name):
     api.put(f"exchanges/%2F/x-{name}", {"type": "topic"})
 
     made = api.post(f"bindings/%2F/e/x-{name}/q/{name}", {"routing_key": "a.#", "arguments": {"n": 1}})
-    place = made.headers["Location"].removeprefix("/api/")
+    place = f"bindings/%2F/e/x-{name}/q/" + made.headers["Location"]
     channel.basic_publish(f"x-{name}", "a.b", b"bound")
     listed = api.get(f"bindings/%2F/e/x-{name}/q/{name}").json()
     removed = api.delete(place)

@@ -9,7 +9,7 @@ from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_exchange, find_queue, find_vhost, require, require_topic, visible_vhosts
+from gomq_py.http.finding import find_exchange, find_queue, find_vhost, named, require, require_topic, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -61,8 +61,14 @@ def between(exchange, destination):
 @blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def list_between(vhost, source, kind, destination):
-    """The bindings between two ends."""
-    exchange, end = ends(vhost, source, kind, destination)
+    """The bindings between two ends: none where one of them is not there, as RabbitMQ has it."""
+    there = find_vhost(vhost)
+    if kind not in KINDS:
+        raise NoSuchObject()
+    exchange = there.exchanges.get(named(source))
+    end = there.queues.get(destination) if kind == "q" else there.exchanges.get(named(destination))
+    if exchange is None or end is None:
+        return listing([])
     if not exchange.name:
         same = kind == "q"
         return listing([shapes.default_binding(end)] if same else [])
@@ -89,8 +95,8 @@ def post_binding(vhost, source, kind, destination):
         there.bind_exchange(end.name, exchange.name, routing_key, arguments)
     made = [one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments]
     key = made[0].properties_key if made else "~"
-    parts = "/".join(quote(part, safe="") for part in (source, kind, destination, key))
-    return no_content(201, location=f"/api/bindings/{quote(vhost, safe='')}/e/{parts}")
+    # Relative to the request's path, as RabbitMQ writes it: clients take apart what they find there.
+    return no_content(201, location=f"{quote(destination, safe='')}/{quote(key, safe='')}")
 
 
 @blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")

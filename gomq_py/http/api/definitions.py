@@ -63,8 +63,8 @@ def _parsed():
     """The JSON of the body, or of the form's ``file``, as browsers upload it."""
     try:
         return parsed(_octets() or b"{}")
-    except NotJSON as error:
-        raise BadRequest(f"JSON error: {error}") from None
+    except NotJSON:
+        raise BadRequest("failed_to_parse_json") from None
 
 
 def _octets():

@@ -12,7 +12,7 @@ from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
-from gomq_py.http.finding import find_exchange, find_vhost, require, require_topic, visible_vhosts, writable_vhost
+from gomq_py.http.finding import find_exchange, find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -52,12 +52,11 @@ def put_exchange(vhost, name):
     """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
     there = writable_vhost(vhost)
     require(CONFIGURE, "exchange", name, vhost)
-    wanted = body(required=("type",))
-    if not isinstance(wanted["type"], str):
-        raise BadRequest("type must be a string")
+    wanted = body()
+    type_ = text_of(wanted, "type", "direct")
     existed = name in there.exchanges
     there.declare_exchange(
-        name, wanted["type"], durable=boolean_of(wanted, "durable", True), auto_delete=boolean_of(wanted, "auto_delete"),
+        name, type_, durable=boolean_of(wanted, "durable", True), auto_delete=boolean_of(wanted, "auto_delete"),
         internal=boolean_of(wanted, "internal"), arguments=decoded_arguments(wanted))
     return no_content(204 if existed else 201)
 
@@ -75,8 +74,10 @@ def delete_exchange(vhost, name):
 @blueprint.get("/api/exchanges/<vhost>/<name>/bindings/source")
 @access(MANAGEMENT)
 def list_bindings_from(vhost, name):
-    """The bindings in which it is the source."""
-    exchange = find_exchange(vhost, name)
+    """The bindings in which it is the source: none where it is not there, as RabbitMQ has it."""
+    exchange = find_vhost(vhost).exchanges.get(named(name))
+    if exchange is None:
+        return listing([])
     if not exchange.name:
         return listing(find_vhost(vhost).queues.values(), shapes.default_binding)
     return listing(sliced(exchange.bindings(), shapes.binding), name_of=lambda item: item["destination"])
@@ -85,9 +86,11 @@ def list_bindings_from(vhost, name):
 @blueprint.get("/api/exchanges/<vhost>/<name>/bindings/destination")
 @access(MANAGEMENT)
 def list_bindings_to(vhost, name):
-    """The bindings in which it is the destination."""
-    exchange = find_exchange(vhost, name)
-    return listing(sliced(list(find_vhost(vhost).bindings_to(exchange)), shapes.binding), name_of=lambda item: item["source"])
+    """The bindings in which it is the destination: none where it is not there."""
+    there = find_vhost(vhost)
+    exchange = there.exchanges.get(named(name))
+    bindings = [] if exchange is None else sliced(list(there.bindings_to(exchange)), shapes.binding)
+    return listing(bindings, name_of=lambda item: item["source"])
 
 
 @blueprint.post("/api/exchanges/<vhost>/<name>/publish")
@@ -96,7 +99,7 @@ def publish(vhost, name):
     """Publish one message; ``routed`` tells whether any queue took it."""
     exchange = find_exchange(vhost, name)
     require(WRITE, "exchange", exchange.name, vhost)
-    wanted = body(MAX_PUBLISH_OCTETS, required=("properties", "routing_key", "payload", "payload_encoding"))
+    wanted = body(MAX_PUBLISH_OCTETS, required=("routing_key", "properties", "payload", "payload_encoding"))
     if exchange.internal:
         raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
     routing_key = text_of(wanted, "routing_key")

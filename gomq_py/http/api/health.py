@@ -14,7 +14,8 @@ from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("health", __name__)
 PROTOCOLS = {
-    "amqp": "amqp", "amqp091": "amqp", "amqp0.9.1": "amqp", "amqp/ssl": "amqps", "amqps": "amqps", "http": "http", "https": "https", "mqtt": "mqtt",
+    "amqp": "amqp", "amqp091": "amqp", "amqp0.9.1": "amqp", "amqp0-9-1": "amqp",
+    "amqp/ssl": "amqps", "amqps": "amqps", "http": "http", "https": "https", "mqtt": "mqtt",
     "prometheus": "metrics", "http/prometheus": "metrics",
 }
 UNITS_S = {"days": 86400, "weeks": 7 * 86400, "months": 30 * 86400, "years": 365 * 86400}
@@ -39,12 +40,22 @@ def aliveness(vhost):
     return json_answer(OK) if taken else failed("the message did not come back")
 
 
-@blueprint.get("/api/health/checks/alarms", defaults={"place": "in the cluster"})
-@blueprint.get("/api/health/checks/local-alarms", defaults={"place": "on the node"})
-@blueprint.get("/api/healthchecks/node", defaults={"place": "on the node"})
+@blueprint.get("/api/health/checks/alarms")
 @access(MANAGEMENT)
-def health_of_alarms(place):
+def health_of_alarms():
     """No alarm is on."""
+    return _alarms("in the cluster")
+
+
+@blueprint.get("/api/health/checks/local-alarms")
+@blueprint.get("/api/healthchecks/node")
+@access(MANAGEMENT)
+def health_of_this_node():
+    """As above."""
+    return _alarms("on the node")
+
+
+def _alarms(place):
     alarms = [{"node": node().name, "resource": resource} for resource in node().broker.alarms.resources]
     return failed(f"There are alarms in effect {place}", alarms=alarms) if alarms else json_answer(OK)
 
@@ -55,7 +66,7 @@ def health_of_node(name):
     """As above, of the node of this name."""
     if name != node().name:
         raise NoSuchObject()
-    return health_of_alarms("on the node")
+    return _alarms("on the node")
 
 
 @blueprint.get("/api/health/checks/virtual-hosts")
@@ -100,7 +111,7 @@ def health_of_port(port):
     """Somebody listens on the port."""
     number = number_in(port)
     if number is None or not 0 <= number <= 65535:
-        raise BadRequest("port must be a number up to 65535")
+        raise BadRequest("Invalid port")
     ports = sorted({one["port"] for one in shapes.listeners()})
     if number in ports:
         return json_answer({**OK, "port": number})
@@ -123,9 +134,9 @@ def health_of_protocol(protocol):
 def health_of_certificates(within, unit):
     """No listener's certificate ends within so many days, weeks, months or years."""
     if not (within.isascii() and within.isdigit()):
-        raise BadRequest("the time must be a number")
+        raise BadRequest("Invalid expiration value.")
     if unit not in UNITS_S:
-        raise BadRequest(f"the unit must be one of {', '.join(UNITS_S)}")
+        raise BadRequest(f"Time unit not recognised. Supported units: {', '.join(UNITS_S)}.")
     until_s = time.time() + int(within[:9]) * UNITS_S[unit]
     expired = [
         {"node": node().name, "protocol": one["protocol"], "ip": one["ip_address"], "port": one["port"], "not_after": ends_s}

@@ -147,9 +147,10 @@ def _unacked(queue):
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")
 @access(MANAGEMENT)
 def list_queue_bindings(vhost, name):
-    """What is bound to it, the default exchange first."""
-    queue = find_queue(vhost, name)
-    bindings = [shapes.default_binding(queue), *sliced(list(find_vhost(vhost).bindings_to(queue)), shapes.binding)]
+    """What is bound to it, the default exchange first. Nothing is bound to a queue that is not there: that is no error to RabbitMQ."""
+    there = find_vhost(vhost)
+    queue = there.queues.get(name)
+    bindings = [] if queue is None else [shapes.default_binding(queue), *sliced(list(there.bindings_to(queue)), shapes.binding)]
     return listing(bindings, name_of=lambda item: item["source"])
 
 
@@ -162,7 +163,7 @@ def get_messages(vhost, name):
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
         wanted["ackmode"] = wanted["ack_mode"]
-    missing = [key for key in ("count", "ackmode", "encoding") if key not in wanted]
+    missing = [key for key in ("ackmode", "count", "encoding") if key not in wanted]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
     if wanted["ackmode"] not in ACK_MODES:

@@ -78,6 +78,7 @@ OPERATIONS = {
     ("nodes.gc_collect", "POST"): does(),
     ("health.aliveness", "GET"): STATUS,
     ("health.health_of_alarms", "GET"): STATUS,
+    ("health.health_of_this_node", "GET"): STATUS,
     ("health.health_of_node", "GET"): STATUS,
     ("health.health", "GET"): STATUS,
     ("health.health_of_replicas", "GET"): STATUS,

@@ -182,7 +182,7 @@ BODIES = {
     "users": wanted({"users": some(TEXT)}),
     "permission": wanted(texts("configure", "write", "read")),
     "topic_permission": wanted(texts("exchange", "write", "read")),
-    "exchange": wanted({"type": TEXT}, {**truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS}),
+    "exchange": wanted(optional={"type": TEXT, **truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS}),
     "queue": wanted(optional={**truths("durable", "auto_delete"), "arguments": ARGUMENTS}),
     "binding": wanted(optional={"routing_key": TEXT, "arguments": ARGUMENTS}),
     "publish": wanted({"properties": OPEN, "routing_key": TEXT, "payload": TEXT, "payload_encoding": {"enum": ["string", "base64"]}}),
