@@ -14,8 +14,8 @@ DATA ?= .gomq-data
 RUN ?=
 TARGET ?= all
 SECONDS ?= 600
-# Most tests wait for a broker, not for a core: four at a time.
-PYTEST ?= -n 4
+# Most tests wait for a broker, not for a core: four at a time. Who is done takes over from the others, for tests that take long lie together.
+PYTEST ?= -n 4 --dist worksteal
 
 BIN := $(VENV)/bin
 SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')

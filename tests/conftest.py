@@ -38,6 +38,11 @@ def pytest_sessionstart(session):
         raise pytest.UsageError(f"GOMQ_REQUIRE_COMPILED is set, but these are interpreted: {', '.join(build_info.interpreted_modules())}")
 
 
+def pytest_collection_modifyitems(items):
+    """Those that take long come first, so that nobody waits for one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_runtest_setup(item):
     for mark in item.iter_markers("needs_program"):
         name = mark.args[0]

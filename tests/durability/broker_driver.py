@@ -8,13 +8,13 @@ import gevent
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.flush_pool import give_way
 from tests.durability.store_driver import is_persistent, size_of
 from tests.support.power_cut import PowerCutFiles
+from tests.support.unflushed import Unflushed
 
 SETTINGS = Settings(segment_size=65536, default_user="")
 QUEUES = ("q0", "q1", "q2", "q3")
@@ -131,7 +131,7 @@ class Life:
 
 def check_folder(root, world, files=None):
     """Boot in ``root`` and compare; ``files`` that are given are switched off at the end, as a process that dies."""
-    life = Life(root, files or Files())
+    life = Life(root, files or Unflushed())
     world.check(life, power_cut=True)
     if files is None:
         life.stop()

@@ -9,7 +9,6 @@ import gevent
 
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.recovery import open_store
@@ -17,6 +16,7 @@ from gomq_py.storage.sync import GroupCommit
 from tests.durability.account import body_of, number_in
 from tests.durability.flush_pool import give_way
 from tests.support.power_cut import PowerCutFiles
+from tests.support.unflushed import Unflushed
 
 INCARNATION = b"0123456789abcdef"
 SEGMENT_BYTES = 65536
@@ -91,7 +91,7 @@ def found_in(root, files=None):
 
     A crash is no disk fault: AssertionError when one is reported.
     """
-    life = Life(root, files or Files())
+    life = Life(root, files or Unflushed())
     taken = life.take_all()
     assert life.report.lost == 0 and not life.damaged, f"reported as damage: {life.report} {life.damaged}"
     if files is None:

@@ -13,7 +13,6 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.config.settings import Settings
-from gomq_py.storage.files import Files
 from tests.durability import broker_driver, flush_pool
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.broker_driver import Life, World, check_folder
@@ -21,6 +20,7 @@ from tests.durability.seeds import seeds
 from tests.durability.test_broker_cuts import cutter
 from tests.durability.wire_client import WireClient
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.unflushed import Unflushed
 
 SETTINGS = Settings(segment_size=65536)
 PERSISTENT = Properties(delivery_mode=2).encode()
@@ -257,7 +257,7 @@ def test_a_transaction_that_moves_messages_has_them_in_one_queue_at_least_at_eve
 
     assert len(taken) > 10
     for folder, moved in taken:
-        found = Life(folder, Files())
+        found = Life(folder, Unflushed())
         there, gone_on = ({number for number, _ in found.look(found.vhost.queues[name])} for name in ("in", "out"))
         found.stop()
         assert not everything - there - gone_on, "neither in the one queue nor in the other"

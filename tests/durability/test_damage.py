@@ -7,24 +7,14 @@ import shutil
 
 import pytest
 
-from gomq_py.storage.files import Files
 from tests.durability.store_driver import Life
+from tests.support.unflushed import Unflushed
 
 SIZES = (1, 30, 5, 0, 17)
 COUNT = len(SIZES)
 PADDING = 8  # records end at a multiple of this; the last octets may be nothing
 ACKED = {1, 3}
 KEPT = [number for number in range(COUNT) if number not in ACKED]
-
-
-class Unflushed(Files):
-    """Flushes nothing: these tests open a store thousands of times and are not about the disk's promises."""
-
-    def sync(self, file):
-        file.synced_size = file.size
-
-    def sync_folder(self, path):
-        pass
 
 
 class Original:

@@ -4,18 +4,8 @@ import shutil
 
 import pytest
 
-from gomq_py.storage.files import Files
 from tests.support.node import Node
-
-
-class Unflushed(Files):
-    """Flushes nothing: this boots thousands of times and is not about the disk's promises."""
-
-    def sync(self, file):
-        file.synced_size = file.size
-
-    def sync_folder(self, path):
-        pass
+from tests.support.unflushed import Unflushed
 
 
 def facts_of(node):

@@ -8,10 +8,10 @@ from gomq_py.broker import topology_log
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
 from tests.durability.seeds import seeds
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.unflushed import Unflushed
 
 KEYS = ("a.*", "b.#")
 DEFAULTS = {("vhost", "/"): "", ("user", "guest"): ("administrator",), ("permission", "guest", "/"): ".*"}
@@ -131,7 +131,7 @@ def work(files, folder, random, account, steps):
 
 def check_folder(folder, account):
     """A plain boot of what a cut left: facts in order, and a folder per queue at the most. Returns the facts."""
-    data_dir, committer, broker = boot(Files(), folder)
+    data_dir, committer, broker = boot(Unflushed(), folder)
     facts = facts_of(broker)
     account.check(facts)
     assert len([entry for entry in os.listdir(data_dir.queues_folder)]) <= sum(len(vhost.queues) for vhost in broker.vhosts.values())
@@ -194,7 +194,7 @@ def test_cut_right_after_the_first_boot_leaves_a_broker_one_can_log_in_to(tmp_pa
         stop(node)
         disk.discard()
         for folder in cuts:
-            again = boot(Files(), folder)
+            again = boot(Unflushed(), folder)
             assert again[2].users.verify("guest", "guest")
             assert again[2].users.get("guest").permission("/") is not None
             stop(again)

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from gomq_py.storage import atomic_file
-from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import FramedLog
 from tests.durability.seeds import seeds
 from tests.support.faulty_files import FaultyFiles
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.unflushed import Unflushed
 
 
 class Account:
@@ -173,7 +173,7 @@ def test_cuts_lose_nothing_promised_and_neither_do_cuts_of_the_recovery(tmp_path
     for folder, then in first:
         second = cut_often(folder, random, 0.5, lambda files: recover_and_go_on(files, folder, then), then, f"{folder}-again")
         for again, later in second:
-            log, numbers = open_log(Files(), again)
+            log, numbers = open_log(Unflushed(), again)
             later.check(numbers)
             log.close()
 
@@ -200,7 +200,7 @@ def test_a_fault_at_every_seam_call_loses_nothing_promised(tmp_path, how):
         files = run_until_fault(folder, fail_at, how, account)
         assert files.failed is not None
         for _ in range(2):
-            log, numbers = open_log(Files(), folder)
+            log, numbers = open_log(Unflushed(), folder)
             account.check(numbers)
             log.close()
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.stream_cursor import StreamCursor
@@ -19,6 +18,7 @@ from tests.durability import flush_pool
 from tests.durability.flush_pool import give_way
 from tests.durability.seeds import seeds
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.unflushed import Unflushed
 
 INCARNATION = b"0123456789abcdef"
 CUT_SHARE = 0.05
@@ -91,7 +91,7 @@ def check_cut_twice(folder, then, random):
 def check(folder, then, first_files=None):
     """What is there after a boot; and again after a message more, a restart and another boot."""
     for again in range(2):
-        life = Life(folder, first_files if first_files is not None and not again else Files())
+        life = Life(folder, first_files if first_files is not None and not again else Unflushed())
         found = life.read_all()
         offsets = list(found)
         assert offsets == sorted(offsets) and life.report.lost == 0 and not life.damaged

@@ -19,7 +19,6 @@ from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.record import RecordScanner
-from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import HEAD, HEAD_SIZE, FramedLog, LogError, LogScan, encode_record
 from gomq_py.storage.message import Message
 from gomq_py.storage.pool import SegmentPool
@@ -29,6 +28,7 @@ from tests.fuzz.config_targets import folder
 from tests.fuzz.target import Draw, Target, errors_logged
 from tests.support.exact import exact
 from tests.support.node import Node
+from tests.support.unflushed import Unflushed
 
 INCARNATION = b"0123456789abcdef"
 SEGMENT_BYTES = 65536
@@ -36,16 +36,6 @@ MOST_RECORDS = SEGMENT_BYTES // 48
 BODIES = (b"a", b"b" * 30, b"", b"d" * 200, b"eeeee", b"f" * 17)
 HEADS, SEALS, RECORDS, ACKS = 1, 2, 4, 8  # what an input wants made good
 STOPPED, NO_ACKS = 16, 32
-
-
-class Unflushed(Files):
-    """Flushes nothing: these targets are not about the disk's promises."""
-
-    def sync(self, file):
-        file.synced_size = file.size
-
-    def sync_folder(self, path):
-        pass
 
 
 class _Life:

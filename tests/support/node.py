@@ -5,9 +5,9 @@ from gomq_py.broker.broker import Broker
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
+from tests.support.unflushed import Unflushed
 from tests.support.waiting import wait_until
 
 
@@ -15,7 +15,7 @@ class Node:
     """``stop`` ends it in order, ``kill`` leaves everything as it is."""
 
     def __init__(self, path, files=None, **settings):
-        files = Files() if files is None else files
+        files = Unflushed() if files is None else files
         self.data_dir = DataDir(path, files).open()
         self.committer = GroupCommit(files)
         self.broker = Broker(self.data_dir, files, self.committer, Settings(**settings))

@@ -6,15 +6,9 @@ import pytest
 
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import HEAD_SIZE, FramedLog, LogError, encode_record
+from tests.support.unflushed import Unflushed
 
 PAYLOADS = [b"declare queue jobs", b"", b"bind " + b"k" * 60, b"RL delete", b"last"]
-
-
-class Unflushed(Files):
-    """Flushes nothing: the tests that open a log hundreds of times are not about the disk."""
-
-    def sync(self, file):
-        file.synced_size = file.size
 
 
 class FullDisk(Files):

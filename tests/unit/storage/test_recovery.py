@@ -10,16 +10,7 @@ from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.format import head as head_format
 from tests.support.stores import Shown, StoreBench
-
-
-class Unflushed(Files):
-    """Flushes nothing: recovering a thousand times is not about the disk's promises."""
-
-    def sync(self, file):
-        pass
-
-    def sync_folder(self, path):
-        pass
+from tests.support.unflushed import Unflushed
 
 
 def bench_with(folder, count=20, **options):
