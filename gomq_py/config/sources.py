@@ -35,6 +35,15 @@ class _Given(argparse.Action):
         setattr(namespace, self.dest, (option_string, text))
 
 
+class _Text(argparse.Action):
+    """Keeps the text."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        if not isinstance(values, str):  # as above
+            parser.error(f"argument {option_string}: expected one argument")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
@@ -43,8 +52,9 @@ class _Parser(argparse.ArgumentParser):
 def flag_parser() -> argparse.ArgumentParser:
     """The command line of ``gomq-py``, one flag per option that has one."""
     parser = _Parser(prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False)
-    parser.add_argument("-c", "--config", metavar="FILE", help="INI file (default: gomq.ini in $GOMQ_CONFIGURATION_DIRECTORY, else /etc/gomq.ini)")
-    parser.add_argument("-b", "--bind", metavar="ADDRESS", help="address to listen on, for all protocols")
+    parser.add_argument(
+        "-c", "--config", metavar="FILE", action=_Text, help="INI file (default: gomq.ini in $GOMQ_CONFIGURATION_DIRECTORY, else /etc/gomq.ini)")
+    parser.add_argument("-b", "--bind", metavar="ADDRESS", action=_Text, help="address to listen on, for all protocols")
     parser.add_argument("-d", "--debug", action="store_true", help="same as --log-level debug")
     parser.add_argument("-v", "--version", action="store_true", help="print the version and leave")
     parser.add_argument("--build-info", action="store_true", help="print version, interpreter and whether the hot modules are compiled, and leave")

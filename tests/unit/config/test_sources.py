@@ -171,9 +171,10 @@ def test_values_of_listeners_that_make_no_sense_are_named(load_from, key, text):
         load_from(ini=f"[amqp]\n{key} = {text}\n")
 
 
-def test_a_flag_that_is_given_dashes_for_its_value_is_told_so(load_from):
+@pytest.mark.parametrize("flags", [("-l", "--"), ("-b--",), ("--config=--",)])
+def test_a_flag_that_is_given_dashes_for_its_value_is_told_so(load_from, flags):
     with pytest.raises(ConfigError, match="expected one argument"):
-        load_from("-l", "--")
+        load_from(*flags)
 
 
 def test_address_for_all_protocols_asks_for_none_that_is_missing(load_from):
