@@ -114,7 +114,7 @@ class _Session:
         connection.state = OPEN
         connection.output = Output(self.socket, server.buffers())
         connection.output.on_overflow = connection._unread
-        connection.stream = Stream(self.socket, server.buffers(), connection.output)
+        connection.stream = Stream(self.socket, server.buffers(), connection.output, server.coalescer)
         connection.slow_walk = _Unhurried(connection.stream, server.turns)
         connection.lane = FastLane(connection, server.buffers(), connection.channels, FRAME_MAX, connection.scheduler, connection.max_message_size)
         server.register(connection)
