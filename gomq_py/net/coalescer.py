@@ -6,6 +6,7 @@ are: by a timer, once it floods. A stream asks to be taken in and is told after 
 the kernel's, because the loop's own timers are as coarse as a millisecond. Where there is none (not Linux) everything is read at once, as ever.
 """
 import os
+import posix
 
 import gevent
 
@@ -48,7 +49,7 @@ class Coalescer:
     def _stop(self):
         self._watcher.stop()
         self._watcher.close()
-        os.close(self._descriptor)
+        posix.close(self._descriptor)
         self._descriptor = self._watcher = None
 
     def _tick(self):
@@ -69,6 +70,6 @@ def _ticks(every_s):
         raise OSError(ctypes.get_errno(), "timerfd_create")
     every_ns = int(every_s * 1e9)
     if libc.timerfd_settime(descriptor, 0, (ctypes.c_long * 4)(0, every_ns, 0, every_ns), None) < 0:
-        os.close(descriptor)
+        posix.close(descriptor)
         raise OSError(ctypes.get_errno(), "timerfd_settime")
     return descriptor

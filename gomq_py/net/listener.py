@@ -4,6 +4,7 @@ One greenlet accepts, one more per connection runs the door's ``handle(socket, a
 """
 import errno
 import os
+import posix
 import stat
 import struct
 from collections.abc import Callable
@@ -268,7 +269,7 @@ def abandon_socket(connection: Any) -> None:
     """In a forked child: close its copy of a socket, without a word to the peer or to the loop, whose kernel half is still the parent's."""
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
-        os.close(descriptor)
+        posix.close(descriptor)
 
 
 def host_of(address: Any) -> str:

@@ -7,6 +7,7 @@ walks far yields now and then, because ``skip`` and ``next`` do not.
 import heapq
 import mmap
 import os
+import posix
 
 from gomq_py import octets
 from gomq_py.storage import message_store as _message_store  # noqa: F401  (its .pxd types the store)
@@ -261,7 +262,7 @@ def _mapped(file, path, end):
         read_range(fd, 0, end)
         return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     finally:
-        os.close(fd)
+        posix.close(fd)
 
 
 def _sorted_runs(locations):

@@ -19,6 +19,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import posix
 import socket
 import weakref
 
@@ -93,7 +94,7 @@ class DataDir:
         """Close our copy of the lock without giving the folder back: what a forked child does."""
         if self._lock_fd >= 0:
             _held.discard(self)
-            os.close(self._lock_fd)
+            posix.close(self._lock_fd)
             self._lock_fd = -1
 
     @property
@@ -183,7 +184,7 @@ class DataDir:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
-            os.close(fd)
+            posix.close(fd)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             raise DataDirLocked(f"data folder {self.path} is in use by {holder}") from None

@@ -6,12 +6,14 @@ change after it succeeded, in order. Tests put another ``Files`` here, one that 
 
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
 hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``, ``unmake``. Never decides what
-is durable: that is ``storage.sync``.
+is durable: that is ``storage.sync``. Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time
+later, and takes a descriptor of another thread that has the same number for one that is closed already.
 """
 import contextlib
 import errno
 import mmap
 import os
+import posix
 import sys
 
 FILE_MODE = 0o600  # messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file)
@@ -50,7 +52,7 @@ class File:
         self.map = self._mapping(fd)
         self.fd = fd
 
-    def __del__(self, close=os.close):
+    def __del__(self, close=posix.close):
         """A file that nobody closed, as when a boot fails halfway, goes with the last who knew it."""
         if self.fd >= 0:
             close(self.fd)
@@ -161,7 +163,7 @@ class Files:
         try:
             return File(path, fd, os.fstat(fd).st_size, True)
         except BaseException:
-            os.close(fd)
+            posix.close(fd)
             raise
 
     def read_through(self, file, start=0, end=None):
@@ -279,7 +281,7 @@ class Files:
             os.unlink(path)
         finally:
             if fd >= 0:
-                aside(os.close, fd)
+                aside(posix.close, fd)
         for listener in self._listeners:
             listener.unlinked(path)
 
@@ -332,7 +334,7 @@ class Files:
         try:
             os.fsync(fd)
         finally:
-            os.close(fd)
+            posix.close(fd)
 
     # what tests replace to make the disk misbehave below one call
 
@@ -345,7 +347,7 @@ class Files:
             self._allocate(fd, 0, size, path)
             return File(path, fd, size, True)
         except BaseException:
-            os.close(fd)
+            posix.close(fd)
             os.unlink(path)
             raise
 
@@ -356,7 +358,7 @@ class Files:
             self._allocate(fd, 0, size, path)
             return File(path, fd, size, True, named=False)
         except BaseException:
-            os.close(fd)
+            posix.close(fd)
             raise
 
     def _open_unnamed(self, folder):
@@ -419,7 +421,7 @@ def close_parts(mapping, fd):
         if mapping is not None:
             mapping.close()
     finally:
-        os.close(fd)
+        posix.close(fd)
 
 
 def with_path(error, path):

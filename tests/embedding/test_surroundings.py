@@ -121,6 +121,26 @@ with gomq_py.Broker() as second:
     assert printed.splitlines() == ["b'x'"] * 3
 
 
+def test_a_patched_close_is_not_the_brokers(program):
+    """gevent's os.close waits for a turn of some thread's hub, and says EBADF where another thread's descriptor has had the same number."""
+    printed = program("""
+from gevent import monkey; monkey.patch_all()
+import os, sys
+callers, close = [], os.close
+def noting(fd):
+    callers.append(sys._getframe(1).f_globals["__name__"])
+    close(fd)
+os.close = noting
+import gomq_py, requests
+with gomq_py.Broker("data", http_port=0) as broker:
+    print(talk(broker.amqp_url))
+    print(requests.get(broker.http_url + "/api/queues", auth=("guest", "guest")).status_code)
+print([name for name in callers if name.startswith("gomq_py")])
+""")
+
+    assert printed.splitlines() == ["b'x'", "200", "[]"]
+
+
 def test_cells_of_a_notebook_share_a_broker(program):
     """Executed text without a file, in a loop that runs already, a cell at a time; the kernel ends without a close."""
     printed = program("""

@@ -3,6 +3,7 @@
 Bounds come from the broker and cover what has been flushed only, so that an offset once read never means another message.
 """
 import os
+import posix
 
 import gevent
 from flask import Blueprint, Response, request
@@ -102,4 +103,4 @@ def _chunks(fd, at, end):
             at += len(chunk)
             yield chunk
     finally:
-        os.close(fd)
+        posix.close(fd)
