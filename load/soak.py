@@ -1,19 +1,18 @@
 """``python -m load.soak``: minutes of churn on a broker, and whether it keeps anything of it.
 
 Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round everything is closed, and the broker at rest is
-looked at, without its cyclic garbage and free heap: resident and anonymous memory, descriptors, maps, greenlets, Python objects, and how late its
-loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most`` MB an hour after the
-warm-up, or when that cannot be told; when descriptors, maps or greenlets grow at all, or when a load failed.
+looked at, without its cyclic garbage and free heap: resident and anonymous memory, descriptors, maps of files, greenlets, Python objects, and how
+late its loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most`` MB an hour after
+the warm-up, or when that cannot be told; when descriptors, maps or greenlets grow at all, or when a load failed.
 
-What is judged is the growth together with its error. Resident memory at rest goes up and down with the number of segment files that happen to be
-kept for use again (each is a descriptor, up to ``SEGMENT_BYTES`` of pages and no growth, because their number is bounded), so it is taken at one
-number of descriptors. The slope is the median of all slopes between two looks (Theil and Sen); its error comes from taking blocks of the residuals
-again and again (a moving block bootstrap), because a look resembles the one before it.
+What is judged is the growth together with its error. Of resident memory the pages of segment files are taken away, which go up and down with the
+number of files that happen to be kept for use again: that number is bounded, and judged with the maps. The slope is the median of all slopes between
+two looks (Theil and Sen); its error comes from taking blocks of the residuals again and again (a moving block bootstrap), because a look resembles
+the one before it.
 """
 import argparse
 import csv
 import json
-import operator
 import os
 import queue
 import re
@@ -24,16 +23,17 @@ import threading
 import time
 from pathlib import Path
 from random import Random
-from statistics import mean, median
+from statistics import median
 
 from gomq_py.perf.process import memory_octets
 from load.brokers import ROOT
 from load.churning import LOADS
 
-COLUMNS = ("seconds", "rss_mb", "anonymous_mb", "descriptors", "maps", "greenlets", "objects", "lag_ms", "mean_lag_ms", "turns")
+COLUMNS = ("seconds", "rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "greenlets", "objects", "lag_ms", "mean_lag_ms", "turns")
 # Of a test of seconds: an interpreter's first minutes still fill its caches and arenas.
 LEAST_SAMPLES = 4
-MEMORY = {"rss_mb": "resident memory", "anonymous_mb": "anonymous memory"}
+# What is judged, how it is called, and what is taken away from it.
+MEMORY = {"rss_mb": ("resident memory without segments", "segments_mb"), "anonymous_mb": ("anonymous memory", None)}
 CONFIDENCE = 0.95
 RESAMPLES = 400
 PAIRS_FROM = 60
@@ -46,10 +46,11 @@ class Broker:
     """A broker with the probe inside. ``probe`` is what it said last."""
 
     def __init__(self, folder):
+        self._data = Path(folder, "data")
         configuration = Path(folder, "gomq.ini")
         configuration.write_text(f"[main]\nsegment_size = {SEGMENT_BYTES}\n")
         command = [
-            sys.executable, "-m", "load.probed", "--config", str(configuration), "--data-dir", str(Path(folder, "data")), "--bind", "127.0.0.1",
+            sys.executable, "-m", "load.probed", "--config", str(configuration), "--data-dir", str(self._data), "--bind", "127.0.0.1",
             "--port", "0", "--mqtt-port", "-1", "--http-port", "0", "--metrics-http-port", "-1",
         ]
         self._log = open(Path(folder, "log"), "w+b")  # noqa: SIM115 - as long as the process
@@ -86,10 +87,10 @@ class Broker:
         inside = self._at_rest.get(timeout=BOOT_S)
         memory = memory_octets(pid)
         lags, self._lags = self._lags or [(0, 0)], []
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-            count = sum(1 for _ in maps)
+        maps, segments = files_mapped(pid, self._data)
         return {
-            "rss_mb": round(memory["rss"] / 1e6, 3), "anonymous_mb": round(memory["anonymous"] / 1e6, 3), "maps": count,
+            "rss_mb": round(memory["rss"] / 1e6, 3), "segments_mb": round(segments / 1e6, 3), "anonymous_mb": round(memory["anonymous"] / 1e6, 3),
+            "maps": maps,
             "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "greenlets": inside["greenlets"], "objects": inside["objects"],
             "types": inside["types"],
             "lag_ms": max(worst for worst, _ in lags), "mean_lag_ms": round(sum(mean for _, mean in lags) / len(lags), 3),
@@ -99,6 +100,25 @@ class Broker:
         """Stop it in order; returns the exit code."""
         self.process.terminate()
         return self.process.wait(BOOT_S)
+
+
+def files_mapped(pid, folder):
+    """(parts of files that a process has mapped, resident octets of those in a folder).
+
+    In how many pieces its anonymous memory lies is the allocator's business; its size is judged.
+    """
+    count = octets = 0
+    ours = False
+    with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            words = line.split(None, 5)
+            if not words[0].endswith(":"):
+                path = words[5] if len(words) > 5 else ""
+                count += path.startswith("/")
+                ours = path.startswith(f"{folder}/")
+            elif ours and words[0] == "Rss:":
+                octets += int(words[1]) * 1024
+    return count, octets
 
 
 def main(arguments=None):
@@ -173,7 +193,7 @@ def judge(samples, options):
     if len(late) < LEAST_SAMPLES:
         return [f"only {len(late)} samples after the warm-up"]
     findings = []
-    for name, what in MEMORY.items():
+    for name, (what, _) in MEMORY.items():
         low, rate, high = growth(late, name, options.seed)
         if high > options.most:
             told = "grows by" if low > options.most else "may grow by more than it should; it takes more --minutes to tell:"
@@ -189,33 +209,14 @@ def judge(samples, options):
 def growth(samples, name, seed=1):
     """(low, slope, high): growth an hour, and the interval that holds it with CONFIDENCE. ``samples`` are in the order of their times."""
     hours = [sample["seconds"] / 3600 for sample in samples]
-    values = at_one_number_of_files(samples, name)
+    besides = MEMORY[name][1]
+    values = [sample[name] - (sample[besides] if besides else 0.0) for sample in samples]
     middle = slope(hours, values)
     residuals = [value - middle * hour for hour, value in zip(hours, values)]
     random = Random(seed)
     slopes = sorted(middle + slope(hours, blocks(residuals, random)) for _ in range(RESAMPLES))
     cut = int(RESAMPLES * (1 - CONFIDENCE) / 2)
     return slopes[cut], middle, slopes[-1 - cut]
-
-
-def at_one_number_of_files(samples, name):
-    """The values without what they go along with descriptors, by least squares with the time as the other cause; resident memory only."""
-    values = [sample[name] for sample in samples]
-    if name != "rss_mb":
-        return values
-    rows = [[value - mean(column) for value in column] for column in (
-        [sample["seconds"] for sample in samples], [sample["descriptors"] for sample in samples], values)]
-    time_, files, memory = rows
-    determinant = product(time_, time_) * product(files, files) - product(time_, files) ** 2
-    if determinant <= 0:
-        return values
-    per_file = (product(files, memory) * product(time_, time_) - product(time_, memory) * product(time_, files)) / determinant
-    return [value - per_file * count for value, count in zip(values, files)]
-
-
-def product(first, second):
-    """Sum of the products."""
-    return sum(map(operator.mul, first, second))
 
 
 def slope(xs, ys):
@@ -242,7 +243,7 @@ def summary(samples, options):
     rates = {name: [round(value, 2) for value in growth(late, name, options.seed)] for name in MEMORY} if len(late) > 1 else {}
     return {
         "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"], "growth_an_hour_low_middle_high": rates,
-        **{name: [first[name], last[name]] for name in COLUMNS[1:7]},
+        **{name: [first[name], last[name]] for name in COLUMNS[1:8]},
         "types": grown(late), "worst_lag_ms": max(sample["lag_ms"] for sample in samples),
         "mean_lag_ms": round(sum(s["mean_lag_ms"] for s in samples) / len(samples), 2),
     }
@@ -265,7 +266,7 @@ def write_csv(path, samples):
 
 def plot(samples, width=900, height=110):
     """The columns over time, one below the other, as SVG."""
-    names = COLUMNS[1:9]
+    names = COLUMNS[1:10]
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height * len(names)}" font-family="sans-serif" font-size="12">']
     last = max((sample["seconds"] for sample in samples), default=1) or 1
     for number, name in enumerate(names):

@@ -174,7 +174,7 @@ class Rates:
 def _reference(thing):
     """Calling it answers the thing, or None when it has ended.
 
-    A connection with its channels is some 20 KiB: dashboards beside clients that come and go would keep all those of two minutes.
+    A connection with its channels is some 20 KiB, a queue 1.5: dashboards beside clients that come and go would keep all those of two minutes.
     """
     try:
         return weakref.ref(thing)

@@ -1,5 +1,6 @@
 """The stress and the soak run, and would say so if something were lost, came back or grew; the long runs are an operator's and a release's."""
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def samples(**columns):
     return [dict(zip(("seconds", *columns), values)) for values in zip(range(0, 3600, 360), *columns.values())]
 
 
-STILL = {name: [50.0] * 10 for name in ("rss_mb", "anonymous_mb", "descriptors", "maps", "greenlets")}
+STILL = {name: [50.0] * 10 for name in ("rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "greenlets")}
 AN_HOUR = SimpleNamespace(minutes=60, warm_up=0.0, most=1.0, seed=1)
 
 
@@ -56,7 +57,7 @@ def test_soak_finds_what_grows():
         return soak.judge(samples(**{**STILL, **columns}), AN_HOUR)
 
     assert judged() == []
-    assert judged(rss_mb=list(range(10))) == ["resident memory grows by 10.00 MB an hour (10.00 to 10.00 with 95% confidence)"]
+    assert judged(rss_mb=list(range(10))) == ["resident memory without segments grows by 10.00 MB an hour (10.00 to 10.00 with 95% confidence)"]
     assert judged(anonymous_mb=list(range(10))) == ["anonymous memory grows by 10.00 MB an hour (10.00 to 10.00 with 95% confidence)"]
     assert judged(rss_mb=[50.0] * 9 + [90.0]) == []
     assert judged(descriptors=[10 + 2 * n for n in range(10)]) == ["descriptors grow from 14 to 24"]
@@ -84,20 +85,34 @@ def test_soak_knows_the_error_of_what_it_says(growth, monkeypatch):
 
 
 def test_soak_that_is_too_short_says_so():
-    few = [{**sample, "rss_mb": sample["anonymous_mb"], "descriptors": 9, "maps": 9, "greenlets": 9} for sample in noisy(3, 0.0, 0.3, 1)]
+    still = {"segments_mb": 0, "descriptors": 9, "maps": 9, "greenlets": 9}
+    few = [{**sample, **still, "rss_mb": sample["anonymous_mb"]} for sample in noisy(3, 0.0, 0.3, 1)]
 
     findings = soak.judge(few, SimpleNamespace(minutes=3, warm_up=0.0, most=1.0, seed=1))
 
     assert [finding.partition(":")[0] for finding in findings] == [
-        f"{what} may grow by more than it should; it takes more --minutes to tell" for what in ("resident memory", "anonymous memory")]
+        f"{what} may grow by more than it should; it takes more --minutes to tell"
+        for what in ("resident memory without segments", "anonymous memory")]
 
 
 def test_segment_files_that_are_kept_are_no_growth():
-    """More of them towards the end by chance, each a descriptor and half a MB."""
+    """More of them towards the end by chance, each with half a MB of pages."""
     files = [40 + (number * 7) % 11 + number // 30 for number in range(100)]
-    found = [{"seconds": 10 * number, "descriptors": count, "rss_mb": 60 + 0.5 * count} for number, count in enumerate(files)]
+    found = [{"seconds": 10 * number, "rss_mb": 60 + 0.5 * count, "segments_mb": 0.5 * count} for number, count in enumerate(files)]
 
     assert all(abs(value) < 0.01 for value in soak.growth(found, "rss_mb"))
+
+
+def test_pages_of_segments_are_told_from_other_memory(tmp_path):
+    path = tmp_path / "data" / "segment"
+    path.parent.mkdir()
+    path.write_bytes(bytes(1 << 20))
+    parts, before = soak.files_mapped(os.getpid(), path.parent)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped, mmap.mmap(-1, 1 << 20) as anonymous:
+        mapped[:] = anonymous[:] = b"x" * (1 << 20)
+
+        assert before == 0 and soak.files_mapped(os.getpid(), path.parent) == (parts + 1, 1 << 20)
+        assert soak.files_mapped(os.getpid(), tmp_path / "dat")[1] == 0
 
 
 def ledger():

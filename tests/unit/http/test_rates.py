@@ -6,6 +6,9 @@ import pytest
 
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.connection import Connection
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.http import rates as rates_module
 from gomq_py.http.rates import LENGTHS, MESSAGES, Group, History, Rates
 
@@ -144,5 +147,6 @@ def test_thing_without_weak_references_has_rates_too(rates, clock):
     assert look(rates, thing, {MESSAGES: (60, 5)})[1]["rate"] == 20.0
 
 
-def test_connections_and_channels_can_be_referenced_weakly():
-    assert Connection.__weakrefoffset__ and Channel.__weakrefoffset__
+@pytest.mark.parametrize("kind", [Connection, Channel, Queue, StreamQueue, Exchange])
+def test_what_comes_and_goes_can_be_referenced_weakly(kind):
+    assert kind.__weakrefoffset__
