@@ -108,7 +108,8 @@ def test_pages_of_segments_are_told_from_other_memory(tmp_path):
     path.parent.mkdir()
     path.write_bytes(bytes(1 << 20))
     parts, before = soak.files_mapped(os.getpid(), path.parent)
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped, mmap.mmap(-1, 1 << 20) as anonymous:
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped, mmap.mmap(-1, 1 << 20, flags=private) as anonymous:
         mapped[:] = anonymous[:] = b"x" * (1 << 20)
 
         assert before == 0 and soak.files_mapped(os.getpid(), path.parent) == (parts + 1, 1 << 20)
