@@ -6,7 +6,7 @@ import orjson
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
-from gomq_py.amqp.wire.errors import AMQPError, NotFound
+from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -100,10 +100,12 @@ def from_api_error(error):
 
 
 def from_amqp_error(error):
-    """What the model refuses: RabbitMQ answers 404 for what is missing, 400 with the text for the rest."""
+    """What the model refuses: RabbitMQ answers 404 for what is missing, 401 for what nobody may do, 400 with the text for the rest."""
     text = error.reply_text.partition(" - ")[2]
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", text)
+    if isinstance(error, AccessRefused):
+        return answer(401, "not_authorised", text)
     return answer(400, "bad_request", text)
 
 

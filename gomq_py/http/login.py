@@ -116,6 +116,13 @@ def _login(logins, given, address):
     raise NotAuthorised("Login failed")
 
 
+# RabbitMQ's words, by the tag that is missing.
+REFUSALS = {
+    MANAGEMENT: "Not management user", POLICYMAKER: "User not authorised to access object", MONITORING: "Not monitor user",
+    ADMINISTRATOR: "Not administrator user",
+}
+
+
 def access(tag):
     """Only for users whose tags reach ``tag``. Sets ``g.user`` and ``g.tags``."""
 
@@ -125,7 +132,7 @@ def access(tag):
             g.user = authenticate()
             g.tags = reach(g.user)
             if tag not in g.tags:
-                raise NotAuthorised("Not management user" if tag == MANAGEMENT else f"Not {tag} user")
+                raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
             return view(*args, **kwargs)
 
         setattr(guarded, "required_tag", tag)  # for the description

@@ -123,3 +123,52 @@ def test_checks_of_health_that_make_no_sense_are_refused_in_rabbitmqs_words(api,
     refused = api.get(f"health/checks/{path}")
 
     assert (refused.status_code, refused.json()) == (400, {"error": "bad_request", "reason": reason})
+
+
+@pytest.mark.parametrize("verb, path", [
+    ("PUT", "queues/%2F/amq.mine"), ("PUT", "exchanges/%2F/amq.mine"), ("DELETE", "exchanges/%2F/amq.direct"),
+    ("DELETE", "exchanges/%2F/amq.default"),
+])
+def test_what_nobody_may_do_is_401(api, verb, path):
+    refused = api.request(verb, path, json={})
+
+    assert (refused.status_code, refused.json()["error"]) == (401, "not_authorised")
+
+
+@pytest.mark.parametrize("path", ["vhost-limits/%2F/max-queues", "vhost-limits/%2F/nonsense", "user-limits/guest/max-channels"])
+def test_taking_away_a_limit_that_is_not_there_is_no_error(api, path):
+    assert api.delete(path).status_code == 204
+
+
+def test_a_password_and_a_hash_together_are_refused(api):
+    refused = api.put("users/twofold", {"password": "x", "password_hash": "AAAA", "tags": ""})
+
+    assert (refused.status_code, refused.json()["reason"]) == (400, "both_password_and_password_hash_are_provided")
+    assert api.get("users/twofold").status_code == 404
+
+
+@pytest.mark.parametrize("tags, path, reason", [
+    ("", "overview", "Not management user"), ("", "users", "Not management user"), ("management", "users", "Not administrator user"),
+    ("management", "nodes", "Not monitor user"), ("monitoring", "global-parameters", "User not authorised to access object"),
+])
+def test_missing_tags_are_told_in_rabbitmqs_words(api, tags, path, reason):
+    user = f"tagged-{tags}"
+    api.put(f"users/{user}", {"password": "x", "tags": tags})
+
+    refused = api.as_user(user, "x").get(path)
+
+    assert (refused.status_code, refused.json()) == (401, {"error": "not_authorised", "reason": reason})
+    assert "WWW-Authenticate" in refused.headers
+
+
+def test_policies_of_a_vhost_are_for_everybody_who_sees_it(api):
+    """Who collects metrics looks at policies too; changing them takes the policymaker's tag."""
+    api.put("users/looker", {"password": "x", "tags": "monitoring"})
+    api.put("policies/%2F/looked-at", {"pattern": "^zz", "definition": {"max-length": 1}})
+    looker = api.as_user("looker", "x")
+
+    seen = [one["name"] for one in looker.get("policies/%2F").json()]
+    refused = looker.delete("policies/%2F/looked-at")
+
+    assert ("looked-at" in seen, refused.status_code) == (True, 401)
+    assert api.delete("policies/%2F/looked-at").status_code == 204

@@ -22,6 +22,7 @@ NEEDS = (
     ("*", "/api/(users|user-limits|permissions|topic-permissions|definitions)", "administrator"),
     ("*", "/api/vhosts/{name}/(permissions|topic-permissions|start)", "administrator"), ("PUT DELETE", "/api/vhosts/{name}$", "administrator"),
     ("PUT DELETE", "/api/vhost-limits", "administrator"), ("PUT DELETE", "/api/operator-policies", "administrator"),
+    ("GET", "/api/(policies|operator-policies)", "management"),
     ("*", "/api/(policies|operator-policies|parameters|global-parameters)", "policymaker"), ("POST", ".*/actions$", "administrator"),
     ("*", "/api/", "management"),
 )

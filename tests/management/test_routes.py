@@ -47,7 +47,6 @@ def test_limits_of_a_user_hold_and_are_shown(api, managed, user):
     assert shown in api.get("user-limits").json()
     assert api.get(f"users/{user}").json()["limits"] == {"max-connections": 1}
     assert api.delete(f"user-limits/{user}/max-connections").status_code == 204
-    assert api.delete(f"user-limits/{user}/max-connections").status_code == 404
     assert api.get(f"user-limits/{user}").json() == []
 
 

@@ -92,13 +92,11 @@ def basic_get(channel, method):
         tag = channel.unacked.add(holder, described["location"], len(body), channel.connection.scheduler.now_ms // 1000)
         if queue.consumer_timeout_ms and not channel.watched:
             channel.watch_unacked()
+    properties, exchange, routing_key = message.get_properties(), _text(message.get_exchange()), _text(message.get_routing_key())
     answer = BasicGetOk(
-        delivery_tag=tag, redelivered=described["redelivered"], exchange=_text(message.get_exchange()),
-        routing_key=_text(message.get_routing_key()), message_count=queue.ready_count,
+        delivery_tag=tag, redelivered=described["redelivered"], exchange=exchange, routing_key=routing_key, message_count=queue.count_ready(),
     )
-    channel.replies.send(method_frame(channel.id, answer) + content_frames(
-        channel.id, message.get_properties(), body, channel.connection.frame_max,
-    ))
+    channel.replies.send(method_frame(channel.id, answer) + content_frames(channel.id, properties, body, channel.connection.frame_max))
 
 
 def basic_recover(channel, method):

@@ -130,6 +130,15 @@ class Queue(destination.Destination):
             self.scheduler.touch(self)
         return True
 
+    def count_ready(self):
+        """How many messages are ready once those at the head that are too old are gone. A message that was peeked at dies."""
+        if self.limits is not None and self.ready_count:
+            try:
+                self.peek(Message())
+            except StoreError as error:
+                self.fail(error)
+        return self.ready_count
+
     def settle(self, location):
         """The message is done with (basic.ack)."""
         if self.drop(location):

@@ -5,7 +5,6 @@ from gomq_py.broker.limits import COMPONENT as LIMITS
 from gomq_py.broker.limits import NAME as LIMITS_NAME
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.api.parameters import set_value
-from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.finding import find_user, find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 
@@ -39,12 +38,11 @@ def put_limit(vhost, kind):
 @blueprint.delete("/api/vhost-limits/<vhost>/<kind>")
 @access(ADMINISTRATOR)
 def delete_limit(vhost, kind):
-    """Take one limit away."""
+    """Take one limit away; one that is not there too."""
     there = find_vhost(vhost)
-    if kind not in there.limits:
-        raise NoSuchObject()
-    left = {key: limit for key, limit in there.limits.items() if key != kind}
-    node().broker.parameters.set(there, LIMITS, LIMITS_NAME, left)
+    if kind in there.limits:
+        left = {key: limit for key, limit in there.limits.items() if key != kind}
+        node().broker.parameters.set(there, LIMITS, LIMITS_NAME, left)
     return no_content()
 
 
@@ -75,8 +73,7 @@ def put_user_limit(user, kind):
 @blueprint.delete("/api/user-limits/<user>/<kind>")
 @access(ADMINISTRATOR)
 def delete_user_limit(user, kind):
-    """Take one limit away."""
+    """Take one limit away; one that is not there too."""
     find_user(user)
-    if not node().broker.user_limits.clear(user, kind):
-        raise NoSuchObject()
+    node().broker.user_limits.clear(user, kind)
     return no_content()

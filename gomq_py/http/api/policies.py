@@ -5,7 +5,7 @@ from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
-from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
 from gomq_py.http.paging import listing
 from gomq_py.observability.secrets import shown
 
@@ -22,8 +22,8 @@ class Family:
     def register(self, path, name):
         """Add the routes below ``path``; ``name`` begins the names of their endpoints."""
         for rule, methods, tag, view in (
-                (path, ("GET",), POLICYMAKER, self.list_all), (f"{path}/<vhost>", ("GET",), POLICYMAKER, self.list_of_vhost),
-                (f"{path}/<vhost>/<name>", ("GET",), POLICYMAKER, self.get), (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
+                (path, ("GET",), MANAGEMENT, self.list_all), (f"{path}/<vhost>", ("GET",), MANAGEMENT, self.list_of_vhost),
+                (f"{path}/<vhost>/<name>", ("GET",), MANAGEMENT, self.get), (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
                 (f"{path}/<vhost>/<name>", ("DELETE",), self._writer, self.delete)):
             blueprint.add_url_rule(rule, f"{name}_{view.__name__}", access(tag)(view), methods=methods)
 

@@ -44,6 +44,8 @@ def put_user(name):
     users = node().broker.users
     existed = name in users
     try:
+        if wanted.get("password") and wanted.get("password_hash"):
+            raise BadRequest("both_password_and_password_hash_are_provided")
         if wanted.get("password"):
             users.set_user(name, password=text_of(wanted, "password"), tags=tags)
         else:

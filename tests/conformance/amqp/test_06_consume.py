@@ -284,6 +284,18 @@ def test_get_counts_what_remains(channel):
     assert channel.get(queue) is None
 
 
+def test_get_does_not_count_what_expired_behind_it(channel):
+    queue = channel.declare()
+    channel.publish("", queue, b"stays")
+    channel.publish("", queue, b"goes", properties(expiration="0"))
+    channel.expect_count(queue, 2)
+
+    content = channel.get(queue)
+
+    assert (content.body, content.method.message_count) == (b"stays", 0)
+    channel.expect_count(queue, 0)
+
+
 def test_get_of_a_missing_queue_is_404(channel):
     channel.send("basic.get", queue="no.such.queue")
 
