@@ -3,9 +3,29 @@
 ``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing is bounds-checked in the compiled twin:
 the caller has checked every length before it comes here.
 """
+import sys
+from importlib import machinery, util
 from struct import Struct
 
-from crc32c import crc32c as _crc32c
+
+def _extension():
+    """The compiled part of the package crc32c, without the package: that asks importlib.metadata for its own version, which brings in 3 MB of modules
+    for mail and archives.
+    """
+    name = "crc32c._crc32c"
+    if name in sys.modules:
+        return sys.modules[name]
+    package = util.find_spec("crc32c")
+    spec = machinery.PathFinder.find_spec(name, package.submodule_search_locations) if package is not None else None
+    if spec is None or not isinstance(spec.loader, machinery.ExtensionFileLoader):
+        import crc32c
+        return crc32c
+    module = sys.modules[name] = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_crc32c = _extension().crc32c
 
 _BE16, _BE32, _BE64 = Struct(">H"), Struct(">I"), Struct(">Q")
 _LE16, _LE32, _LE64 = Struct("<H"), Struct("<I"), Struct("<Q")

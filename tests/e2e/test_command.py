@@ -6,6 +6,8 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
 
 import bcrypt
@@ -17,6 +19,7 @@ import pytest
 import gomq_py
 from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
+from tests.support.command import ROOT
 from tests.support.command import gomq_py as run
 from tests.support.waiting import wait_until
 
@@ -240,6 +243,16 @@ def test_idle_broker_uses_no_cpu(broker):
 def test_idle_broker_is_small(broker):
     """45 MB is the promise for AMQP alone, doors being imported when they are opened."""
     assert psutil.Process(broker.pid).memory_info().rss < 45_000_000
+
+
+def test_modules_that_amqp_alone_does_not_need_are_not_there():
+    """Among them what importlib.metadata brings in: 3 MB."""
+    names = ["email", "flask", "importlib.metadata", "jwt", "prometheus_client", "zipfile"]
+    source = f"import gomq_py.__main__, gomq_py.launcher, sys; print([name for name in {names} if name in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, cwd=ROOT)
+
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_amqps_serves_clients_that_trust_its_certificate(broker_process, tmp_path):
