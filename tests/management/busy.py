@@ -34,11 +34,12 @@ class Busy:
         api = self.api
         api.put(f"vhosts/{VHOST}", {"description": "where things are going on", "tags": ["a"]})
         for name, type_ in (("hox", "topic"), ("hox2", "direct")):
-            api.put(f"exchanges/{VHOST}/{name}", {"type": type_, "arguments": {"alternate-exchange": "amq.fanout"} if name == "hox2" else {}})
-        api.put(f"queues/{VHOST}/busy", {"arguments": {"x-max-priority": 5}})
-        api.put(f"queues/{VHOST}/idle", {"arguments": {
+            arguments = {"alternate-exchange": "amq.fanout"} if name == "hox2" else {}
+            api.put(f"exchanges/{VHOST}/{name}", {"type": type_, "durable": True, "arguments": arguments})
+        api.put(f"queues/{VHOST}/busy", {"durable": True, "arguments": {"x-max-priority": 5}})
+        api.put(f"queues/{VHOST}/idle", {"durable": True, "arguments": {
             "x-message-ttl": 600000, "x-expires": 6000000, "x-max-length": 10, "x-dead-letter-exchange": "hox", "x-dead-letter-routing-key": "dead"}})
-        api.put(f"queues/{VHOST}/log", {"arguments": {"x-queue-type": "stream"}})
+        api.put(f"queues/{VHOST}/log", {"durable": True, "arguments": {"x-queue-type": "stream"}})
         api.post(f"bindings/{VHOST}/e/hox/q/busy", {"routing_key": "k", "arguments": {"k": "v"}})
         api.post(f"bindings/{VHOST}/e/hox/e/hox2", {"routing_key": "k"})
         api.put(f"policies/{VHOST}/hopol", {"pattern": "^busy$", "definition": {"max-length": 1000}, "apply-to": "queues", "priority": 1})

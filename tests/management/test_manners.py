@@ -30,7 +30,7 @@ def test_what_may_be_left_out_may_be_left_out_altogether(api, name, kind, body):
     made = api.request("PUT", place, data=body, headers={"Content-Type": "application/json"})
 
     assert made.status_code == 201
-    assert api.get(place).json()["durable"] is True
+    assert api.get(place).json()["durable"] is False
     assert api.delete(place).status_code == 204
 
 

@@ -59,7 +59,7 @@ def test_the_aliveness_test_passes(api):
 
 def test_lists_are_paged_sorted_filtered_and_cut(api):
     for number in range(5):
-        api.put(f"queues/%2F/paged-{number}")
+        api.put(f"queues/%2F/paged-{number}", {"durable": True})
 
     page = api.get("queues/%2F?page=2&page_size=2&name=paged-&sort=name&sort_reverse=true&columns=name,durable").json()
 

@@ -47,7 +47,7 @@ def test_queues_without_a_type_get_that_of_their_vhost(api, managed, kind):
     channel.queue_declare("auto", durable=True, auto_delete=True)
     channel.queue_declare("mine", exclusive=True)
     channel.queue_declare("", durable=True)
-    api.put(f"queues/{vhost}/over-http", {})
+    api.put(f"queues/{vhost}/over-http", {"durable": True})
 
     types = {queue["name"]: queue["arguments"].get("x-queue-type") for queue in api.get(f"queues/{vhost}").json()}
     connection.close()
@@ -63,7 +63,7 @@ def test_queues_without_a_type_get_that_of_their_vhost(api, managed, kind):
 
 def test_queues_that_are_there_stay_what_they_are_when_the_default_changes(api, managed):
     api.put("vhosts/changing", {})
-    api.put("queues/changing/old", {})
+    api.put("queues/changing/old", {"durable": True})
     assert api.put("vhosts/changing", {"default_queue_type": "quorum", "description": "new", "tags": "a,b"}).status_code == 204
     connection = pika.BlockingConnection(pika.URLParameters(managed.url(vhost="changing")))
     channel = connection.channel()

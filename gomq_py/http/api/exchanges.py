@@ -56,7 +56,7 @@ def put_exchange(vhost, name):
     type_ = text_of(wanted, "type", "direct")
     existed = name in there.exchanges
     there.declare_exchange(
-        name, type_, durable=boolean_of(wanted, "durable", True), auto_delete=boolean_of(wanted, "auto_delete"),
+        name, type_, durable=boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"),
         internal=boolean_of(wanted, "internal"), arguments=decoded_arguments(wanted))
     return no_content(204 if existed else 201)
 

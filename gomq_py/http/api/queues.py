@@ -70,7 +70,7 @@ def put_queue(vhost, name):
     require(CONFIGURE, "queue", name, vhost)
     wanted = body()
     _, created = there.declare_queue(
-        name, durable=boolean_of(wanted, "durable", True), auto_delete=boolean_of(wanted, "auto_delete"), arguments=decoded_arguments(wanted))
+        name, durable=boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=decoded_arguments(wanted))
     return no_content(201 if created else 204)
 
 
