@@ -11,6 +11,7 @@ import pytest
 
 from gomq_py import build_info
 from gomq_py.observability import log
+from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
 from tests.support import programs, resources
 from tests.support.broker_process import BrokerProcess
@@ -75,21 +76,40 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(autouse=True)
-def killed_committers(monkeypatch):
-    """A broker of this process that a test "kills", or leaves as it is, dies with the test: its greenlets and threads would hold all it had open."""
-    made, begin = [], GroupCommit.__init__
+def dead_with_the_test(monkeypatch):
+    """A broker of this process that a test "kills", or leaves as it is, dies with the test: its greenlets, threads and timers would hold all it had.
 
-    def note(committer, *arguments, **options):
-        begin(committer, *arguments, **options)
+    The threads of a committer go even where nobody has the committer any more.
+    """
+    committers, pools, threads = weakref.WeakSet(), weakref.WeakSet(), {}
+    begin_committer, threads_of, begin_pool = GroupCommit.__init__, GroupCommit._threads_of, SegmentPool.__init__
+
+    def note_committer(committer, *arguments, **options):
+        begin_committer(committer, *arguments, **options)
         if threading.current_thread() is threading.main_thread():  # an embedded broker's is its own affair
-            made.append(weakref.ref(committer))
+            committers.add(committer)
 
-    monkeypatch.setattr(GroupCommit, "__init__", note)
+    def note_threads(committer):
+        made = threads_of(committer)
+        if committer in committers:
+            threads[id(made)] = made
+        return made
+
+    def note_pool(pool, *arguments, **options):
+        begin_pool(pool, *arguments, **options)
+        if threading.current_thread() is threading.main_thread():
+            pools.add(pool)
+
+    monkeypatch.setattr(GroupCommit, "__init__", note_committer)
+    monkeypatch.setattr(GroupCommit, "_threads_of", note_threads)
+    monkeypatch.setattr(SegmentPool, "__init__", note_pool)
     yield
-    for reference in made:
-        committer = reference()
-        if committer is not None:
-            committer.kill()
+    for committer in list(committers):
+        committer.kill()
+    for made in threads.values():
+        made.kill()
+    for pool in list(pools):
+        pool.resting.stop()
 
 
 @pytest.fixture(autouse=True, scope="module")
