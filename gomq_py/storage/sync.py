@@ -57,6 +57,7 @@ class GroupCommit:
         self._in_flight = []  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
+        self._killed = False
         self._asides = deque()  # (function, arguments, done or None)
         self._aside_greenlet = None
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
@@ -134,6 +135,7 @@ class GroupCommit:
 
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
+        self._killed = True
         self._release(self._logs)
         self._stores, self._later, self._logs, self._folders = {}, {}, {}, {}
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
@@ -270,6 +272,8 @@ class GroupCommit:
         jobs = self._collect(stores, logs, folders, failures)
         began = time.perf_counter()
         self._flush(jobs, failures)
+        if self._killed:
+            return  # the flush ended in the very moment of the crash: nobody hears of it
         self.sync_seconds.observe(time.perf_counter() - began)
         self._blame(stores, logs, failures)
         self.syncs += 1

@@ -134,6 +134,7 @@ class Queue(destination.Destination):
         """How many messages are ready once those at the head that are too old are gone. A message that was peeked at dies."""
         if self.limits is not None and self.ready_count:
             try:
+                self.limits.asked()
                 self.peek(Message())
             except StoreError as error:
                 self.fail(error)

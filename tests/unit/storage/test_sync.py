@@ -1,5 +1,6 @@
 """Group commit: what is covered by a sync, who is called back when, and what a failure does."""
 import errno
+from types import SimpleNamespace
 
 import gevent
 import pytest
@@ -283,6 +284,23 @@ def test_stop_flushes_what_is_marked(files):
     committer.stop()
 
     assert store.syncs == 1
+
+
+def test_flush_that_ends_in_the_moment_of_a_kill_is_told_to_nobody(committer, files, monkeypatch):
+    """The greenlet may have its result already, and go on before it hears of the kill."""
+    store, answers = FakeStore("a"), Answers()
+    files.open = False
+    committer.mark(store)
+    committer.after_sync(answers)
+    wait_until(lambda: store.file.holders)
+    greenlets = []
+    monkeypatch.setattr(sync, "gevent", SimpleNamespace(kill=greenlets.append))
+
+    files.open = True
+    committer.kill()
+
+    wait_until(lambda: greenlets[0].dead)
+    assert (store.syncs, answers) == (0, [])
 
 
 def test_wait_raises_what_the_sync_failed_with(committer, files):

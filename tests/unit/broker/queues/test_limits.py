@@ -141,6 +141,19 @@ def test_plain_queue_is_without_limits_again_when_the_last_such_message_has_gone
     assert bench.timers.pending == []
 
 
+def test_count_leaves_out_what_may_not_wait_in_the_very_millisecond_in_which_it_came(bench):
+    queue = bench.limited()
+    bench.publish(queue, b"stays")
+    bench.publish(queue, b"goes", expires_at_ms=bench.now_ms)
+    assert queue.ready_count == 2
+    bench.scheduler.begin(bench.now_ms)
+
+    assert queue.get(Message(), True)
+
+    assert queue.count_ready() == 0
+    bench.scheduler.finish()
+
+
 def test_message_behind_a_longer_lived_one_waits_for_its_turn(bench):
     """RabbitMQ's rule: only the head is looked at."""
     queue = bench.limited({"x-dead-letter-exchange": "x"})
