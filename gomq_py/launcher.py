@@ -227,7 +227,9 @@ class Launcher:
             LOG.warning("tcp_proxy_protocol is on without proxy_protocol_trusted_sources: only proxies on this machine are believed")
 
     def _on_stop_signal(self, number: int) -> None:
-        """First signal: an orderly stop. From then on the next one ends the process at once."""
+        """First signal: an orderly stop. From then on the next one ends the process at once; it may have come together with the first."""
+        if self._asked_to_stop.is_set() and number in STOP_SIGNALS:
+            _abort(number, None)
         self._wakeup = _abort_on_next_signal()
         LOG.info("%s: stopping; once more to stop at once", signal.Signals(number).name)
         self._asked_to_stop.set()
