@@ -85,10 +85,15 @@ def body(max_octets=MAX_BODY_OCTETS, required=()):
         raise BadRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
     if not isinstance(value, dict):
         raise BadRequest("not_json")
-    missing = [key for key in required if key not in value]
+    check_required(value, required)
+    return value
+
+
+def check_required(value, keys):
+    """Raises BadRequest with those of the keys that are missing, in this order."""
+    missing = [key for key in keys if key not in value]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
-    return value
 
 
 def body_octets(max_octets=MAX_BODY_OCTETS):

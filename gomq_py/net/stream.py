@@ -18,6 +18,7 @@ SMALL_OCTETS = 2048
 FLOOD_S = FLOOD_READS * 60e-6
 # Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
 LEAST_TOGETHER = 3
+# From so many octets on a poll of its own is nothing beside the walk of a read.
 MOST_OCTETS = 16 * 1024
 
 
@@ -31,8 +32,8 @@ class Stream:
 
     __slots__ = (
         "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane", "handler", "room", "ended", "after_poll",
-        "tail", "pauses", "rewalk", "coalescer", "together", "least_octets", "small_reads",
-        "small_octets", "flood_began", "flood_sent_octets",
+        "tail", "pauses", "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
+        "flood_sent_octets",
     )
 
     def __init__(self, socket, buffers, output, coalescer):

@@ -20,8 +20,7 @@ class HotChannel:
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
-        "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing", "resume_at",
-        "settling",
+        "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):

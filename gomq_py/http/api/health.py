@@ -133,11 +133,12 @@ def health_of_protocol(protocol):
 @access(MANAGEMENT)
 def health_of_certificates(within, unit):
     """No listener's certificate ends within so many days, weeks, months or years."""
-    if not (within.isascii() and within.isdigit()):
+    number = number_in(within)
+    if number is None or number < 0:
         raise BadRequest("Invalid expiration value.")
     if unit not in UNITS_S:
         raise BadRequest(f"Time unit not recognised. Supported units: {', '.join(UNITS_S)}.")
-    until_s = time.time() + int(within[:9]) * UNITS_S[unit]
+    until_s = time.time() + number * UNITS_S[unit]
     expired = [
         {"node": node().name, "protocol": one["protocol"], "ip": one["ip_address"], "port": one["port"], "not_after": ends_s}
         for one, ends_s in _certificates() if ends_s < until_s

@@ -7,7 +7,7 @@ from flask import Blueprint, request
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.http import publishing, shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.answers import body, check_required, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
@@ -163,9 +163,7 @@ def get_messages(vhost, name):
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
         wanted["ackmode"] = wanted["ack_mode"]
-    missing = [key for key in ("ackmode", "count", "encoding") if key not in wanted]
-    if missing:
-        raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
+    check_required(wanted, ("ackmode", "count", "encoding"))
     if wanted["ackmode"] not in ACK_MODES:
         raise BadRequest(f"ackmode must be one of {', '.join(ACK_MODES)}")
     if wanted["encoding"] not in ("auto", "base64"):
