@@ -3,12 +3,12 @@
 Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round everything is closed, and the broker at rest is
 looked at, without its cyclic garbage and free heap: resident and anonymous memory, descriptors, maps of files, greenlets, Python objects, and how
 late its loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most`` MB an hour after
-the warm-up, or when that cannot be told; when descriptors, maps or greenlets grow at all, or when a load failed.
+the warm-up, or when that cannot be told; when descriptors, maps, greenlets or the store's open files grow, or when a load failed.
 
-What is judged is the growth together with its error. Of resident memory the pages of segment files are taken away, which go up and down with the
-number of files that happen to be kept for use again: that number is bounded, and judged with the maps. The slope is the median of all slopes between
-two looks (Theil and Sen); its error comes from taking blocks of the residuals again and again (a moving block bootstrap), because a look resembles
-the one before it.
+Memory is judged together with the error of its growth. Of resident memory the pages of segment files are taken away, which go up and down with the
+number of files that happen to be kept for use again: that number is bounded, and judged by itself, with its error too. The slope is the median of all
+slopes between two looks (Theil and Sen); its error comes from taking blocks of the residuals again and again (a moving block bootstrap), because a
+look resembles the one before it.
 """
 import argparse
 import csv
@@ -29,11 +29,17 @@ from gomq_py.perf.process import memory_octets
 from load.brokers import ROOT
 from load.churning import LOADS
 
-COLUMNS = ("seconds", "rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "greenlets", "objects", "lag_ms", "mean_lag_ms", "turns")
+COLUMNS = ("seconds", "rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "store_files", "greenlets", "objects",
+           "lag_ms", "mean_lag_ms", "turns")
 # Of a test of seconds: an interpreter's first minutes still fill its caches and arenas.
 LEAST_SAMPLES = 4
 # What is judged, how it is called, and what is taken away from it.
 MEMORY = {"rss_mb": ("resident memory without segments", "segments_mb"), "anonymous_mb": ("anonymous memory", None)}
+# What is the same at each rest, but for so many.
+COUNTS = ("descriptors", "maps", "greenlets")
+SPARE = 3
+# The number of the store's files goes up and down by two dozen: of fewer looks, a rise is by chance.
+LOOKS_FOR_FILES = 20
 CONFIDENCE = 0.95
 RESAMPLES = 400
 PAIRS_FROM = 60
@@ -87,11 +93,12 @@ class Broker:
         inside = self._at_rest.get(timeout=BOOT_S)
         memory = memory_octets(pid)
         lags, self._lags = self._lags or [(0, 0)], []
-        maps, segments = files_mapped(pid, self._data)
+        maps, store_maps, segments = files_mapped(pid, self._data)
+        descriptors, store_descriptors = descriptors_of(pid, self._data)
         return {
             "rss_mb": round(memory["rss"] / 1e6, 3), "segments_mb": round(segments / 1e6, 3), "anonymous_mb": round(memory["anonymous"] / 1e6, 3),
-            "maps": maps,
-            "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "greenlets": inside["greenlets"], "objects": inside["objects"],
+            "maps": maps, "descriptors": descriptors, "store_files": store_maps + store_descriptors,
+            "greenlets": inside["greenlets"], "objects": inside["objects"],
             "types": inside["types"],
             "lag_ms": max(worst for worst, _ in lags), "mean_lag_ms": round(sum(mean for _, mean in lags) / len(lags), 3),
         }
@@ -103,22 +110,35 @@ class Broker:
 
 
 def files_mapped(pid, folder):
-    """(parts of files that a process has mapped, resident octets of those in a folder).
+    """(parts of other files that a process has mapped, of files in a folder, the resident octets of these).
 
     In how many pieces its anonymous memory lies is the allocator's business; its size is judged.
     """
-    count = octets = 0
+    others = count = octets = 0
     ours = False
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             words = line.split(None, 5)
             if not words[0].endswith(":"):
                 path = words[5] if len(words) > 5 else ""
-                count += path.startswith("/")
                 ours = path.startswith(f"{folder}/")
+                count += ours
+                others += path.startswith("/") and not ours
             elif ours and words[0] == "Rss:":
                 octets += int(words[1]) * 1024
-    return count, octets
+    return others, count, octets
+
+
+def descriptors_of(pid, folder):
+    """(a process's descriptors of anything else, of files in a folder)."""
+    links = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    ours = sum(link.startswith(f"{folder}/") for link in links)
+    return len(links) - ours, ours
 
 
 def main(arguments=None):
@@ -198,18 +218,22 @@ def judge(samples, options):
         if high > options.most:
             told = "grows by" if low > options.most else "may grow by more than it should; it takes more --minutes to tell:"
             findings.append(f"{what} {told} {rate:.2f} MB an hour ({low:.2f} to {high:.2f} with {CONFIDENCE:.0%} confidence)")
-    for name in ("descriptors", "maps", "greenlets"):
+    for name in COUNTS:
         half = len(late) // 2
         before, after = (sorted(sample[name] for sample in part) for part in (late[:half], late[half:]))
-        if after[len(after) // 2] > before[len(before) // 2] + 3:
+        if after[len(after) // 2] > before[len(before) // 2] + SPARE:
             findings.append(f"{name} grow from {before[len(before) // 2]} to {after[len(after) // 2]}")
+    if len(late) >= LOOKS_FOR_FILES:
+        low, rate, high = growth(late, "store_files", options.seed)
+        if low * (late[-1]["seconds"] - late[0]["seconds"]) / 3600 > SPARE:
+            findings.append(f"the store's open files and maps grow by {rate:.0f} an hour ({low:.0f} to {high:.0f} with {CONFIDENCE:.0%} confidence)")
     return findings
 
 
 def growth(samples, name, seed=1):
     """(low, slope, high): growth an hour, and the interval that holds it with CONFIDENCE. ``samples`` are in the order of their times."""
     hours = [sample["seconds"] / 3600 for sample in samples]
-    besides = MEMORY[name][1]
+    besides = MEMORY[name][1] if name in MEMORY else None
     values = [sample[name] - (sample[besides] if besides else 0.0) for sample in samples]
     middle = slope(hours, values)
     residuals = [value - middle * hour for hour, value in zip(hours, values)]
@@ -243,7 +267,7 @@ def summary(samples, options):
     rates = {name: [round(value, 2) for value in growth(late, name, options.seed)] for name in MEMORY} if len(late) > 1 else {}
     return {
         "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"], "growth_an_hour_low_middle_high": rates,
-        **{name: [first[name], last[name]] for name in COLUMNS[1:8]},
+        **{name: [first[name], last[name]] for name in COLUMNS[1:9]},
         "types": grown(late), "worst_lag_ms": max(sample["lag_ms"] for sample in samples),
         "mean_lag_ms": round(sum(s["mean_lag_ms"] for s in samples) / len(samples), 2),
     }
@@ -266,7 +290,7 @@ def write_csv(path, samples):
 
 def plot(samples, width=900, height=110):
     """The columns over time, one below the other, as SVG."""
-    names = COLUMNS[1:10]
+    names = COLUMNS[1:11]
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height * len(names)}" font-family="sans-serif" font-size="12">']
     last = max((sample["seconds"] for sample in samples), default=1) or 1
     for number, name in enumerate(names):

@@ -36,7 +36,7 @@ def test_stress_accounts_for_every_message(seed):
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_soak_of_twenty_seconds_runs_and_draws(tmp_path):
-    """What grows in so short a time are an interpreter's caches: descriptors, maps and greenlets must not, memory may."""
+    """What grows in so short a time are an interpreter's caches and the store's spare files: other descriptors, maps and greenlets must not."""
     code, figures = run("soak", "--minutes", "0.33", "--round-s", "1.5", "--warm-up", "0.1", "--most", "100000", "--out", str(tmp_path))
 
     assert code == 0 and figures["failures"] == [], figures
@@ -45,10 +45,10 @@ def test_soak_of_twenty_seconds_runs_and_draws(tmp_path):
 
 
 def samples(**columns):
-    return [dict(zip(("seconds", *columns), values)) for values in zip(range(0, 3600, 360), *columns.values())]
+    return [dict(zip(("seconds", *columns), values)) for values in zip(range(0, 3600, 120), *columns.values())]
 
 
-STILL = {name: [50.0] * 10 for name in ("rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "greenlets")}
+STILL = {name: [50.0] * 30 for name in ("rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "store_files", "greenlets")}
 AN_HOUR = SimpleNamespace(minutes=60, warm_up=0.0, most=1.0, seed=1)
 
 
@@ -57,10 +57,17 @@ def test_soak_finds_what_grows():
         return soak.judge(samples(**{**STILL, **columns}), AN_HOUR)
 
     assert judged() == []
-    assert judged(rss_mb=list(range(10))) == ["resident memory without segments grows by 10.00 MB an hour (10.00 to 10.00 with 95% confidence)"]
-    assert judged(anonymous_mb=list(range(10))) == ["anonymous memory grows by 10.00 MB an hour (10.00 to 10.00 with 95% confidence)"]
-    assert judged(rss_mb=[50.0] * 9 + [90.0]) == []
-    assert judged(descriptors=[10 + 2 * n for n in range(10)]) == ["descriptors grow from 14 to 24"]
+    assert judged(rss_mb=list(range(30))) == ["resident memory without segments grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"]
+    assert judged(anonymous_mb=list(range(30))) == ["anonymous memory grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"]
+    assert judged(rss_mb=[50.0] * 29 + [90.0]) == []
+    assert judged(descriptors=[10 + n for n in range(30)]) == ["descriptors grow from 17 to 32"]
+    assert judged(store_files=list(range(30))) == ["the store's open files and maps grow by 30 an hour (30 to 30 with 95% confidence)"]
+
+
+def test_soak_lets_the_number_of_spare_files_vary():
+    random = Random(7)
+
+    assert soak.judge(samples(**{**STILL, "store_files": [random.randrange(20, 68) for _ in range(30)]}), AN_HOUR) == []
 
 
 def noisy(minutes, growth, noise, seed):
@@ -103,17 +110,20 @@ def test_segment_files_that_are_kept_are_no_growth():
     assert all(abs(value) < 0.01 for value in soak.growth(found, "rss_mb"))
 
 
-def test_pages_of_segments_are_told_from_other_memory(tmp_path):
+def test_files_of_the_store_are_told_from_other_memory_and_descriptors(tmp_path):
     path = tmp_path / "data" / "segment"
     path.parent.mkdir()
     path.write_bytes(bytes(1 << 20))
-    parts, before = soak.files_mapped(os.getpid(), path.parent)
+    others, none, before = soak.files_mapped(os.getpid(), path.parent)
+    descriptors, _ = soak.descriptors_of(os.getpid(), path.parent)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped, mmap.mmap(-1, 1 << 20, flags=private) as anonymous:
         mapped[:] = anonymous[:] = b"x" * (1 << 20)
 
-        assert before == 0 and soak.files_mapped(os.getpid(), path.parent) == (parts + 1, 1 << 20)
-        assert soak.files_mapped(os.getpid(), tmp_path / "dat")[1] == 0
+        assert (none, before) == (0, 0)
+        assert soak.files_mapped(os.getpid(), path.parent) == (others, 1, 1 << 20)
+        assert soak.files_mapped(os.getpid(), tmp_path / "dat") == (others + 1, 0, 0)
+        assert soak.descriptors_of(os.getpid(), path.parent) == (descriptors, 2)  # the file's own, and the map's duplicate of it
 
 
 def ledger():
