@@ -13,8 +13,8 @@ from gomq_py import octets
 from gomq_py.storage import message_store as _message_store  # noqa: F401  (its .pxd types the store)
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import record
-from gomq_py.storage.files import read_range
 from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.pages import read_range
 
 # Requeued messages sorted at once: about 2 ms. Runs of this many are merged as they are asked for.
 SORTED_AT_ONCE = 20_000

@@ -16,14 +16,17 @@ import os
 import posix
 import sys
 
+from gomq_py.storage.pages import fetch_ahead, let_go, populate, read_range
+
 FILE_MODE = 0o600  # messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file)
 FOLDER_MODE = 0o700
 
 # Python's mmap keeps a duplicate of the descriptor, a second one per segment, unless told not to (3.13).
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-_POPULATE_READ = 22  # MADV_POPULATE_READ, linux/mman.h
-_WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # what it answers then; 133 is EHWPOISON
 _ZEROS = bytes(1 << 20)
+
+# So much of a mapping is forgotten before a flush. Of a few pages it costs more than the flush does with them.
+MANY_OCTETS = 65536
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
 NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
@@ -35,13 +38,14 @@ class File:
     While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner must not recycle it. Hub thread only.
     """
 
-    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "_holders", "_closing", "_aside")
+    __slots__ = ("path", "fd", "size", "synced_size", "fresh_at", "fresh_end", "map", "mapped", "named", "broken", "_holders", "_closing", "_aside")
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
         self.fd = -1  # still the caller's
         self.size = size
         self.synced_size = 0  # how long the file was when the last successful sync of this File began; 0: not known
+        self.fresh_at = self.fresh_end = 0  # what was appended through the mapping since the last sync began lies in between
         self.map = None
         self.mapped = mapped
         self.named = named
@@ -185,6 +189,8 @@ class Files:
 
     def appended(self, file, start, end):
         """Announce that [start, end) of a mapping was written for the first time. Once per batch."""
+        file.fresh_at = min(file.fresh_at, start)
+        file.fresh_end = end
         if file.named:
             for listener in self._listeners:
                 listener.appended(file, start, end)
@@ -322,6 +328,9 @@ class Files:
     def sync(self, file):
         """Flush what was written to the file (mapping included) before this call began, and its size. Blocks; for ``storage.sync`` and boot."""
         size = file.size
+        mapping, fresh_at, file.fresh_at = file.map, file.fresh_at, size  # should the hub announce more in between, that only costs more
+        if mapping is not None and file.fresh_end - fresh_at >= MANY_OCTETS:
+            let_go(mapping, fresh_at)
         try:
             flush_descriptor(file.fd)
         except OSError as error:
@@ -406,15 +415,6 @@ class Files:
                 listener.resized(file.path, file.size)
 
 
-def fetch_ahead(file):
-    """Have the system give the file its pages, and return it. The first touch of a new mapping would have Linux fetch as much as its readahead at
-    once: 4 MiB took 4 ms.
-    """
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(file.fd, 0, file.size, os.POSIX_FADV_WILLNEED)
-    return file
-
-
 def close_parts(mapping, fd):
     """What a File is to the system: the mapping, if any, and the descriptor."""
     try:
@@ -427,34 +427,6 @@ def close_parts(mapping, fd):
 def with_path(error, path):
     """The same error, naming the file, which calls on descriptors do not."""
     return OSError(error.errno, error.strerror, path)
-
-
-def populate(mapping, start, end):
-    """Have the pages of a mapping read now. False where the system has no such call (Linux before 5.14). Raises OSError (EIO) for what cannot be
-    read.
-    """
-    start -= start % mmap.PAGESIZE
-    try:
-        mapping.madvise(_POPULATE_READ, start, end - start)
-    except (AttributeError, ValueError):
-        return False
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return False
-        if error.errno in _WOULD_BE_SIGBUS:
-            raise OSError(errno.EIO, f"octets {start} to {end} cannot be read") from error
-        raise
-    return True
-
-
-def read_range(fd, start, end):
-    """Read [start, end) and throw it away. Raises OSError (EIO), for a file that ends before too."""
-    buffer = bytearray(min(1 << 20, max(1, end - start)))
-    while start < end:
-        count = os.preadv(fd, (buffer,), start)
-        if not count:
-            raise OSError(errno.EIO, f"the file ends at {start}, before octet {end}")
-        start += count
 
 
 def take_room(fd, start, count):
