@@ -16,12 +16,13 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
+from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
+from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -44,8 +45,6 @@ BROKEN_CLOSE_TIMEOUT_S = 5
 DISCARD_OCTETS = 16 * 1024
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
-# Octets a frame on a channel must have to be one, by its type: the ids of a method, the fixed part of a content header.
-LEAST_PAYLOAD = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0}
 # Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice what the fastest client takes.
 PLENTY = 32
 # Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
@@ -234,23 +233,21 @@ class Connection:
         return any(channel.unacked.count >= PLENTY for channel in channels) and not any(channel.confirming for channel in channels)
 
     def _connection_frame(self, kind, payload):
-        if kind == FRAME_HEARTBEAT and not payload:
+        check_frame(kind, payload)
+        if kind == FRAME_HEARTBEAT:
             return True
-        if kind in (FRAME_HEADER, FRAME_BODY):
+        if kind != FRAME_METHOD:
             raise UnexpectedFrame(described_frame(kind, payload))
-        if kind != FRAME_METHOD or len(payload) < 4:
-            raise FrameError(f"{described_frame(kind, payload)}: unknown_frame")
-        method = decode_method(payload)
+        method = method_on_channel_0(payload)
         handler = CONNECTION_HANDLERS.get(type(method))
         if handler is None:
-            raise _blamed(ChannelError("unexpected method in connection state running"), method.ID)
+            raise blamed(ChannelError("unexpected method in connection state running"), method.ID)
         return handler(self, method)
 
     def _channel_frame(self, kind, channel_id, payload):
-        if kind == FRAME_HEARTBEAT and not payload:
+        check_frame(kind, payload)
+        if kind == FRAME_HEARTBEAT:
             raise UnexpectedFrame(described_frame(kind, payload))
-        if len(payload) < LEAST_PAYLOAD.get(kind, len(payload) + 1):
-            raise FrameError(f"{described_frame(kind, payload)}: unknown_frame")
         channel = self.channels.get(channel_id)
         if channel is None:
             return self._open_channel(kind, channel_id, payload)
@@ -262,7 +259,7 @@ class Connection:
                 return not self.stream.paused
             return channel.content_frame(kind, payload) or self._pause_reading()
         except AMQPError as error:
-            raise _blamed(error, channel.method_id)
+            raise blamed(error, channel.method_id)
 
     def _open_channel(self, kind, channel_id, payload):
         if kind != FRAME_METHOD:
@@ -273,9 +270,9 @@ class Connection:
             raise NotAllowed(f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max ({limit})")
         self._check_user_channels()
         if not isinstance(method, ChannelOpen):
-            raise _blamed(ChannelError("expected 'channel.open'"), method.ID)
+            raise blamed(ChannelError("expected 'channel.open'"), method.ID)
         if limit and channel_id > limit:
-            raise _blamed(NotAllowed(f"channel number {channel_id} is above the negotiated channel_max ({limit})"), method.ID)
+            raise blamed(NotAllowed(f"channel number {channel_id} is above the negotiated channel_max ({limit})"), method.ID)
         channel = self.channels[channel_id] = Channel(self, channel_id)
         self.acting(self.events.emit, "channel.created", events.channel_created, channel)
         return True
@@ -287,7 +284,7 @@ class Connection:
             raise NotAllowed(f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user limit of ({limit})")
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Between our channel.close and the client's agreement everything it had sent before it knew is dropped."""
+        """Between our channel.close and the client's agreement everything it had sent before it knew is dropped. Who opens would wait for ever."""
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
             self.forget_channel(channel)
@@ -298,6 +295,8 @@ class Connection:
         elif method_id == ChannelOpen.ID and channel.closed_by_both:
             self.forget_channel(channel)
             return self._open_channel(kind, channel.id, payload)
+        elif method_id == ChannelOpen.ID:
+            raise blamed(ChannelError("second 'channel.open' seen"), method_id)
         return True
 
     def _frame_while_closing(self, kind, channel_id, payload):
@@ -475,20 +474,6 @@ CONNECTION_HANDLERS = {
     ConnectionClose: Connection._close,
     ConnectionUpdateSecret: Connection._update_secret,
 }
-
-
-def described_frame(kind, payload):
-    """A frame in an error text: RabbitMQ's words, the octets in Erlang's notation and at most 16 of them."""
-    part = payload[:16]
-    shown = f'"{part.decode()}"' if part and all(32 <= octet < 127 for octet in part) else ",".join(map(str, part))
-    return f"type {kind}, {'all' if len(payload) <= 16 else 'first 16'} octets = <<{shown}>>"
-
-
-def _blamed(error, method_id):
-    """The error, naming the method it is about unless it names one already."""
-    if not error.class_id and method_id:
-        error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
-    return error
 
 
 def peer_text(address):

@@ -24,15 +24,18 @@ PRIORITY_MAX = (1 << 31) - 1
 
 
 def basic_qos(channel, method):
-    """basic.qos: the limit of new consumers, or (global) of all consumers of the channel together. 0 is no limit."""
+    """basic.qos: the limit of new consumers, or (global) of all consumers of the channel together. 0 is no limit.
+
+    As in RabbitMQ the first lifts the second: who wants both sets the one of the channel last.
+    """
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
-    if method.global_:
-        channel.global_prefetch = method.prefetch_count
-        channel.resume_consumers()
-    else:
+    if not method.global_:
         channel.prefetch_count = method.prefetch_count
         channel.prefetch_is_given = True
+    limited, channel.global_prefetch = channel.global_prefetch, method.prefetch_count if method.global_ else 0
+    if method.global_ or limited:
+        channel.resume_consumers()
     channel.reply(BasicQosOk())
 
 

@@ -12,13 +12,13 @@ larger.
 """
 from typing import NamedTuple
 
+from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.fields import decode_table
 from gomq_py.amqp.wire.frames import FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
-    decode_method,
 )
 
 # RabbitMQ accepts the header of the specification's 0-9 draft too, and some clients still send it.
@@ -157,11 +157,13 @@ class Handshake:
         return " ".join(names).encode()
 
     def _method(self, kind, channel, payload):
-        if kind == FRAME_HEARTBEAT and channel == 0:
-            return None
+        if channel == 0:
+            check_frame(kind, payload)
+            if kind == FRAME_HEARTBEAT:
+                return None
         if kind != FRAME_METHOD or channel != 0:
-            raise UnexpectedFrame(f"type {kind} frame on channel {channel} in connection state {self.state}")
-        return decode_method(payload)
+            raise UnexpectedFrame(described_frame(kind, payload))
+        return method_on_channel_0(payload)
 
     def _handle(self, method):
         if isinstance(method, ConnectionClose):
@@ -181,6 +183,8 @@ class Handshake:
         if credentials is None:
             raise HandshakeError(f"unknown authentication mechanism {method.mechanism!r}")
         username, password = credentials(method.response)
+        if password is None:  # to RabbitMQ a wrong one like others
+            raise HandshakeError(f"{method.mechanism} login with a password that is no string", self.refused())
         return Login(method.mechanism, username, password)
 
     def _external(self):
@@ -236,19 +240,19 @@ def plain_credentials(response):
 
 
 def amqplain_credentials(response):
-    """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and PASSWORD."""
+    """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and PASSWORD. None for one that is no string."""
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)
     except AMQPError as error:
         raise HandshakeError("malformed AMQPLAIN response") from error
     username, password = table.get("LOGIN"), table.get("PASSWORD")
-    if not isinstance(username, (str, bytes)) or not isinstance(password, (str, bytes)):
+    if not isinstance(username, (str, bytes)) or "PASSWORD" not in table:
         raise HandshakeError("AMQPLAIN response without LOGIN and PASSWORD")
     if isinstance(username, bytes):
         username = username.decode("utf-8", "surrogateescape")
     if isinstance(password, str):
         password = password.encode("utf-8", "surrogateescape")
-    return username, password
+    return username, password if isinstance(password, bytes) else None
 
 
 # In the order they are offered, RabbitMQ's: a client that takes the first it knows takes PLAIN all the same, since few know AMQPLAIN.

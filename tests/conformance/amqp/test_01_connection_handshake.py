@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.cases import cases
 from tests.support.wire_encoding import (
-    BODY, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER, decode_method, field_value, frame, method, method_frame, table)
+    BODY, HEARTBEAT, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER, decode_method, field_value, frame, method, method_frame, table)
 from tests.support.wire_script import CAPABILITIES
 
 LOGIN_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
@@ -50,6 +50,16 @@ def expect_refusal(wire, code):
     "0-10": b"AMQP\x01\x01\x00\x0a", "0-9-2": b"AMQP\x00\x00\x09\x02", "lower-case": b"amqp\x00\x00\x09\x01", "zeros": b"\x00" * 8,
 })
 def test_another_protocol_header_is_answered_with_ours_and_a_close(bare_wire, header):
+    wire = bare_wire()
+
+    wire.send(header)
+
+    assert wire.expect_end() == b"AMQP\x00\x00\x09\x01"
+
+
+@pytest.mark.deviates("RabbitMQ still speaks AMQP 0-8")
+@cases("header", {"0-8": b"AMQP\x01\x01\x08\x00", "0-8-of-the-specification": b"AMQP\x01\x01\x09\x01"})
+def test_amqp_0_8_is_not_spoken(bare_wire, header):
     wire = bare_wire()
 
     wire.send(header)
@@ -151,6 +161,7 @@ def test_login_succeeds(bare_wire, mechanism, response):
     "both-empty": ("PLAIN", b"\x00\x00"),
     "amqplain-password": ("AMQPLAIN", amqplain(LOGIN="guest", PASSWORD="wrong")),
     "amqplain-user": ("AMQPLAIN", amqplain(LOGIN="nobody", PASSWORD="guest")),
+    "amqplain-password-is-a-number": ("AMQPLAIN", amqplain(LOGIN="guest", PASSWORD=5)),
 })
 def test_wrong_credentials_are_refused_with_403_to_clients_that_understand(bare_wire, mechanism, response):
     wire = started(bare_wire())
@@ -295,6 +306,33 @@ def test_what_is_out_of_place_before_open_closes_the_connection(bare_wire, octet
     wire.send(octets)
 
     wire.expect_connection_close(code, re.compile("^(CHANNEL_ERROR|UNEXPECTED_FRAME) - "), failing)
+
+
+@cases("octets, code, text, failing", {
+    "method": (method_frame(1, "channel.open"), 505, "UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>", ""),
+    "heartbeat": (frame(HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", ""),
+    "body": (frame(BODY, 0, b"x"), 505, 'UNEXPECTED_FRAME - type 3, all octets = <<"x">>', ""),
+    "heartbeat-with-payload": (frame(HEARTBEAT, 0, b"x"), 501, 'FRAME_ERROR - type 8, all octets = <<"x">>: unknown_frame', ""),
+    "empty-method": (frame(METHOD, 0, b""), 501, "FRAME_ERROR - type 1, all octets = <<>>: unknown_frame", ""),
+    "name": (method_frame(0, "connection.open", virtual_host=b"\xff"), 501, "FRAME_ERROR - Malformed UTF-8 in shortstr", "connection.open"),
+})
+def test_what_is_wrong_before_open_is_told(bare_wire, octets, code, text, failing):
+    wire = bare_wire()
+    wire.login()
+
+    wire.send(octets)
+
+    wire.expect_connection_close(code, text, failing)
+
+
+@pytest.mark.deviates("RabbitMQ hangs up before tune-ok, and answers 504 before open")
+@cases("octets", {"start-ok": b"", "tune-ok": start_ok(), "open": start_ok() + tune_ok()})
+def test_client_may_take_leave_before_it_is_in(bare_wire, octets):
+    wire = started(bare_wire())
+
+    wire.send(octets + method_frame(0, "connection.close", reply_code=200))
+
+    assert wire.expect_end().endswith(method_frame(0, "connection.close-ok"))
 
 
 def test_heartbeats_may_come_at_any_time_of_the_handshake(bare_wire):

@@ -50,6 +50,8 @@ three_ways = pytest.mark.parametrize("delivery", ["whole", "bytewise", "trailing
     "heartbeat-with-payload": (frame(HEARTBEAT, 0, b"abc"), 501),
     "header-on-0": (header_frame(0, 1), 505),
     "body-on-0": (frame(BODY, 0, b"x"), 505),
+    "header-of-11-octets": (frame(HEADER, 1, b"\x00" * 11), 501),
+    "empty-header-on-0": (frame(HEADER, 0, b""), 501),
     "header-without-method": (header_frame(1, 1), 505),
     "body-without-method": (frame(BODY, 1, b"x"), 505),
     "header-unopened-channel": (header_frame(7, 1), 505),
@@ -241,6 +243,12 @@ def test_socket_is_closed_after_close_ok(wire):
 
     wire.expect(0, "connection.close-ok")
     assert wire.expect_end() == b""
+
+
+def test_text_of_a_close_that_is_no_utf8_is_blamed_on_it(wire):
+    wire.send_method(0, "connection.close", reply_code=200, reply_text=b"\xff")
+
+    wire.expect_connection_close(501, "FRAME_ERROR - Malformed UTF-8 in shortstr", "connection.close")
 
 
 def test_close_in_the_middle_of_a_content_is_answered(wire):

@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from tests.support.wire_encoding import BODY, frame, header_frame, method_frame, publish_frames
+from tests.support.cases import cases
+from tests.support.wire_encoding import BODY, METHOD, frame, header_frame, method_frame, publish_frames
 from tests.support.wire_script import PeerClosed
 
 MISSING = "no.such.queue"
@@ -93,6 +94,29 @@ def test_close_crossing_with_an_error_is_answered(channel):
     channel.send("channel.close", reply_code=200)
 
     channel.expect("channel.close-ok")
+    channel.send("channel.close-ok")
+    channel.call("channel.open")
+    assert channel.declare()
+
+
+def test_open_before_close_ok_closes_the_connection(channel, wire):
+    fail_channel(channel)
+
+    channel.send("channel.open")
+
+    wire.expect_connection_close(504, "CHANNEL_ERROR - second 'channel.open' seen", "channel.open")
+
+
+@pytest.mark.deviates("RabbitMQ decodes what it drops, and waits for the rest of a content")
+@cases("octets", {
+    "cut": frame(METHOD, 1, b"\x00\x32\x00\x0a\x00"), "unknown": frame(METHOD, 1, b"\x00\x63\x00\x0a"), "body": frame(BODY, 1, b"x"),
+    "half-a-publish": method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 5) + frame(BODY, 1, b"x"),
+})
+def test_what_is_dropped_after_an_error_is_not_looked_at(channel, wire, octets):
+    fail_channel(channel)
+
+    wire.send(octets)
+
     channel.send("channel.close-ok")
     channel.call("channel.open")
     assert channel.declare()

@@ -259,6 +259,14 @@ def test_line_ends_are_stripped_from_names(channel, name):
     assert channel.declare(f"{name[:4]}\r\n{name[4:]}\n") == name
 
 
+@pytest.mark.deviates("RabbitMQ takes it for UTF-8")
+def test_half_of_a_surrogate_pair_closes_the_connection(channel, wire):
+    """UTF-8 has no surrogates (RFC 3629), and few clients could read such a name in an answer."""
+    channel.send("queue.declare", queue=b"\xed\xa0\x80", exclusive=True)
+
+    wire.expect_connection_close(501, "FRAME_ERROR - Malformed UTF-8 in shortstr")
+
+
 def test_name_that_is_not_utf8_closes_the_connection(channel, wire):
     channel.send("queue.declare", queue=b"bad\xff\xfe", exclusive=True)
 

@@ -140,6 +140,14 @@ def test_malformed_properties_close_the_connection(channel, wire, octets, pieces
     assert close.reply_code in (501, 502, 541)
 
 
+@pytest.mark.deviates("RabbitMQ drops the announcement and passes it on to consumers, whose clients then look for more flags")
+@cases("octets", {"alone": b"\x00\x01", "with-a-property": b"\x80\x01\x01a"})
+def test_flags_that_announce_more_flags_close_the_connection(channel, wire, octets):
+    wire.send(method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 0, octets))
+
+    wire.expect_connection_close(502, "SYNTAX_ERROR - malformed basic properties", "basic.publish")
+
+
 @pytest.mark.parametrize("kind", ["A", "F"])
 def test_tables_nested_very_deep_harm_nobody(channel, wire, open_wire, kind):
     """16 000 levels in one frame: RabbitMQ takes them, we may refuse; either way the broker lives and answers others."""

@@ -408,6 +408,50 @@ def test_both_prefetch_limits_hold(channel):
     channel.expect_count(queue, 7)
 
 
+@pytest.mark.parametrize("prefetch_count", [0, 1, 10])
+def test_prefetch_of_consumers_lifts_that_of_the_channel(channel, prefetch_count):
+    """Whoever wants both limits sets that of the channel last."""
+    queue = channel.declare()
+    channel.call("basic.qos", prefetch_count=1, global_=True)
+    channel.consume(queue)
+    publish(channel, queue, 4)
+    assert deliveries(channel, 1) == [0]
+
+    channel.call("basic.qos", prefetch_count=prefetch_count)
+
+    assert deliveries(channel, 3) == [1, 2, 3]
+
+
+@pytest.mark.deviates("RabbitMQ counts them, and goes on counting them when they are acked")
+def test_messages_got_before_a_limit_of_the_channel_do_not_count(channel):
+    queue = channel.declare()
+    publish(channel, queue, 1)
+    channel.get(queue, no_ack=False)
+
+    channel.call("basic.qos", prefetch_count=1, global_=True)
+    channel.consume(queue)
+
+    publish(channel, queue, 2, start=1)
+    assert deliveries(channel, 1) == [1]
+    expect_silence(channel)
+
+
+@pytest.mark.deviates("RabbitMQ looks at a consumer that used up its prefetch at its old place")
+def test_requeued_message_goes_to_the_consumer_that_waits(wire):
+    channel, other = wire.channel(1), wire.channel(2)
+    queue = channel.declare()
+    for one in (channel, other):
+        one.call("basic.qos", prefetch_count=1)
+    channel.consume(queue)
+    publish(channel, queue, 1)
+    assert deliveries(channel, 1) == [0]
+    other.consume(queue)
+
+    channel.send("basic.reject", delivery_tag=1, requeue=True)
+
+    assert deliveries(other, 1) == [0]
+
+
 def test_consumer_without_acks_waits_while_the_channel_has_no_credit(channel):
     acking, other = channel.declare(), channel.declare()
     channel.call("basic.qos", prefetch_count=1, global_=True)

@@ -120,6 +120,18 @@ def test_ttl_that_a_policy_brings_counts_for_messages_that_are_there(bench):
     assert bodies(bench, queue) == [b"new"]
 
 
+def test_ttl_that_goes_with_its_policy_spares_messages_that_are_there(bench):
+    """RabbitMQ notes on a message when it ends, and looks at that when the policy is gone."""
+    queue = bench.limited()
+    bench.limit(queue, QueueSettings({}, {"message-ttl": 100}))
+    bench.publish(queue, b"old")
+
+    bench.limit(queue, QueueSettings({}, {}))
+    bench.advance(200)
+
+    assert bodies(bench, queue) == [b"old"]
+
+
 def test_message_with_its_own_time_expires_in_a_plain_queue(bench):
     queue = bench.limited()
     bench.publish(queue, b"a", expires_at_ms=bench.now_ms + 20)
@@ -301,6 +313,17 @@ def test_queue_that_refuses_keeps_what_it_has(bench):
 
     assert bodies(bench, queue) == [b"a", b"b"]
     assert bench.letters.sent == bench.letters.refused == []
+
+
+def test_maximum_that_comes_with_refusals_drops_nothing(bench):
+    """RabbitMQ applies the maximum before the overflow, and so drops the oldest though it was told to drop none."""
+    queue = bench.limited()
+    bench.publish(queue, b"a", b"b", b"c")
+
+    bench.limit(queue, QueueSettings({}, {"max-length": 2, "overflow": "reject-publish"}))
+
+    assert bench.publish(queue, b"d") == [0]
+    assert bodies(bench, queue) == [b"a", b"b", b"c"]
 
 
 def test_refused_messages_can_be_dead_letters_too(bench):
