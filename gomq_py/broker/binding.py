@@ -1,7 +1,7 @@
 """Binding: one rule of an exchange, from it to a queue or another exchange. A value; the exchange matches it, the vhost keeps both ends in step."""
 import hashlib
 from base64 import urlsafe_b64encode
-from urllib.parse import quote
+from urllib.parse import quote_plus
 
 
 class Binding:
@@ -25,12 +25,17 @@ class Binding:
     def properties_key(self):
         """The name of this binding between its two ends in URLs: the key, percent-encoded, and a digest of the arguments if there are any."""
         if not self.arguments:
-            return quote(self.routing_key, safe="", errors="surrogateescape") if self.routing_key else "~"
+            return escaped(self.routing_key) or "~"
         digest = hashlib.md5(repr(frozen(self.arguments)).encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
-        return f"{quote(self.routing_key, safe='', errors='surrogateescape')}~{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+        return f"{escaped(self.routing_key)}~{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
     def __repr__(self):
         return f"<Binding {self.source.name!r} -> {self.destination.name!r} by {self.routing_key!r} {self.arguments or ''}>"
+
+
+def escaped(routing_key):
+    """A routing key as part of a properties key: percent-encoded as RabbitMQ does, a space as ``+``, and ``~`` too, which divides key from digest."""
+    return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
 
 def identity_of(destination, routing_key, arguments):

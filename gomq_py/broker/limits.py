@@ -15,7 +15,7 @@ class LimitsComponent(Component):
             if key not in KEYS:
                 raise ParameterError(f"{key} is not a recognised limit")
             if isinstance(limit, bool) or not isinstance(limit, int):
-                raise ParameterError(f"{limit!r} is not a valid value for {key}: a number is needed")
+                raise ParameterError(f"{key} should be a number, actually was {limit!r}")
 
     def changed(self, vhost, name, value):
         vhost.limits = {key: limit for key, limit in value.items() if limit >= 0}

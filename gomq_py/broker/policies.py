@@ -42,11 +42,11 @@ class Policy:
         self.definition = _checked(definition, OPERATOR_KEYS if operator else KEYS)
         self._kinds = _APPLIES[self.apply_to]
         if not isinstance(pattern, str):
-            raise PolicyError("pattern should be a string")
+            raise PolicyError(f"pattern should be a string but was {pattern!r}")
         try:
             self._pattern = Pattern(pattern)
         except ValueError as error:
-            raise PolicyError(f"pattern {pattern!r} is no regular expression: {error}") from None
+            raise PolicyError(f"pattern should be regular expression but is invalid: {error}") from None
 
     def __repr__(self):
         return f"<Policy {self.name!r} for {self.apply_to} {self.pattern!r}>"
@@ -122,13 +122,13 @@ def _is_number(value):
 def _apply_to(value):
     name = str(value).replace("-", "_")
     if name not in _APPLIES:
-        raise PolicyError(f"apply-to should be one of {', '.join(_APPLIES)}, not {value!r}")
+        raise PolicyError(f"apply-to {value!r} unrecognised; should be one of {', '.join(_APPLIES)}")
     return name
 
 
 def _priority(value):
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PolicyError(f"priority should be an integer, not {value!r}")
+        raise PolicyError(f"priority should be a number, actually was {value!r}")
     return value
 
 
@@ -144,40 +144,50 @@ def _checked(definition, keys):
     return dict(definition)
 
 
+# What RabbitMQ calls a setting where it refuses its value; it says "ha-mode value" and the like of all others.
+_WORDS = {
+    "message-ttl": "message TTL", "expires": "queue expiry", "max-length": "maximum length", "max-length-bytes": "maximum length in bytes",
+    "delivery-limit": "delivery limit", "dead-letter-exchange": "dead letter exchange name", "dead-letter-routing-key": "dead letter routing key",
+    "alternate-exchange": "alternate exchange name", "max-age": "max age", "consumer-timeout": "consumer timeout",
+}
+
+
+def _invalid(key, value, needed):
+    return PolicyError(f"{value!r} is not a valid {_WORDS.get(key, f'{key} value')}: {key} needs {needed}")
+
+
 def _count(key, value):
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise PolicyError(f"{value!r} is not a valid value for {key}: a number of 0 or more is needed")
+        raise _invalid(key, value, "a number of 0 or more")
 
 
 def _positive(key, value):
     _count(key, value)
     if value == 0:
-        raise PolicyError(f"{value!r} is not a valid value for {key}: a number of 1 or more is needed")
+        raise _invalid(key, value, "a number of 1 or more")
 
 
 def _limit(key, value):
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PolicyError(f"{value!r} is not a valid value for {key}: a number is needed")
+        raise _invalid(key, value, "a number")
 
 
 def _text(key, value):
     if not isinstance(value, str):
-        raise PolicyError(f"{value!r} is not a valid value for {key}: a text is needed")
+        raise _invalid(key, value, "a text")
 
 
 def _boolean(key, value):
     if not isinstance(value, bool):
-        raise PolicyError(f"{value!r} is not a valid value for {key}: true or false is needed")
+        raise _invalid(key, value, "true or false")
 
 
-def _overflow(key, value):
-    if value not in ("drop-head", "reject-publish", "reject-publish-dlx"):
-        raise PolicyError(f"{value!r} is not a valid value for {key}")
-
-
-def _retry_type(key, value):
-    if value not in ("disabled", "all", "failed", "returned"):
-        raise PolicyError(f"{value!r} is not a valid value for {key}")
+def _one_of(*words):
+    """A check for a text out of a few."""
+    def check(key, value):
+        if value not in words:
+            raise _invalid(key, value, f"one of {', '.join(words)}")
+    return check
 
 
 def _age(key, value):
@@ -185,7 +195,7 @@ def _age(key, value):
     try:
         milliseconds_of_age(value)
     except ValueError:
-        raise PolicyError(f"{value!r} is not a valid value for {key}: a number above 0 and one of Y, M, D, h, m, s is needed") from None
+        raise _invalid(key, value, "a number above 0 and one of Y, M, D, h, m, s") from None
 
 
 def _anything(_key, _value):
@@ -194,13 +204,16 @@ def _anything(_key, _value):
 
 KEYS = {
     "message-ttl": _count, "expires": _positive, "max-length": _count, "max-length-bytes": _count, "delivery-limit": _limit, "max-age": _age,
-    "overflow": _overflow, "dead-letter-exchange": _text, "dead-letter-routing-key": _text, "consumer-timeout": _count, "alternate-exchange": _text,
+    "overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
+    "dead-letter-exchange": _text, "dead-letter-routing-key": _text, "consumer-timeout": _count, "alternate-exchange": _text,
     "delayed-message": _boolean, "federation-upstream": _text, "federation-upstream-set": _text, "message-deduplication": _boolean,
     "stream-max-segment-size-bytes": _count,
-    "delayed-retry-type": _retry_type, "delayed-retry-min": _count, "delayed-retry-max": _count,
+    "delayed-retry-type": _one_of("disabled", "all", "failed", "returned"), "delayed-retry-min": _count, "delayed-retry-max": _count,
 }
+# Settings without effect here, whose values are looked at all the same: a policy with a typing error in it would be refused by the next RabbitMQ.
+KEYS.update({"ha-mode": _one_of("all", "exactly", "nodes"), "queue-mode": _one_of("default", "lazy")})
 KEYS.update(dict.fromkeys((
-    "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-mode", "queue-version",
+    "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-version",
     "queue-master-locator", "queue-leader-locator", "initial-cluster-size", "target-group-size", "dead-letter-strategy", "max-in-memory-length",
     "max-in-memory-bytes", "stream-filter-size-bytes", "federation-upstream-pattern", "shards-per-node",
     "routing-key", "max-segment-size-bytes",

@@ -64,4 +64,4 @@ def check(name, value):
     if name not in NAMES:
         raise UserLimitError(f"{name} is not a recognised limit of a user")
     if isinstance(value, bool) or not isinstance(value, int) or value.bit_length() > 63:
-        raise UserLimitError(f"{value!r} is not a valid value for {name}: a number is needed")
+        raise UserLimitError(f"{name} should be a number, actually was {value!r}")

@@ -186,6 +186,10 @@ def _reason(status, octets, path=()):
         text = ""
     if status == 404 and path and text in _SAYS_NOTHING:
         return _missing(path)
+    if text == "vhost_or_user_not_found" and path:
+        return f"{status}: no user '{path[-1]}' or no virtual host '{path[-2]}'"
+    if isinstance(text, str):
+        text = ": ".join(filter(None, text.splitlines()))  # RabbitMQ writes refusals of policies as a paragraph each
     if status == 401:
         return f"not authorised: {text or 'wrong user or password'}"
     return f"{status}: {text or http.client.responses.get(status, 'unknown status')}"

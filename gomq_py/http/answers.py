@@ -96,6 +96,13 @@ def check_required(value, keys):
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
 
 
+def check_node(wanted):
+    """Raises BadRequest where the body asks for another node than this one to keep the thing."""
+    wanted_node = wanted.get("node")
+    if wanted_node not in (None, "", node().name, node().name.partition("@")[0]):
+        raise BadRequest(f"Node {wanted_node} could not be contacted")
+
+
 def body_octets(max_octets=MAX_BODY_OCTETS):
     """The raw request body, at most ``max_octets``. Raises TooLarge, UnsupportedType."""
     length = request.content_length

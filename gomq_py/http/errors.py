@@ -84,6 +84,11 @@ class BodyLost(OSError):
         self.reason = reason
 
 
+def validation_failed(error):
+    """The reason why a policy or parameter is refused, in RabbitMQ's frame."""
+    return f"Validation failed\n\n{error}\n"
+
+
 def answer(status, error, reason):
     """The JSON body of an error."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")

@@ -6,6 +6,7 @@ import ssl
 
 from gomq_py.auth import certificates
 from gomq_py.broker.arguments import queue_type_of
+from gomq_py.broker.binding import escaped
 from gomq_py.broker.definitions import jsonable
 from gomq_py.broker.policies import EXCHANGE
 from gomq_py.http import statistics
@@ -63,7 +64,7 @@ def default_binding(queue):
     """Every queue's binding to the default exchange, which is nowhere kept but always there."""
     return {
         "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue", "routing_key": queue.name, "arguments": {},
-        "properties_key": queue.name,
+        "properties_key": escaped(queue.name),
     }
 
 
@@ -95,6 +96,20 @@ def queue_kind(one):
     return "stream" if one.arguments.get("x-queue-type") == "stream" else "classic"
 
 
+def queue_itself(one):
+    """A queue without anything that changes while it is used: what lists with ``disable_stats`` show."""
+    return {
+        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
+        "exclusive": one.exclusive_owner is not None, "arguments": jsonable(one.arguments), "node": node().name, "state": queue_state(one),
+    }
+
+
+def queue_with_totals(one):
+    """The same with how many messages it has: with ``enable_queue_totals`` too."""
+    ready, unacked = one.ready_count, one.unacked_count
+    return {**queue_itself(one), "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
+
+
 def queue(one):
     """A queue as it stands in lists."""
     ready, unacked = one.ready_count, one.unacked_count
@@ -104,9 +119,7 @@ def queue(one):
     consumers = len(consumers_of(one))
     persistent = bool(one.durable)
     shape = {
-        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": persistent, "auto_delete": bool(one.auto_delete),
-        "exclusive": one.exclusive_owner is not None, "arguments": jsonable(one.arguments), "node": node().name, "state": queue_state(one),
-        "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0, "consumer_capacity": 1.0 if consumers else 0,
+        **queue_itself(one), "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0, "consumer_capacity": 1.0 if consumers else 0,
         "message_bytes": ready_bytes + unacked_bytes, "message_bytes_ready": ready_bytes, "message_bytes_unacknowledged": unacked_bytes,
         "message_bytes_persistent": ready_bytes + unacked_bytes if persistent else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
         "messages_persistent": ready + unacked if persistent else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,

@@ -19,6 +19,7 @@ NEEDS = (
     ("PUT", "/api/cluster-name", "administrator"), ("*", "/api/(feature-flags|deprecated-features)", "administrator"),
     ("*", "/api/(reset|rebalance)", "administrator"), ("*", "/api/nodes/(gc_stats|gc_collect|{name}/gc_collect)", "administrator"),
     ("GET", "/api/nodes", "monitoring"), ("GET", "/metrics", "monitoring"),
+    ("GET", "/api/user-limits", "management"),
     ("*", "/api/(users|user-limits|permissions|topic-permissions|definitions)", "administrator"),
     ("*", "/api/vhosts/{name}/(permissions|topic-permissions|start)", "administrator"), ("PUT DELETE", "/api/vhosts/{name}$", "administrator"),
     ("PUT DELETE", "/api/vhost-limits", "administrator"), ("PUT DELETE", "/api/operator-policies", "administrator"),

@@ -47,7 +47,7 @@ def test_an_operator_policy_lowers_what_a_policy_allows(api, inside, vhost):
 
 @pytest.mark.parametrize("body, reason", [
     ({"pattern": ".*"}, "[{key_missing,definition}]"),
-    ({"pattern": "(", "definition": {"max-length": 1}}, "no regular expression"),
+    ({"pattern": "(", "definition": {"max-length": 1}}, "should be regular expression"),
     ({"pattern": ".*", "definition": {"max-length": "many"}}, "max-length"),
     ({"pattern": ".*", "definition": {"no-such-key": 1}}, "no-such-key"),
 ])

@@ -4,12 +4,13 @@ from urllib.parse import quote
 from flask import Blueprint
 
 from gomq_py.auth.permissions import READ, WRITE
-from gomq_py.broker.binding import Binding
+from gomq_py.broker.binding import Binding, escaped
+from gomq_py.broker.names import described
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_exchange, find_queue, find_vhost, named, require, require_topic, visible_vhosts
+from gomq_py.http.finding import find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -45,12 +46,19 @@ def list_vhost_bindings(vhost):
 
 
 def ends(vhost, source, kind, destination):
-    """(exchange, queue or exchange) of a path. Raises NoSuchObject."""
-    find_vhost(vhost)
+    """(exchange, queue or exchange) of a path in a VHost. Raises NoSuchObject with RabbitMQ's words."""
     if kind not in KINDS:
         raise NoSuchObject()
-    find = find_queue if kind == "q" else find_exchange
-    return find_exchange(vhost, source), find(vhost, destination)
+    exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost)
+    end = vhost.queues.get(destination) if kind == "q" else vhost.exchanges.get(named(destination))
+    return exchange, there_is(KINDS[kind], end, destination, vhost)
+
+
+def there_is(kind, one, name, vhost):
+    """``one``, if it is not None. Raises NoSuchObject."""
+    if one is None:
+        raise NoSuchObject(f"no {described(kind, name, vhost.name)}", error="not_found")
+    return one
 
 
 def between(exchange, destination):
@@ -79,7 +87,8 @@ def list_between(vhost, source, kind, destination):
 @access(MANAGEMENT)
 def post_binding(vhost, source, kind, destination):
     """Bind; 201 with the place of the binding, also when it was there."""
-    exchange, end = ends(vhost, source, kind, destination)
+    there = writable_vhost(vhost)
+    exchange, end = ends(there, source, kind, destination)
     require(READ, "exchange", exchange.name, vhost)
     require(WRITE, KINDS[kind], end.name, vhost)
     wanted = body()
@@ -88,11 +97,8 @@ def post_binding(vhost, source, kind, destination):
         raise BadRequest("routing_key must be a string of at most 255 octets")
     require_topic(READ, exchange, routing_key)
     arguments = decoded_arguments(wanted)
-    there = find_vhost(vhost)
-    if kind == "q":
-        there.bind_queue(end.name, exchange.name, routing_key, arguments, owner=end.exclusive_owner)
-    else:
-        there.bind_exchange(end.name, exchange.name, routing_key, arguments)
+    bind = there.bind_queue if kind == "q" else there.bind_exchange
+    bind(end.name, exchange.name, routing_key, arguments)
     made = [one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments]
     key = made[0].properties_key if made else "~"
     # Relative to the request's path, as RabbitMQ writes it: clients take apart what they find there.
@@ -103,29 +109,33 @@ def post_binding(vhost, source, kind, destination):
 @access(MANAGEMENT)
 def get_binding(vhost, source, kind, destination, key):
     """One binding."""
-    return json_answer(shapes.binding(_find(vhost, source, kind, destination, key)))
+    return json_answer(_shape(_find(find_vhost(vhost), source, kind, destination, key)))
 
 
 @blueprint.delete("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
 @access(MANAGEMENT)
 def delete_binding(vhost, source, kind, destination, key):
     """Unbind."""
-    one = _find(vhost, source, kind, destination, key)
+    there = find_vhost(vhost)
+    one = _find(there, source, kind, destination, key)
+    if not isinstance(one, Binding):
+        there.check_not_default("")
     require(READ, "exchange", one.source.name, vhost)
     require(WRITE, KINDS[kind], one.destination.name, vhost)
     require_topic(READ, one.source, one.routing_key)
-    there = find_vhost(vhost)
-    if kind == "q":
-        there.unbind_queue(one.destination.name, one.source.name, one.routing_key, one.arguments, owner=one.destination.exclusive_owner)
-    else:
-        there.unbind_exchange(one.destination.name, one.source.name, one.routing_key, one.arguments)
+    unbind = there.unbind_queue if kind == "q" else there.unbind_exchange
+    unbind(one.destination.name, one.source.name, one.routing_key, one.arguments)
     return no_content()
 
 
 def _find(vhost, source, kind, destination, key):
+    """The Binding, or the queue for its binding to the default exchange. Raises NoSuchObject."""
     exchange, end = ends(vhost, source, kind, destination)
-    for one in between(exchange, end):
-        # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of that they undo.
-        if key in (one.properties_key, one.routing_key) or quote(key, safe="") == one.properties_key:
+    if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
+        return end
+    bindings = between(exchange, end)
+    # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of that they undo.
+    for matches in (lambda one: key == one.properties_key, lambda one: quote(key, safe="") == one.properties_key, lambda one: key == one.routing_key):
+        for one in filter(matches, bindings):
             return one
     raise NoSuchObject()

@@ -9,7 +9,7 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
 from gomq_py.broker.envelope import keys_among
 from gomq_py.http import publishing, shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node, sliced
+from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
 from gomq_py.http.finding import find_exchange, find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
@@ -53,6 +53,7 @@ def put_exchange(vhost, name):
     there = writable_vhost(vhost)
     require(CONFIGURE, "exchange", name, vhost)
     wanted = body()
+    check_node(wanted)
     type_ = text_of(wanted, "type", "direct")
     existed = name in there.exchanges
     there.declare_exchange(
@@ -149,10 +150,12 @@ def _properties(given):
         given = {}  # what PHP clients make of an empty object
     if not isinstance(given, dict):
         raise BadRequest("properties must be an object")
+    # What is no property is passed over, as by RabbitMQ: clients send back what they got from elsewhere.
+    given = {name: value for name, value in given.items() if name in PROPERTIES}
+    if given.get("headers") == []:
+        given["headers"] = {}  # as above
     for name, value in given.items():
-        expected, what = PROPERTIES.get(name, (None, None))
-        if expected is None:
-            raise BadRequest(f"properties: there is no property {name}")
+        expected, what = PROPERTIES[name]
         if not expected(value):
             raise BadRequest(f"properties: {name} must be {what}")
     try:

@@ -47,14 +47,14 @@ def delete_limit(vhost, kind):
 
 
 @blueprint.get("/api/user-limits")
-@access(ADMINISTRATOR)
+@access(MANAGEMENT)
 def list_user_limits():
     """The limits of every user that has some."""
     return json_answer([{"user": user, "value": limits} for user, limits in node().broker.user_limits.all().items()])
 
 
 @blueprint.get("/api/user-limits/<user>")
-@access(ADMINISTRATOR)
+@access(MANAGEMENT)
 def get_user_limits(user):
     """The limits of one user."""
     limits = node().broker.user_limits.get(find_user(user).name)

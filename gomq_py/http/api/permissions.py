@@ -5,7 +5,7 @@ from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_user, find_vhost, writable_vhost
+from gomq_py.http.finding import find_user, find_vhost
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.http.paging import listing
 
@@ -71,8 +71,7 @@ def get_permission(vhost, user):
 @access(ADMINISTRATOR)
 def put_permission(vhost, user):
     """Grant rights: three regular expressions."""
-    writable_vhost(vhost)
-    existed = find_user(user).permission(vhost) is not None
+    existed = _holder(user, vhost).permission(vhost) is not None
     wanted = body(required=("configure", "write", "read"))
     patterns = [text_of(wanted, verb) for verb in ("configure", "write", "read")]
     _granted(node().broker.users.set_permission, user, vhost, *patterns)
@@ -126,10 +125,10 @@ def get_topic_permissions(vhost, user):
 @access(ADMINISTRATOR)
 def put_topic_permission(vhost, user):
     """Limit the routing keys at one topic exchange: two regular expressions."""
-    writable_vhost(vhost)
+    holder = _holder(user, vhost)
     wanted = body(required=("exchange", "write", "read"))
     exchange, write, read = (text_of(wanted, key) for key in ("exchange", "write", "read"))
-    existed = find_user(user).topic_permission(vhost, exchange) is not None
+    existed = holder.topic_permission(vhost, exchange) is not None
     _granted(node().broker.users.set_topic_permission, user, vhost, exchange, write, read)
     return no_content(204 if existed else 201)
 
@@ -143,6 +142,14 @@ def delete_topic_permissions(vhost, user, exchange):
     if not node().broker.users.delete_topic_permissions(user, vhost, exchange):
         raise NoSuchObject()
     return no_content()
+
+
+def _holder(user, vhost):
+    """The user who is to have rights in the vhost. Raises BadRequest as RabbitMQ does, for which neither is what the path names."""
+    holder = node().broker.users.get(user)
+    if holder is None or vhost not in node().broker.vhosts:
+        raise BadRequest("vhost_or_user_not_found")
+    return holder
 
 
 def _granted(grant, *values):

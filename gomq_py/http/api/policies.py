@@ -3,7 +3,7 @@ from flask import Blueprint
 
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
 from gomq_py.http.paging import listing
@@ -54,7 +54,7 @@ class Family:
         try:
             node().broker.parameters.set(there, self._component, name, value)
         except ValueError as error:
-            raise BadRequest(str(error)) from None
+            raise BadRequest(validation_failed(error)) from None
         return no_content(204 if existed else 201)
 
     def delete(self, vhost, name):

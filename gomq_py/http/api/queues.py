@@ -7,7 +7,7 @@ from flask import Blueprint, request
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.http import publishing, shapes, statistics
-from gomq_py.http.answers import body, check_required, json_answer, no_content, node, sliced
+from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
@@ -38,14 +38,21 @@ UNACKED_SLICE = 500
 def list_queues():
     """Every queue of every vhost that the user sees."""
     found = (queue for vhost in visible_vhosts() for queue in list(vhost.queues.values()))
-    return listing(found, shapes.queue)
+    return listing(found, _shape_asked_for())
 
 
 @blueprint.get("/api/queues/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_queues(vhost):
     """The queues of one vhost."""
-    return listing(find_vhost(vhost).queues.values(), shapes.queue)
+    return listing(find_vhost(vhost).queues.values(), _shape_asked_for())
+
+
+def _shape_asked_for():
+    """How much of each queue a list shows: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make lists of many queues small and quick."""
+    if request.args.get("disable_stats") != "true":
+        return shapes.queue
+    return shapes.queue_with_totals if request.args.get("enable_queue_totals") == "true" else shapes.queue_itself
 
 
 @blueprint.get("/api/queues/<vhost>/<name>")
@@ -69,6 +76,7 @@ def put_queue(vhost, name):
     there = writable_vhost(vhost)
     require(CONFIGURE, "queue", name, vhost)
     wanted = body()
+    check_node(wanted)
     _, created = there.declare_queue(
         name, durable=boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=decoded_arguments(wanted))
     return no_content(201 if created else 204)
@@ -78,10 +86,9 @@ def put_queue(vhost, name):
 @access(MANAGEMENT)
 def delete_queue(vhost, name):
     """Delete it; ``?if-unused=true`` only without consumers, ``?if-empty=true`` only without messages."""
-    queue = find_queue(vhost, name)
+    find_queue(vhost, name)
     require(CONFIGURE, "queue", name, vhost)
-    find_vhost(vhost).delete_queue(
-        name, if_unused=request.args.get("if-unused") == "true", if_empty=request.args.get("if-empty") == "true", owner=queue.exclusive_owner)
+    find_vhost(vhost).delete_queue(name, if_unused=request.args.get("if-unused") == "true", if_empty=request.args.get("if-empty") == "true")
     return no_content()
 
 
@@ -89,7 +96,7 @@ def delete_queue(vhost, name):
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
     """Drop every ready message, or with ``?count=`` at most so many, the oldest first."""
-    queue = find_queue(vhost, name)
+    queue = _shared(find_queue(vhost, name))
     require(READ, "queue", name, vhost)
     count = request.args.get("count", "")
     if not count:
@@ -105,6 +112,12 @@ def purge_queue(vhost, name):
         left -= dropped
         give_way()
     return no_content()
+
+
+def _shared(queue):
+    """``queue``, unless it is some connection's alone. Raises ResourceLocked, as RabbitMQ does whatever the tags of the user."""
+    find_vhost(queue.vhost).check_access(queue, None)
+    return queue
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
@@ -157,8 +170,8 @@ def list_queue_bindings(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/get")
 @access(MANAGEMENT)
 def get_messages(vhost, name):
-    """Take messages out and show them; ``ackmode`` says what becomes of them. This changes the queue."""
-    queue = find_queue(vhost, name)
+    """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all. This changes the queue."""
+    queue = _shared(find_queue(vhost, name))
     require(READ, "queue", name, vhost)
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
@@ -168,10 +181,10 @@ def get_messages(vhost, name):
         raise BadRequest(f"ackmode must be one of {', '.join(ACK_MODES)}")
     if wanted["encoding"] not in ("auto", "base64"):
         raise BadRequest("encoding must be auto or base64")
-    count = integer_of(wanted, "count", 1, 1, MAX_GET)
+    count = integer_of(wanted, "count", 1, -1, MAX_GET)
     truncate = integer_of(wanted, "truncate", 0) if "truncate" in wanted else None
     requeue, reject = ACK_MODES[wanted["ackmode"]]
-    taken = publishing.take(queue, count, requeue, reject)
+    taken = publishing.take(queue, MAX_GET if count < 0 else count, requeue, reject)
     return json_answer([_shown(facts, wanted["encoding"], truncate) for facts in paced(taken, SHOW_SLICE)])
 
 

@@ -12,7 +12,7 @@ _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
 _COUNTS = ("page", "page_size", "count")  # from 1
 _PLACES = ("offset", "length", "timestamp", "truncate")  # from 0
 _REQUIRED = {("streams.find_offset", "timestamp")}
-_TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty")
+_TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty", "disable_stats", "enable_queue_totals")
 
 
 def document(app):

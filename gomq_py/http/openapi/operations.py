@@ -4,6 +4,7 @@ from gomq_py.http.openapi.schemas import TEXT, ref, record, some
 # Queries of lists, of single things with counters, and of some deletes.
 LIST = ("page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns")
 CURVES = ("lengths_age", "lengths_incr", "msg_rates_age", "msg_rates_incr", "data_rates_age", "data_rates_incr", "node_stats_age", "node_stats_incr")
+STATS = ("disable_stats", "enable_queue_totals")
 OCTETS = {"type": "string", "format": "binary"}
 METRICS = ("prefix", "family", "vhost")
 
@@ -25,11 +26,12 @@ def shows(schema, query=()):
     return Operation({200: schema}, query=query)
 
 
-def lists(name):
-    """GET of a list; a page of it where the query asks for one."""
+def lists(*names, query=()):
+    """GET of a list; a page of it where the query asks for one. Each of ``names`` is a form that its objects may have."""
+    item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
-        "filtered_count", "item_count", "page", "page_count", "page_size", "total_count")}, "items": some(ref(name))})
-    return Operation({200: {"anyOf": [some(ref(name)), page]}}, query=LIST)
+        "filtered_count", "item_count", "page", "page_count", "page_size", "total_count")}, "items": some(item)})
+    return Operation({200: {"anyOf": [some(item), page]}}, query=(*LIST, *query))
 
 
 def puts(body):
@@ -110,8 +112,8 @@ OPERATIONS = {
     ("exchanges.list_bindings_from", "GET"): lists("Binding"),
     ("exchanges.list_bindings_to", "GET"): lists("Binding"),
     ("exchanges.publish", "POST"): Operation({200: record({"routed": {"type": "boolean"}})}, "publish"),
-    ("queues.list_queues", "GET"): lists("Queue"),
-    ("queues.list_vhost_queues", "GET"): lists("Queue"),
+    ("queues.list_queues", "GET"): lists("Queue", "QueueItself", query=STATS),
+    ("queues.list_vhost_queues", "GET"): lists("Queue", "QueueItself", query=STATS),
     ("queues.get_queue", "GET"): shows(ref("Queue"), CURVES),
     ("queues.put_queue", "PUT"): puts("queue"),
     ("queues.delete_queue", "DELETE"): does(query=("if-unused", "if-empty")),

@@ -50,6 +50,7 @@ PROCESS = {
     "reductions": COUNT, "reductions_details": ref("Details"),
 }
 POLICIES_IN_FORCE = {"policy": MAYBE_TEXT, "operator_policy": MAYBE_TEXT, "effective_policy_definition": OPEN}
+QUEUE_ITSELF = {**texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"), "arguments": OPEN}
 NAMED = {"name": TEXT, "description": TEXT, "enabled": TRUTH}
 CHANNEL_DETAILS = record({**texts("name", "user", "connection_name", "peer_host", "node"), **counts("number", "peer_port")})
 
@@ -103,8 +104,9 @@ COMPONENTS = {
         **texts("name", "vhost", "type", "user_who_performed_action"), **truths("durable", "auto_delete", "internal"), "arguments": OPEN,
         **POLICIES_IN_FORCE,
     }, {"message_stats": record(counted(EXCHANGE_STATS)), "incoming": some(ANYTHING), "outgoing": some(ANYTHING)}),
+    "QueueItself": record(QUEUE_ITSELF, counts(*LENGTH_NAMES)),
     "Queue": record({
-        **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"), "arguments": OPEN,
+        **QUEUE_ITSELF,
         **counts("consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_persistent",
                  "message_bytes_ram", "message_bytes_paged_out", "messages_persistent", "messages_ram", "messages_ready_ram",
                  "messages_unacknowledged_ram", "messages_paged_out", "memory", "storage_version"),
@@ -182,12 +184,12 @@ BODIES = {
     "users": wanted({"users": some(TEXT)}),
     "permission": wanted(texts("configure", "write", "read")),
     "topic_permission": wanted(texts("exchange", "write", "read")),
-    "exchange": wanted(optional={"type": TEXT, **truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS}),
-    "queue": wanted(optional={**truths("durable", "auto_delete"), "arguments": ARGUMENTS}),
+    "exchange": wanted(optional={"type": TEXT, "node": TEXT, **truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS}),
+    "queue": wanted(optional={"node": TEXT, **truths("durable", "auto_delete"), "arguments": ARGUMENTS}),
     "binding": wanted(optional={"routing_key": TEXT, "arguments": ARGUMENTS}),
     "publish": wanted({"properties": OPEN, "routing_key": TEXT, "payload": TEXT, "payload_encoding": {"enum": ["string", "base64"]}}),
     "get": wanted({
-        "count": {"type": "integer", "minimum": 1, "maximum": 10000}, "encoding": {"enum": ["auto", "base64"]},
+        "count": {"type": "integer", "minimum": -1, "maximum": 10000}, "encoding": {"enum": ["auto", "base64"]},
         "ackmode": {"enum": ["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]},
     }, {"truncate": {"type": "integer", "minimum": 0}}),
     "action": wanted({"action": {"enum": ["sync", "cancel_sync"]}}),
