@@ -156,7 +156,7 @@ class Doors:
         except BindError as error:
             if asked_for:
                 raise
-            LOG.warning("going on without the control socket: %s", error)
+            LOG.warning("going on without the control socket, so that gomq-py-ctl needs --uri to reach this broker and not another: %s", error)
             return
         self.listeners.append(self._make_side_door(CONTROL, listening, None))
 

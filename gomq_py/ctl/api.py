@@ -79,11 +79,22 @@ class API:
                 for key, value in query.items())
         status, octets = self._send(verb, target, None if body is None else json.dumps(body).encode(), headers or {})
         if status >= 300:
+            if status in (404, 405) and self._lacks(path):
+                raise APIError(f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status)
             raise APIError(_reason(status, octets, path), status)
         try:
             return json.loads(octets) if octets.strip() else None
         except ValueError:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
+
+    def _lacks(self, path):
+        """Whether this is a request that only a gomq-py understands, and the broker another: its 404 says nothing about the queue then."""
+        if path[0] != "queues" or path[-1] not in _ONLY_HERE:
+            return False
+        try:
+            return self.get("overview").get("product_name") != "gomq-py"
+        except (APIError, AttributeError):
+            return False
 
     def text(self, path):
         """The text at a path outside /api, such as /metrics. Raises APIError."""
@@ -105,6 +116,10 @@ class API:
             return answer.status, answer.read()
         except ssl.SSLError as error:
             raise APIError(f"no TLS connection to {self.address}: {error.reason or error}") from None
+        except http.client.BadStatusLine as error:
+            if error.line.startswith("AMQP"):
+                raise APIError(f"{self.address} speaks AMQP: the management API has a port of its own, usually 15672") from None
+            raise APIError(f"no broker answers at {self.address}: {error!r}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise APIError(f"no broker answers at {self.address}: {reason}") from None
@@ -156,6 +171,7 @@ def _header(value):
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 
+_ONLY_HERE = ("messages", "move", "copy", "replay")
 _SAYS_NOTHING = ("Not Found", "Object Not Found")
 # First part of a path: what it is a list of.
 _KINDS = {"users": "user", "vhosts": "virtual host", "connections": "connection"}
@@ -163,14 +179,16 @@ _KINDS_OF_VHOST = {
     "queues": "queue", "exchanges": "exchange", "policies": "policy", "operator-policies": "operator policy", "permissions": "permissions of user",
     "topic-permissions": "topic permissions of user", "bindings": "bindings", "consumers": "consumers",
 }
+_COMPONENTS = {"federation-upstream": "federation upstream"}
 
 
 def _missing(path):
     """What is not there, by its path: the API itself only says that something is not."""
     first, *rest = path
     if first in _KINDS_OF_VHOST and len(rest) > 1:
-        other = ", or no such destination" if rest[-1] in ("move", "copy") else ""
-        return f"404: no {_KINDS_OF_VHOST[first]} '{rest[1]}' in virtual host '{rest[0]}'{other}"
+        return f"404: no {_KINDS_OF_VHOST[first]} '{rest[1]}' in virtual host '{rest[0]}'"
+    if first == "parameters" and len(rest) == 3:
+        return f"404: no {_COMPONENTS.get(rest[0], rest[0])} '{rest[2]}' in virtual host '{rest[1]}'"
     if first in _KINDS_OF_VHOST and rest:
         return f"404: no virtual host '{rest[0]}'"
     if first in _KINDS and rest:
@@ -189,7 +207,7 @@ def _reason(status, octets, path=()):
     if text == "vhost_or_user_not_found" and path:
         return f"{status}: no user '{path[-1]}' or no virtual host '{path[-2]}'"
     if isinstance(text, str):
-        text = ": ".join(filter(None, text.splitlines()))  # RabbitMQ writes refusals of policies as a paragraph each
+        text = ": ".join(" ".join(line.split()) for line in text.splitlines() if line) if "\n" in text else text  # a paragraph each, to RabbitMQ
     if status == 401:
         return f"not authorised: {text or 'wrong user or password'}"
     return f"{status}: {text or http.client.responses.get(status, 'unknown status')}"

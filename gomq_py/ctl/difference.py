@@ -13,8 +13,8 @@ _STAY = ("vhosts", "exchanges", "queues", "bindings")
 _NOT_COMPARED = {"limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing", "cluster_state", "description"}
 _IDENTITY = "internal_cluster_id"
 DEFAULT_VHOST = "/"
-QUORUM_NOTE = "quorum: becomes a durable queue of this node, replicated with it"
-MIRROR_NOTE = "mirroring keys are kept and have no effect: a node is replicated as a whole"
+QUORUM_NOTE = "quorum: becomes a durable queue of this node, with the delivery limit of quorum queues"
+MIRROR_NOTE = "mirroring keys are kept and have no effect: queues are on this node alone"
 NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 

@@ -2,6 +2,7 @@
 from flask import g
 
 from gomq_py.auth.permissions import refusal, refused_topic
+from gomq_py.broker.names import described
 from gomq_py.http.answers import node
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.login import sees_vhost
@@ -43,6 +44,13 @@ def find_queue(vhost_name, name):
     if queue is None:
         raise NoSuchObject()
     return queue
+
+
+def there_is(kind, one, name, vhost_name):
+    """``one``, if it is not None. Raises NoSuchObject that says what is not there, as RabbitMQ does of the ends of bindings."""
+    if one is None:
+        raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
+    return one
 
 
 def find_exchange(vhost_name, name):

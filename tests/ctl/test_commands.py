@@ -169,6 +169,8 @@ def test_status_tells_totals(ctl):
 
 @pytest.mark.parametrize("arguments, code, text", [
     (("delete_queue", "nobody-made-this"), 1, "no queue 'nobody-made-this' in virtual host '/'"),
+    (("move", "nobody-made-this", "q"), 1, "404: no queue 'nobody-made-this' in virtual host '/'"),
+    (("delete_shovel", "nobody-made-this"), 1, "404: no shovel 'nobody-made-this' in virtual host '/'"),
     (("-p", "nowhere", "list_queues"), 1, "no virtual host 'nowhere'"),
     (("-p", "", "list_queues"), 2, "--vhost is empty"),
     (("add_user", "guest", "x"), 1, "user 'guest' is there already"),

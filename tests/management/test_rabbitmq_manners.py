@@ -110,6 +110,14 @@ def test_binding_what_is_not_there_says_what_is_not(api, path, reason):
     assert (refused.status_code, refused.json()) == (404, {"error": "not_found", "reason": reason})
 
 
+def test_moving_to_what_is_not_there_says_so(api, channel, name):
+    channel.queue_declare(name)
+
+    refused = api.post(f"queues/%2F/{name}/move", {"destination": "nothing"})
+
+    assert (refused.status_code, refused.json()["reason"]) == (404, "no queue 'nothing' in vhost '/'")
+
+
 def test_lists_of_queues_without_statistics_are_short(api, channel, name):
     channel.queue_declare(name)
     channel.basic_publish("", name, b"x")

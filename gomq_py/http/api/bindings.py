@@ -5,12 +5,11 @@ from flask import Blueprint
 
 from gomq_py.auth.permissions import READ, WRITE
 from gomq_py.broker.binding import Binding, escaped
-from gomq_py.broker.names import described
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
+from gomq_py.http.finding import find_vhost, named, require, require_topic, there_is, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -49,16 +48,9 @@ def ends(vhost, source, kind, destination):
     """(exchange, queue or exchange) of a path in a VHost. Raises NoSuchObject with RabbitMQ's words."""
     if kind not in KINDS:
         raise NoSuchObject()
-    exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost)
+    exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)
     end = vhost.queues.get(destination) if kind == "q" else vhost.exchanges.get(named(destination))
-    return exchange, there_is(KINDS[kind], end, destination, vhost)
-
-
-def there_is(kind, one, name, vhost):
-    """``one``, if it is not None. Raises NoSuchObject."""
-    if one is None:
-        raise NoSuchObject(f"no {described(kind, name, vhost.name)}", error="not_found")
-    return one
+    return exchange, there_is(KINDS[kind], end, destination, vhost.name)
 
 
 def between(exchange, destination):

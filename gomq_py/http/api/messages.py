@@ -11,7 +11,7 @@ from gomq_py.http.answers import body, json_answer, node
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_queue, find_vhost, require
+from gomq_py.http.finding import find_queue, find_vhost, require, there_is
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.storage.message import Message
 
@@ -119,7 +119,7 @@ def _move(vhost, name, keep):
     target_vhost = wanted.get("destination_vhost", vhost)
     if not isinstance(wanted["destination"], str) or not isinstance(target_vhost, str):
         raise BadRequest("destination and destination_vhost must be names")
-    target = find_queue(target_vhost, wanted["destination"])
+    target = there_is("queue", find_vhost(target_vhost).queues.get(wanted["destination"]), wanted["destination"], target_vhost)
     require(WRITE, "queue", target.name, target_vhost)
     if target is queue:
         raise BadRequest("destination is the queue itself")
