@@ -38,21 +38,22 @@ class Broker:
     launcher has started it.
     """
 
-    def __init__(self, data_dir, files, committer, settings):
-        """Recover everything in the data folder, or make the first vhost and user. For boot: blocks.
+    def __init__(self, data_dir, files, committer, settings, loop=None):
+        """Recover everything in the data folder, or make the first vhost and user. For boot: blocks. ``loop``: whose timers it takes; the hub's.
 
         Raises BackendError, LogError, OSError, StoreError.
         """
         self.committer = committer
         self.settings = settings
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(loop)
+        timers = HubTimers(loop)
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.totals = Totals()  # of vhosts that are gone
-        self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=HubTimers.start)
+        self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler)
         self._factory = QueueFactory(
-            data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, HubTimers, self._queue_expired)
+            data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()

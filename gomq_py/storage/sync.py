@@ -193,6 +193,8 @@ class GroupCommit:
                 result, error = self._threads_of().spawn(_attempt, function, arguments).get()
             except Exception as failure:  # no thread to be had
                 result, error = None, failure
+            if self._killed:
+                return  # the work ended in the very moment of the crash: nobody hears of it
             if done is None and error is not None:
                 logger.warning("work on files failed: %s", error)
             try:

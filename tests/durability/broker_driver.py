@@ -13,6 +13,7 @@ from gomq_py.storage.sync import GroupCommit
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.flush_pool import give_way
 from tests.durability.store_driver import is_persistent, size_of
+from tests.support.mortal import MortalLoop
 from tests.support.power_cut import PowerCutFiles
 from tests.support.unflushed import Unflushed
 
@@ -92,7 +93,8 @@ class Life:
         self.files = files
         self.data_dir = DataDir(root, files, lock=False).open()
         self.committer = GroupCommit(files)
-        self.broker = Broker(self.data_dir, files, self.committer, SETTINGS)
+        self.loop = MortalLoop()
+        self.broker = Broker(self.data_dir, files, self.committer, SETTINGS, self.loop)
         self.vhost = self.broker.vhosts["/"]
         self.message = Message()
 
@@ -122,6 +124,12 @@ class Life:
             queue.requeue(location)
         return [(number, redelivered) for number, _, redelivered in taken]
 
+    def kill(self):
+        """The process dies: its files, its flushes and its timers do nothing any more."""
+        self.files.switch_off()
+        self.loop.die()
+        self.committer.kill()
+
     def stop(self):
         """An orderly end."""
         self.broker.close()
@@ -136,8 +144,7 @@ def check_folder(root, world, files=None):
     if files is None:
         life.stop()
     else:
-        files.switch_off()
-        life.committer.kill()
+        life.kill()
 
 
 class Driver:
@@ -163,8 +170,7 @@ class Driver:
         self.first = self.number  # what the last life wrote and did not flush is in the cache only: nothing is promised about it
 
     def kill(self):
-        self.files.switch_off()
-        self.life.committer.kill()
+        self.life.kill()
         self.begin()
 
     def stop_and_start(self):

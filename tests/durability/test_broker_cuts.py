@@ -5,10 +5,12 @@ that boot. A mirror listens all the while and must end up with the same folder.
 """
 from random import Random
 
+import gevent
 import pytest
 
+from gomq_py.broker.timers import HubTimers
 from tests.durability import flush_pool
-from tests.durability.broker_driver import EVERYTHING, TOPOLOGY, Driver, World, check_folder
+from tests.durability.broker_driver import EVERYTHING, TOPOLOGY, Driver, Life, World, check_folder
 from tests.durability.seeds import seeds
 from tests.support.mirror import Mirror
 from tests.support.power_cut import Disk, PowerCutFiles
@@ -59,3 +61,19 @@ def test_power_cuts_at_any_moment_and_in_the_boot_after(tmp_path, seed, operatio
     assert len(taken) > 10
     for folder, then in taken:
         check_cut_twice(folder, then, random)
+
+
+def test_killed_broker_does_nothing_more(tmp_path):
+    """Or a timer of the dead would write into the mapped files of those who come after."""
+    (tmp_path / "data").mkdir()
+    disk, done = Disk(tmp_path / "data", Random(1)), []
+    life = Life(disk.root, PowerCutFiles(disk))
+    life.broker.scheduler.run_sliced(lambda: done.append("a slice"))
+    HubTimers(life.loop).start(0, lambda: done.append("a timer"))
+
+    life.kill()
+    for _ in range(3):
+        gevent.sleep(0)
+
+    disk.discard()
+    assert done == []

@@ -23,7 +23,7 @@ from gomq_py.storage.sync import GroupCommit
 
 NO_PROPERTIES = b"\x00\x00"
 CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True, "connection.blocked": True}
-PATIENCE_S = 5
+PATIENCE_S = 20
 # How long silence has to last to be believed: everything here is one process, so a few turns of the loop would do.
 SILENCE_S = 0.05
 

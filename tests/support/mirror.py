@@ -1,6 +1,8 @@
 """Mirror: a Replicator that rebuilds a data folder elsewhere from nothing but the events, as a follower would."""
+import contextlib
 import os
 
+from gomq_py.storage.data_dir import POOL
 from gomq_py.storage.replication import Replicator
 
 
@@ -37,10 +39,15 @@ class Mirror(Replicator):
         os.rename(self._here(source), self._here(target))
 
     def unlinked(self, path):
-        os.unlink(self._here(path))
+        with contextlib.suppress(*self._never_told(path)):
+            os.unlink(self._here(path))
 
     def folder_removed(self, path):
         os.rmdir(self._here(path))
+
+    def _never_told(self, path):
+        """What a missing file raises where that is no fault: a process that dies may have made spare files without having told of them yet."""
+        return (FileNotFoundError,) if os.path.basename(os.path.dirname(path)) == POOL else ()
 
     def differences(self):
         """What is not the same in both folders, byte for byte; the lock file is not part of the data."""

@@ -7,6 +7,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
+from tests.support.mortal import MortalLoop
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import wait_until
 
@@ -18,7 +19,8 @@ class Node:
         files = Unflushed() if files is None else files
         self.data_dir = DataDir(path, files).open()
         self.committer = GroupCommit(files)
-        self.broker = Broker(self.data_dir, files, self.committer, Settings(**settings))
+        self.loop = MortalLoop()
+        self.broker = Broker(self.data_dir, files, self.committer, Settings(**settings), self.loop)
 
     @property
     def vhost(self):
@@ -32,6 +34,7 @@ class Node:
 
     def kill(self):
         """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us."""
+        self.loop.die()
         self.data_dir.close()
 
     def publish(self, exchange, routing_key, body=b"x", properties=b"\0\0", expires_in_ms=None, **fields):

@@ -10,6 +10,7 @@ from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import UNHURRIED_S, GroupCommit
+from tests.durability import flush_pool
 from tests.support import waiting
 
 
@@ -470,3 +471,19 @@ def test_work_aside_that_a_crash_overtakes():
     committer.kill()
 
     assert done == ["closed"]
+
+
+def test_work_aside_that_ends_in_the_moment_of_a_crash(monkeypatch):
+    """Its greenlet is about to go on with the result when the process dies."""
+    flush_pool.use(monkeypatch)
+    committer, done = GroupCommit(SlowFiles()), []
+
+    def make():
+        done.append("made")
+        gevent.get_hub().loop.run_callback(committer.kill)
+
+    committer.aside(make, done=lambda result, error: done.append("called back"))
+    for _ in range(10):
+        gevent.sleep(0)
+
+    assert done == ["made"]
