@@ -116,11 +116,9 @@ class API:
             return answer.status, answer.read()
         except ssl.SSLError as error:
             raise APIError(f"no TLS connection to {self.address}: {error.reason or error}") from None
-        except http.client.BadStatusLine as error:
-            if error.line.startswith("AMQP"):
-                raise APIError(f"{self.address} speaks AMQP: the management API has a port of its own, usually 15672") from None
-            raise APIError(f"no broker answers at {self.address}: {error!r}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
+            if isinstance(error, http.client.BadStatusLine) and str(error).startswith("AMQP"):
+                raise APIError(f"{self.address} speaks AMQP: the management API has a port of its own, usually 15672") from None
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise APIError(f"no broker answers at {self.address}: {reason}") from None
         finally:

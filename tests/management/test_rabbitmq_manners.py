@@ -110,6 +110,32 @@ def test_binding_what_is_not_there_says_what_is_not(api, path, reason):
     assert (refused.status_code, refused.json()) == (404, {"error": "not_found", "reason": reason})
 
 
+def test_tracing_may_be_a_word(api, name):
+    """As rabbitmqadmin sends it."""
+    vhost = f"vhosts/{name}"
+
+    made = api.put(vhost, {"tracing": "true"})
+
+    assert (made.status_code, api.get(vhost).json()["tracing"]) == (201, True)
+    assert api.put(vhost, {"tracing": "false"}).status_code == 204
+    assert api.get(vhost).json()["tracing"] is False
+    api.delete(vhost)
+
+
+def test_a_limit_below_zero_is_kept_and_means_none(api, name):
+    api.put(f"vhosts/{name}")
+    limits = f"vhost-limits/{name}"
+
+    api.put(f"{limits}/max-queues", {"value": -1})
+    api.put(f"{limits}/max-connections", {"value": 5})
+
+    assert api.get(limits).json() == [{"vhost": name, "value": {"max-queues": -1, "max-connections": 5}}]
+    assert api.put(f"queues/{name}/q").status_code == 201
+    assert api.delete(f"{limits}/max-connections").status_code == 204
+    assert api.get(limits).json()[0]["value"] == {"max-queues": -1}
+    api.delete(f"vhosts/{name}")
+
+
 def test_moving_to_what_is_not_there_says_so(api, channel, name):
     channel.queue_declare(name)
 

@@ -15,23 +15,23 @@ blueprint = Blueprint("limits", __name__)
 @access(MANAGEMENT)
 def list_limits():
     """The limits of every vhost that has some."""
-    return json_answer([{"vhost": vhost.name, "value": vhost.limits} for vhost in visible_vhosts() if vhost.limits])
+    return json_answer([{"vhost": vhost.name, "value": _kept(vhost)} for vhost in visible_vhosts() if _kept(vhost)])
 
 
 @blueprint.get("/api/vhost-limits/<vhost>")
 @access(MANAGEMENT)
 def get_limits(vhost):
     """The limits of one vhost."""
-    limits = find_vhost(vhost).limits
+    limits = _kept(find_vhost(vhost))
     return json_answer([{"vhost": vhost, "value": limits}] if limits else [])
 
 
 @blueprint.put("/api/vhost-limits/<vhost>/<kind>")
 @access(ADMINISTRATOR)
 def put_limit(vhost, kind):
-    """Set one limit; a negative one removes it."""
+    """Set one limit; a negative one is kept and shown, and means none."""
     there = writable_vhost(vhost)
-    set_value(lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**there.limits, kind: value}))
+    set_value(lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**_kept(there), kind: value}))
     return no_content()
 
 
@@ -40,10 +40,15 @@ def put_limit(vhost, kind):
 def delete_limit(vhost, kind):
     """Take one limit away; one that is not there too."""
     there = find_vhost(vhost)
-    if kind in there.limits:
-        left = {key: limit for key, limit in there.limits.items() if key != kind}
+    if kind in _kept(there):
+        left = {key: limit for key, limit in _kept(there).items() if key != kind}
         node().broker.parameters.set(there, LIMITS, LIMITS_NAME, left)
     return no_content()
+
+
+def _kept(vhost):
+    """What was set, which is more than what is in force."""
+    return vhost.parameters.get((LIMITS, LIMITS_NAME), {})
 
 
 @blueprint.get("/api/user-limits")

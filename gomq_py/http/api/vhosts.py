@@ -5,7 +5,7 @@ from gomq_py.broker.arguments import TYPES
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.api.connections import list_of_channels, visible
-from gomq_py.http.arguments import text_of
+from gomq_py.http.arguments import boolean_of, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
@@ -34,9 +34,7 @@ def get_vhost(name):
 def put_vhost(name):
     """Create it, or change what is said about it; whoever creates it has all rights in it."""
     wanted = body()
-    tracing = wanted.get("tracing")
-    if tracing not in (None, True, False):
-        raise BadRequest("tracing must be true or false")
+    tracing = boolean_of(wanted, "tracing") if wanted.get("tracing") is not None else None
     described = {
         "description": text_of(wanted, "description") if "description" in wanted else None, "tags": _tags(wanted.get("tags")),
         "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype")))}
