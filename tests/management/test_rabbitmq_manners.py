@@ -110,6 +110,15 @@ def test_binding_what_is_not_there_says_what_is_not(api, path, reason):
     assert (refused.status_code, refused.json()) == (404, {"error": "not_found", "reason": reason})
 
 
+def test_a_password_that_is_null_does_not_take_the_password_away(api):
+    api.put("users/keeper", {"password": "kept", "tags": "management"})
+
+    refused = api.put("users/keeper", {"password": None, "tags": "management"})
+
+    assert (refused.status_code, refused.json()["reason"]) == (400, "password must be a string")
+    assert api.as_user("keeper", "kept").get("whoami").status_code == 200
+
+
 def test_tracing_may_be_a_word(api, name):
     """As rabbitmqadmin sends it."""
     vhost = f"vhosts/{name}"

@@ -46,7 +46,7 @@ def put_user(name):
     try:
         if wanted.get("password") and wanted.get("password_hash"):
             raise BadRequest("both_password_and_password_hash_are_provided")
-        if wanted.get("password"):
+        if "password" in wanted and text_of(wanted, "password"):
             users.set_user(name, password=text_of(wanted, "password"), tags=tags)
         else:
             algorithm = text_of(wanted, "hashing_algorithm", "SHA256")
