@@ -19,6 +19,8 @@ cdef class QueueLimits(guard.QueueGuard):
     cpdef configure(self, settings)
     @cython.locals(queue=Queue)
     cpdef int admits(self, Message message) except -1
+    @cython.locals(queue=Queue)
+    cdef bint _overflows(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int, left_ms=int64_t, is_fresh=bint)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t)

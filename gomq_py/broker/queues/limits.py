@@ -77,17 +77,28 @@ class QueueLimits(guard.QueueGuard):
     # what the queue asks
 
     def admits(self, message):
-        """Whether the message is new, and there is room for it where the overflow is to refuse what is too much."""
+        """Whether the message is new, and there is room for it where the overflow is to refuse what is too much.
+
+        What consumers would take at once is no part of that: a read brings many messages, and RabbitMQ delivers each before it looks at the next.
+        """
         if self.seen is not None and self._is_duplicate(message):
             return guard.DUPLICATE
         if not self.is_bounded or self.drops:
             return guard.ADMITTED
         queue = self.queue
-        if not (0 <= self.max_length < queue.ready_count + 1 or 0 <= self.max_bytes < queue.ready_bytes + message.body_length):
+        if not self._overflows(message):
+            return guard.ADMITTED
+        queue.make_room()
+        if not queue.closed and not self._overflows(message):
             return guard.ADMITTED
         if self.has_exchange and self.settings.overflow == REJECT_PUBLISH_DLX:
             self.dead_letters.send_refused(queue, message, MAXLEN)
         return guard.REFUSED
+
+    def _overflows(self, message):
+        """Whether the queue would be longer or larger with the message than it may."""
+        queue = self.queue
+        return 0 <= self.max_length < queue.ready_count + 1 or 0 <= self.max_bytes < queue.ready_bytes + message.body_length
 
     def appended(self):
         """Remember the message's id, and drop the head where it is too much, unless a consumer may take it in this turn."""

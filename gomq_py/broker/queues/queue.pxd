@@ -21,7 +21,7 @@ cdef class Queue(destination.Destination):
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none, complained_ms
     cdef int holds
-    cdef bint behind
+    cdef bint behind, turning
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t letters
     cdef object __weakref__
@@ -39,6 +39,7 @@ cdef class Queue(destination.Destination):
     cpdef bint drop(self, uint64_t location) except -1
     cpdef reject(self, uint64_t location, bint requeue)
     cpdef serve(self)
+    cdef make_room(self)
     cpdef add_consumer(self, Consumer consumer)
     cpdef remove_consumer(self, Consumer consumer)
     cpdef check_exclusive(self, bint exclusive)

@@ -31,7 +31,7 @@ class Queue(destination.Destination):
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind", "letters", "__weakref__",
+        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "__weakref__",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -42,7 +42,7 @@ class Queue(destination.Destination):
         self.exclusive_owner = exclusive_owner
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
-        self.closed = self.paused = self.behind = False
+        self.closed = self.paused = self.behind = self.turning = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
@@ -300,6 +300,7 @@ class Queue(destination.Destination):
     def turn(self):
         """Deliver to the consumers that are ready, at most about TURN_OCTETS; the rest after the next poll."""
         octets = 0
+        self.turning = True
         try:
             if self.ring is not None and self.ring.ready:
                 octets = self._deliver()
@@ -307,6 +308,8 @@ class Queue(destination.Destination):
                 self.limits.settle()
         except StoreError as error:
             self.fail(error)
+        finally:
+            self.turning = False
         return octets
 
     def _deliver(self):
@@ -339,6 +342,11 @@ class Queue(destination.Destination):
         if self.touched and not self.behind and self.ring is not None and self.ring.ready:
             self.flush()
             self.turn()
+
+    def make_room(self):
+        """Deliver what this read has brought, if a consumer waits for it, rather than refuse what comes next. Not from within a turn of its own."""
+        if not self.turning:
+            self.serve()
 
     # ends
 

@@ -135,6 +135,35 @@ def test_rejected_by_a_full_queue_is_nacked(channel):
     channel.expect_count(queue, 2)
 
 
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+@pytest.mark.parametrize("limit", ["x-max-length", "x-max-length-bytes"])
+def test_what_a_consumer_takes_at_once_is_not_refused(channel, wire, limit, overflow):
+    """However many messages come in one piece: each is delivered before the next one asks for room."""
+    queue = channel.declare(arguments={limit: 2, "x-overflow": overflow})
+    consumer = wire.channel(2)
+    consumer.consume(queue, no_ack=True)
+    channel.call("confirm.select")
+
+    channel.wire.send(b"".join(publish_frames(1, "", queue, str(n % 10)) for n in range(50)))
+
+    assert confirmed(channel, 50) == []
+    assert [consumer.expect_content("basic.deliver").body for _ in range(50)] == [b"%d" % (n % 10) for n in range(50)]
+
+
+def test_what_the_prefetch_leaves_over_fills_the_queue(channel, wire):
+    queue = channel.declare(arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+    consumer = wire.channel(2)
+    consumer.call("basic.qos", prefetch_count=3)
+    consumer.consume(queue)
+    channel.call("confirm.select")
+
+    channel.wire.send(b"".join(publish_frames(1, "", queue, str(n)) for n in range(10)))
+
+    assert confirmed(channel, 10) == [6, 7, 8, 9, 10]
+    assert [consumer.expect_content("basic.deliver").body for _ in range(3)] == [b"0", b"1", b"2"]
+    channel.expect_count(queue, 2)
+
+
 def test_dropped_from_the_head_of_a_full_queue_is_acked(channel):
     queue = channel.declare(arguments={"x-max-length": 2})
     channel.call("confirm.select")
