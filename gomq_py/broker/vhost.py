@@ -243,10 +243,10 @@ class VHost(Routing):
             return 0
         self.check_access(queue, owner)
         entity = described("queue", queue.name, self.name)
-        if if_unused and queue.consumer_count:
-            raise PreconditionFailed(f"{entity} in use")
         if if_empty and queue.ready_count:
             raise PreconditionFailed(f"{entity} not empty")
+        if if_unused and queue.consumer_count:
+            raise PreconditionFailed(f"{entity} in use")
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):

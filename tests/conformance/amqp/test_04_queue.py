@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cases import cases
 from tests.support.waiting import wait_until
-from tests.support.wire_encoding import field_value
+from tests.support.wire_encoding import field_value, publish_frames
 from tests.support.wire_script import Wire
 
 DEFAULT_REFUSED = "ACCESS_REFUSED - operation not permitted on the default exchange"
@@ -428,6 +428,19 @@ def test_delete_if_unused_of_a_consumed_queue_is_406(channel):
     channel.send("queue.delete", queue=queue, if_unused=True)
 
     channel.expect_close(406, f"PRECONDITION_FAILED - queue '{queue}' in vhost '/' in use", "queue.delete")
+
+
+def test_queue_that_is_neither_empty_nor_unused_is_not_empty(channel):
+    queue = channel.declare()
+    channel.call("basic.qos", prefetch_count=1)
+    channel.consume(queue)
+    channel.wire.send(publish_frames(1, "", queue, b"held") + publish_frames(1, "", queue, b"waits"))
+    channel.expect_content("basic.deliver", b"held")
+    channel.expect_count(queue, 1)
+
+    channel.send("queue.delete", queue=queue, if_unused=True, if_empty=True)
+
+    channel.expect_close(406, f"PRECONDITION_FAILED - queue '{queue}' in vhost '/' not empty", "queue.delete")
 
 
 def test_conditional_delete_of_an_idle_queue_deletes(channel, name):

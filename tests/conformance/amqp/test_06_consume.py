@@ -436,6 +436,21 @@ def test_messages_got_before_a_limit_of_the_channel_do_not_count(channel):
     expect_silence(channel)
 
 
+@pytest.mark.deviates("RabbitMQ 3.10 delivers nothing of them before something else happens to the queue")
+def test_next_active_consumer_gets_what_waits(wire):
+    channel, other = wire.channel(1), wire.channel(2)
+    queue = channel.declare(arguments={"x-single-active-consumer": True})
+    channel.call("basic.qos", prefetch_count=1)
+    channel.consume(queue, consumer_tag="first")
+    publish(channel, queue, 3)
+    assert deliveries(channel, 1) == [0]
+    other.consume(queue)
+
+    channel.call("basic.cancel", consumer_tag="first")
+
+    assert deliveries(other, 2) == [1, 2]
+
+
 @pytest.mark.deviates("RabbitMQ looks at a consumer that used up its prefetch at its old place")
 def test_requeued_message_goes_to_the_consumer_that_waits(wire):
     channel, other = wire.channel(1), wire.channel(2)
