@@ -123,6 +123,25 @@ def _sorted(entries):
     return sorted(json.dumps(entry, sort_keys=True) for entry in entries)
 
 
+def moved_back(rabbitmq, ours):
+    """What a RabbitMQ exports that has lost everything and was given our export instead."""
+    with estate.Management(rabbitmq.http_url) as api:
+        for vhost in estate.VHOSTS:
+            api.call("DELETE", "vhosts", vhost)
+        for user in estate.USERS:
+            api.call("DELETE", "users", user)
+        api.call("POST", "definitions", **ours)
+        return api.call("GET", "definitions")
+
+
+def check_moved_back(theirs, back):
+    """Nothing is lost on the way there and back but what this broker had refused."""
+    for kind in SAME:
+        there = set(_sorted(back[kind]))
+        lost = [entry for entry in theirs[kind] if entry.get("name") != "x.history" and not there.intersection(_sorted([entry]))]
+        assert lost == [], kind
+
+
 @pytest.mark.long
 @pytest.mark.needs_program("rabbitmq-server")
 def test_a_live_rabbitmq_moves_over(tmp_path, broker, ctl):
@@ -137,11 +156,13 @@ def test_a_live_rabbitmq_moves_over(tmp_path, broker, ctl):
         dry = data(ctl("-f", "json", "import", "--from", rabbitmq.http_url, "--dry-run"))
         finished = ctl("-f", "json", "import", "--from", rabbitmq.http_url)
         wrong = ctl("import", "--from", rabbitmq.http_url, "--from-user", "ann", GOMQ_CTL_FROM_PASSWORD="hush-hush")
+        back = moved_back(rabbitmq, data(ctl("export_definitions")))
 
     assert sum(row["action"] == "new" for row in dry) == 56
     assert finished.returncode == 1
     check_report(json.loads(finished.stdout))
     check_moved(broker, ctl, theirs)
+    check_moved_back(theirs, back)
     assert {"name": "shop", "description": "the shop", "tags": ["eu", "production"]} in [
         {**row, "tags": sorted(row["tags"])} for row in data(ctl("-f", "json", "list_vhosts", "name", "description", "tags"))]
     assert wrong.returncode == 1 and "not authorised" in wrong.stderr and "hush" not in wrong.stderr
