@@ -3,6 +3,8 @@ import json
 import subprocess
 import sys
 
+import pika
+import pika.exceptions
 import pytest
 
 from tests.support.broker_process import BrokerProcess
@@ -23,6 +25,7 @@ def admin(tmp_path_factory):
             assert finished.returncode == 0, finished.stdout + finished.stderr
             return finished.stdout
 
+        run.broker = broker
         yield run
 
 
@@ -82,3 +85,27 @@ def test_definitions_are_exported_and_imported(admin):
     admin("import", "definitions.json")
 
     assert listed(admin, "queues", "name") == [{"name": "kept"}]
+
+
+@pytest.mark.parametrize("kind, declared, deleted, listing, shown", [
+    ("operator_policy", ("name=op", "pattern=^q", 'definition={"max-length": 2}'), ("name=op",), "operator_policies", {"name": "op"}),
+    ("parameter", ("component=mine", "name=p", "value={}"), ("component=mine", "name=p"), "parameters", {"name": "p"}),
+    ("vhost_limit", ("vhost=/", "name=max-queues", "value=7"), ("vhost=/", "name=max-queues"), "vhost_limits", {"vhost": "/", "value": {"max-queues": 7}}),
+    ("vhost", ("name=traced", "tracing=true"), ("name=traced",), "vhosts", {"name": "traced", "tracing": True}),
+])
+def test_limits_parameters_and_tracing(admin, kind, declared, deleted, listing, shown):
+    admin("declare", kind, *declared)
+    assert shown in listed(admin, listing, *shown)
+    admin("delete", kind, *deleted)
+    assert shown not in listed(admin, listing, *shown)
+
+
+def test_connections_are_listed_and_closed(admin):
+    connection = pika.BlockingConnection(pika.URLParameters(admin.broker.amqp_url))
+    consumer = connection.channel()
+    consumer.basic_consume(consumer.queue_declare("", exclusive=True).method.queue, lambda *_: None)
+
+    assert [len(listed(admin, kind)) for kind in ("connections", "channels", "consumers")] == [1, 1, 1]
+    admin("close", "connection", f"name={listed(admin, 'connections', 'name')[0]['name']}")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+        connection.process_data_events(10)
