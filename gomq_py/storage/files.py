@@ -1,8 +1,9 @@
 """Files: the one seam. Every change the broker makes to a file or folder goes through here.
 
 Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks), whose writers change the mapping
-themselves and announce the ranges once per batch, and *logs*, which grow by ``append``. Listeners (``storage.replication.Replicator``) hear each
-change after it succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or forgets what was not synced.
+themselves and announce the ranges once per batch, or ``write`` a batch, and *logs*, which grow by ``append``. Listeners
+(``storage.replication.Replicator``) hear each change after it succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or
+forgets what was not synced.
 
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
 hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``, ``unmake``. Never decides what
@@ -194,6 +195,14 @@ class Files:
         if file.named:
             for listener in self._listeners:
                 listener.appended(file, start, end)
+
+    def write(self, file, start, octets):
+        """Write octets into a mapped file where none were before, and announce them. Raises OSError; how much of it was written then is not known."""
+        try:
+            self._write(file, start, octets)
+        except OSError as error:
+            raise with_path(error, file.path) from error
+        self.appended(file, start, start + len(octets))
 
     def overwritten(self, file, start, end):
         """Announce that [start, end) of a mapping was changed. Once per batch."""

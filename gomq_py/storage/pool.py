@@ -12,6 +12,7 @@ import os
 
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.resting import Resting
+from gomq_py.storage.stage import Stage
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
@@ -31,7 +32,7 @@ class SegmentPool:
     """Hands out pairs of files for new segments and takes back emptied ones. ``folder`` is the pool's own and holds nothing else.
 
     ``in_threads=False``: nothing is made ahead, and what is given back goes at once, for whoever compares folders between two steps.
-    ``start_timer`` as in Resting.
+    ``start_timer`` as in Resting. ``stage``: the broker's.
     """
 
     def __init__(self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS, in_threads=True, start_timer=None):
@@ -47,6 +48,7 @@ class SegmentPool:
         self._expected = {}  # (msgs_bytes, folder of unnamed ones or None) -> how many writers will need such files soon
         self._in_making = dict.fromkeys(self._kept, 0)
         self._retiring = {}  # queue folder -> pairs whose msgs file has left, waiting for that to be flushed
+        self.stage = Stage()
         self._closed = False
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")

@@ -10,6 +10,7 @@ ctypedef unsigned char* octets_pointer
 
 cdef Py_ssize_t LOOK_BYTES
 
+@cython.final
 cdef class Segment:
     cdef readonly Py_ssize_t number, capacity, end, last_at, entries, entry_capacity
     cdef public Segment next
@@ -42,6 +43,9 @@ cdef class Segment:
     cpdef int unpoint(self) except -1
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t append(self, Message message) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t encode(self, unsigned char* p, Py_ssize_t at, Message message) except -1
+    cdef int wrote(self, Py_ssize_t size, Py_ssize_t last) except -1
     @cython.locals(p=octets_pointer, routing_length=Py_ssize_t, properties_length=Py_ssize_t, body_length=Py_ssize_t)
     cdef Py_ssize_t fill(self, Py_ssize_t at, Message message) except -1
     @cython.locals(size=Py_ssize_t)

@@ -109,15 +109,27 @@ class Segment:
     def append(self, message):
         """Write a record at the end; the caller has made sure of the room. Returns its position."""
         at = self.end
-        self.end = at + record.encode(
-            self.p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent, message.priority,
+        self.last_at = at
+        self.end = at + self.encode(self.p, at, message)
+        return at
+
+    def encode(self, p, at, message):
+        """Write the next record at ``p[at]``, for wrote() where that is not in the mapping. Returns its size."""
+        size = record.encode(
+            p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent, message.priority,
             message.timestamp_ms, message.expires_at_ms, message.buffer, message.routing_at, message.routing_length,
             message.properties_at, message.properties_length, message.body_at, message.body_length)
-        self.last_at = at
         self.ordinal += 1
         self.count += 1
         self.body_bytes += message.body_length
-        return at
+        return size
+
+    def wrote(self, size, last):
+        """``size`` octets of encoded records are in the file, behind those before and announced; the last one begins ``last`` octets into them."""
+        self.last_at = self.end + last
+        self.end += size
+        self.announced = self.end
+        return 0
 
     def fill(self, at, message):
         """Point ``message`` at the record; nothing is checked here. Returns the record's size."""

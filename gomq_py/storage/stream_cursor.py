@@ -24,6 +24,7 @@ class StreamCursor:
     def seek(self, offset):
         """Go to the message of this offset; one that is not kept any more is the first that is, one that is not there yet is waited for."""
         self._leave()
+        self.store.flush()  # what was appended in this batch is found too
         self.offset = offset
         segment = self.store.last_segment()
         if offset == self.store.next_offset and segment is not None and segment.written_here:

@@ -1,27 +1,36 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport message_store
+from gomq_py.storage cimport message_store, stage
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.segment cimport Segment
 from gomq_py.storage.segment_log cimport SegmentLog
+from gomq_py.storage.stage cimport Stage
 
 cdef unsigned int MSGS
+cdef Py_ssize_t BUSY_OCTETS
 
 cdef class StreamStore(message_store.MessageStore):
     cdef readonly uint64_t first_offset, next_offset, synced_offset
     cdef public bint rolled
     cdef readonly object offsets
     cdef list _order, _dropped
+    cdef Stage _stage
+    cdef bint _is_busy
+    cdef Py_ssize_t _staged, _last_staged, _unstaged
     cdef set _reported
     cdef uint64_t _sync_offset
     cdef Py_ssize_t _sync_number, _sync_end, _synced_number, _synced_end
 
     @cython.locals(size=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
-    @cython.locals(segment=Segment)
+    cdef int _append_staged(self, Segment segment, Message message, Py_ssize_t size) except -1
+    @cython.locals(segment=Segment, count=Py_ssize_t)
     cpdef int flush(self) except -1
+    @cython.locals(segment=Segment, count=Py_ssize_t)
+    cdef bint _write_staged(self) except -1
+    cdef int _stop(self, failure) except -1
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, segment=Segment)
     cpdef Segment find(self, uint64_t offset)
     cdef bint enter(self, Segment segment) except -1

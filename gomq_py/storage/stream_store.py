@@ -7,7 +7,7 @@ Segments are not recycled, so that a descriptor or a mapping of one that was dro
 import os
 
 from gomq_py.observability.log import logger
-from gomq_py.storage import damage, message_store
+from gomq_py.storage import damage, message_store, stage
 from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.segment import MSGS, Segment
@@ -15,6 +15,9 @@ from gomq_py.storage.segment_log import FIRST_SEGMENT_BYTES, LARGEST_SEGMENT_BYT
 from gomq_py.storage.stream_offsets import StreamOffsets
 
 LOG = logger("storage")
+
+# After a batch of so much the next one goes by way of the stage, which costs a call: as much as two thirds of a fresh page's fault.
+BUSY_OCTETS = 2048
 
 
 class StreamStore(message_store.MessageStore):
@@ -27,7 +30,7 @@ class StreamStore(message_store.MessageStore):
     """
 
     __slots__ = (
-        "first_offset", "next_offset", "synced_offset", "rolled", "offsets",
+        "first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_stage", "_staged", "_last_staged", "_unstaged", "_is_busy",
         "_order", "_dropped", "_reported", "_sync_offset", "_sync_number", "_sync_end", "_synced_number", "_synced_end",
     )
 
@@ -35,7 +38,9 @@ class StreamStore(message_store.MessageStore):
         super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, 0, listener)
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
-        self.rolled = False
+        self.rolled = self._is_busy = False
+        self._stage = pool.stage
+        self._staged = self._last_staged = self._unstaged = 0  # octets there, where the last record begins, what left it in this batch
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
         self._dropped = []  # left the log, still in the folder until that is safe
@@ -50,9 +55,12 @@ class StreamStore(message_store.MessageStore):
         """
         size = (44 + message.routing_length + message.properties_length + message.body_length + 7) & ~7
         segment = self._write
-        if segment is None or segment.end + size > segment.capacity:
+        if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._begin_segment(size)
-        segment.append(message)
+        if self._is_busy:
+            self._append_staged(segment, message, size)
+        else:
+            segment.append(message)
         message.location = self.next_offset
         self.next_offset += 1
         self.ready_count += 1
@@ -62,12 +70,46 @@ class StreamStore(message_store.MessageStore):
             self._mark_messages(segment)
         return 0
 
-    def flush(self):
-        """End of a batch: what was appended is announced."""
-        segment = self._write
-        if segment is not None and segment.announced < segment.end:
-            self._announce(segment)
+    def _append_staged(self, segment, message, size):
+        """As Segment.append, by way of the stage where that is free. Raises StoreClosed when it was full and could not be written."""
+        if self._staged + size > stage.STAGE_OCTETS and self._staged and not self._write_staged():
+            raise self.failure
+        if size > stage.STAGE_OCTETS or not self._stage.take(self):
+            segment.append(message)
+            return 0
+        segment.encode(self._stage.p, self._staged, message)
+        self._last_staged = self._staged
+        self._staged += size
         return 0
+
+    def flush(self):
+        """End of a batch: what was appended is in the file and announced. Where that fails the store is fenced."""
+        segment = self._write
+        if segment is not None:
+            count = segment.end - segment.announced + self._staged + self._unstaged
+            if count:
+                self._is_busy = count >= BUSY_OCTETS
+                if self._staged:
+                    self._write_staged()
+                else:
+                    self._announce(segment)
+                self._unstaged = 0
+        return 0
+
+    def _write_staged(self):
+        """Write the records in the stage, and leave that to others. False: the disk did not take them, and the store is fenced."""
+        segment = self._write
+        count, self._staged = self._staged, 0
+        self._stage.release()
+        self._announce(segment)
+        try:
+            self.files.write(segment.msgs, segment.end, self._stage.content(count))
+        except OSError as error:
+            self.fence(error)
+            return False
+        segment.wrote(count, self._last_staged)
+        self._unstaged += count
+        return True
 
     # reading
 
@@ -217,6 +259,9 @@ class StreamStore(message_store.MessageStore):
 
     def close(self):
         """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync."""
+        self.flush()  # which may fence
+        if self.failure is not None:
+            return
         SegmentLog.close(self)
         if not self._unsynced:
             if self.offsets.dirty:
@@ -257,6 +302,7 @@ class StreamStore(message_store.MessageStore):
 
     def sync_files(self, acks_too):
         """As SegmentLog.sync_files; notes what the sync will have covered."""
+        self.flush()  # before it is asked whether the store was fenced: this may do it
         files = SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -274,6 +320,8 @@ class StreamStore(message_store.MessageStore):
 
     def _begin_segment(self, size):
         """A new segment to write to."""
+        if self._staged:
+            self._write_staged()
         before = self._last
         segment = self._roll(size)
         self._order.append(segment)
@@ -297,7 +345,14 @@ class StreamStore(message_store.MessageStore):
             self._announce(segment)
             self._mark_messages(segment)
 
+    def _stop(self, failure):
+        if self._staged:
+            self._staged = 0
+            self._stage.release()
+        return message_store.MessageStore._stop(self, failure)
+
     def _note_newest(self):
+        self.flush()
         if self._write is not None:
             self._write.note_timestamps()
 

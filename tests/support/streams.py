@@ -60,12 +60,16 @@ class StreamBench:
     # messages as values
 
     def push(self, count=1, body=None, persistent=True):
-        """Append messages with their offsets as bodies."""
+        """A batch of messages with their offsets as bodies."""
+        self.append(count, body, persistent)
+        self.store.flush()
+
+    def append(self, count=1, body=None, persistent=True):
+        """The same while the batch goes on."""
         for _ in range(count):
             offset = self.store.next_offset
             self.message.assign(b"", b"s", b"\0\0", b"%d" % offset if body is None else body, self.epoch_ms + offset, persistent=persistent)
             self.store.append(self.message)
-        self.store.flush()
 
     def cursor(self, offset=0):
         """A new cursor."""

@@ -7,7 +7,7 @@ from gomq_py.storage.files import Files
 
 # Calls that ask the system for something, and so can fail. Composed ones (remove_tree) are made of these; closing is not a change.
 CALLS = (
-    "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "truncate", "extend", "punch", "rename", "unlink",
+    "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "write", "truncate", "extend", "punch", "rename", "unlink",
     "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_unnamed", "unmake",
 )
 ANNOUNCEMENTS = ("appended", "overwritten")

@@ -103,6 +103,29 @@ def test_create_without_room_leaves_no_file_and_names_it(files, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_written_octets_are_in_file_and_mapping_and_announced(tmp_path):
+    events = Events()
+    files = ShortWrites((events,))
+    file = files.create(tmp_path / "msgs", 4096)
+
+    files.write(file, 10, memoryview(b"0123456789"))
+
+    assert file.map[8:22] == (tmp_path / "msgs").read_bytes()[8:22] == b"\0\0" + b"0123456789" + b"\0\0"
+    assert events.heard[1:] == [("appended", "msgs", 10, b"0123456789")]
+
+
+def test_write_that_fails_names_the_file_and_announces_nothing(tmp_path):
+    files = FullDisk()
+    files._listeners = (Events(),)
+    file = files.create(tmp_path / "msgs", 4096)
+
+    with pytest.raises(OSError) as raised:
+        files.write(file, 10, b"0123456789")
+
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "msgs"))
+    assert len(files._listeners[0].heard) == 1
+
+
 def test_mapped_writes_are_in_the_file(files, tmp_path):
     file = files.create(tmp_path / "msgs", 4096)
 

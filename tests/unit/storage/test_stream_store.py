@@ -1,10 +1,14 @@
 """Stream store and cursor: offsets, any number of readers, whole segments dropped, restarts."""
+import errno
 import os
 
 import pytest
 
 from gomq_py.storage.errors import StoreClosed, StoreError
+from gomq_py.storage.files import Files
+from gomq_py.storage.stream_recovery import open_stream_store
 from tests.support.no_switch import no_switch
+from tests.support.stores import INCARNATION
 from tests.support.streams import SEGMENT_BYTES, StreamBench
 
 
@@ -233,6 +237,143 @@ def test_message_larger_than_any_segment_is_refused(bench):
     with pytest.raises(StoreError):
         bench.store.purge()
         bench.push(1, body=bytes(1 << 28))
+
+
+# batches that go by way of the stage
+
+class Writes(Files):
+    """Notes how much each call writes; fails while ``error`` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+        self.error = None
+
+    def write(self, file, start, octets):
+        if self.error is not None:
+            raise self.error
+        self.sizes.append(len(octets))
+        super().write(file, start, octets)
+
+
+@pytest.fixture
+def writes():
+    return Writes()
+
+
+def busy(folder, writes, **options):
+    """A stream whose next batch goes by way of the stage: a hundred messages are there."""
+    bench = StreamBench(folder, writes, **options)
+    bench.push(100)
+    assert writes.sizes == []
+    return bench
+
+
+def test_batches_after_a_large_one_are_written_with_few_calls(tmp_path, writes):
+    bench = busy(tmp_path, writes)
+    for count in (2000, 1500, 100, 1, 1, 50):
+        bench.push(count)
+
+    # over the ends of segments; the first of one is alone after a batch of one
+    assert len(writes.sizes) <= 14 and sum(writes.sizes) == 56 * (2000 + 1500 + 100 + 1)
+    assert bench.read_all() == list(range(3752))
+    bench.reopen()
+    assert bench.read_all() == list(range(3752)) and not bench.damaged
+
+
+def test_small_batches_are_written_through_the_mapping(tmp_path, writes):
+    bench = StreamBench(tmp_path, writes)
+    for _ in range(100):
+        bench.push(30)
+
+    assert writes.sizes == [] and bench.read_all() == list(range(3000))
+
+
+def test_reader_that_begins_within_a_batch_finds_its_place(tmp_path, writes):
+    bench = busy(tmp_path, writes)
+    early = bench.cursor(0)
+    bench.append(20)
+
+    assert bench.read(early)[-1] in (99, 119)  # the batch is not over
+    behind, within = bench.cursor(120), bench.cursor(110)
+    assert bench.read(behind) == [] and bench.read(within) == list(range(110, 120))
+    bench.push(5)
+    assert bench.read(behind) == bench.read(within) == list(range(120, 125))
+    assert bench.store.describe()[-1]["last_timestamp_ms"] == bench.epoch_ms + 124
+
+
+def test_time_within_a_batch_is_found(tmp_path, writes):
+    bench = busy(tmp_path, writes)
+    bench.append(20)
+
+    assert bench.store.describe()[-1]["last_timestamp_ms"] == bench.epoch_ms + 119
+
+
+def test_one_stream_has_the_stage_and_the_other_writes_through_its_mapping(tmp_path, writes):
+    bench = busy(tmp_path, writes)
+    other, _ = open_stream_store(tmp_path / "other", writes, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES, bench)
+    stores = bench.store, other
+    for bench.store in stores[::-1]:
+        bench.push(100 - bench.store.next_offset)
+    for number in range(1000):
+        bench.store = stores[number % 2]
+        bench.append(3)
+    for bench.store in stores:
+        bench.store.flush()
+
+    for bench.store in stores:
+        assert bench.read_all() == list(range(1600))
+    assert sum(writes.sizes) == 56 * 1500
+
+
+def test_large_message_in_a_batch_keeps_its_place(tmp_path, writes):
+    bench = busy(tmp_path, writes, segment_bytes=1 << 20)
+    bench.append(10)
+    bench.append(1, body=b"110".rjust(100_000))
+    bench.push(10)
+
+    assert bench.read_all() == list(range(121))
+    bench.reopen()
+    assert bench.read_all() == list(range(121))
+
+
+@pytest.mark.parametrize("ending", ["flush", "sync", "full", "roll", "close"])
+def test_batch_that_cannot_be_written_fences_the_stream_and_confirms_nothing(tmp_path, writes, ending):
+    bench = busy(tmp_path, writes, enabled=True, segment_bytes=1 << 20 if ending == "full" else SEGMENT_BYTES)
+    bench.sync()
+    writes.error = OSError(errno.EIO, "no")
+    answers = []
+    bench.append(10)
+    bench.committer.after_sync(answers.append)
+
+    if ending == "flush":
+        bench.store.flush()
+    elif ending in ("full", "roll"):
+        with pytest.raises(StoreClosed):
+            bench.append(5000)
+    elif ending == "close":
+        bench.store.close()
+    with pytest.raises(StoreError):
+        bench.committer.wait()
+
+    assert [type(answer) for answer in answers] == [StoreClosed]
+    assert bench.fenced == [writes.error] and bench.pool.stage.user is None
+    with pytest.raises(StoreClosed):
+        bench.push()
+    writes.error = None
+    bench.committer.stop()
+    bench.start()
+    assert bench.read_all() == list(range(100))
+    bench.store.close()
+    bench.committer.stop()
+
+
+def test_stream_that_is_deleted_within_a_batch_leaves_the_stage_to_others(tmp_path, writes):
+    bench = busy(tmp_path, writes)
+    bench.append(10)
+    bench.store.delete_files()
+
+    assert bench.pool.stage.user is None
 
 
 def test_deleted_stream_leaves_nothing(tmp_path):

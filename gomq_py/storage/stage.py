@@ -1,0 +1,39 @@
+"""Stage: where the records of a busy stream are put together, to be written to its file with one call for a batch. One per broker.
+
+Beside stream_store. A stream's segments are never recycled, so all of its pages are fresh: each one that is first written through the mapping is a
+fault, 3.4 us for 4 KiB, and must be cleaned by the flush. Writing a batch with a call takes 1.2 us for 4 KiB, and readers have the pages in their
+mapping sixteen at a time. One store has the stage, until the end of its batch; others write through their mappings meanwhile, as those do that have
+little to write. Never yields.
+"""
+from gomq_py import octets
+
+# As much as stays in a processor's nearest cache; four times as much was no faster.
+STAGE_OCTETS = 32768
+
+
+class Stage:
+    """``user``: who has it, or None. ``p``: its octets, for records."""
+
+    __slots__ = ("user", "p", "_octets")
+
+    def __init__(self):
+        self.user = self._octets = None
+
+    def take(self, user):
+        """Whether the user has it from here on."""
+        if self.user is not None:
+            return self.user is user
+        if self._octets is None:
+            self._octets = bytearray(STAGE_OCTETS)
+            self.p = octets.pointer(self._octets)
+        self.user = user
+        return True
+
+    def content(self, count):
+        """The first ``count`` octets, as a view that dies at the next record."""
+        return memoryview(self._octets)[:count]
+
+    def release(self):
+        """Nobody has it any more."""
+        self.user = None
+        return 0
