@@ -5,6 +5,7 @@
 import orjson
 from flask import Response, current_app, request
 
+from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
 from gomq_py.broker.turns import give_way
 
@@ -22,7 +23,10 @@ def node():
 
 
 def json_answer(value, status=200):
-    """A JSON response. Octets that are no text appear as they can: names are text, bodies are encoded before they come here."""
+    """A JSON response, of a GET cut to the query's columns. Octets that are no text appear as they can: names are text, bodies are encoded before."""
+    paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
+    if paths is not None:
+        value = [cut(item, paths) for item in value] if isinstance(value, list) else cut(value, paths)
     return Response(json_octets(value), status, mimetype="application/json")
 
 

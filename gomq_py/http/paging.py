@@ -7,6 +7,7 @@ from flask import request
 
 from gomq_py.http.answers import SLICE, json_octets, paced_answer
 from gomq_py.http.arguments import number_in
+from gomq_py.http.columns import at, cut, paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.broker.turns import give_way, paced
 from gomq_py.patterns import Pattern
@@ -60,15 +61,14 @@ def _answer(parts, head, tail):
 
 def _dumped(objects, build, query):
     """The elements of a JSON array, built and written a slice at a time. May switch."""
-    wanted = query.get("columns")
-    paths = [column.split(".") for column in wanted.split(",") if column] if wanted else None
+    paths = paths_in(query)
     parts = []
     for start in range(0, len(objects), SLICE):
         if start:
             give_way()
         items = [build(one) for one in objects[start:start + SLICE]]
         if paths is not None:
-            items = [_cut(item, paths) for item in items]
+            items = [cut(item, paths) for item in items]
         parts.append(json_octets(items)[1:-1])
     return parts
 
@@ -121,7 +121,7 @@ def _sorted(objects, build, query):
     for number, one in enumerate(objects):
         if number % SLICE == SLICE - 1:
             give_way()
-        keyed.append((_sort_key(_at(build(one), path)), number))
+        keyed.append((_sort_key(at(build(one), path)), number))
     keyed.sort(reverse=backwards)
     return [objects[number] for _, number in keyed]
 
@@ -133,24 +133,3 @@ def _sort_key(value):
     if value is None:
         return (0, 0, "")
     return (2, 0, str(value))
-
-
-def _at(item, path):
-    for part in path:
-        if not isinstance(item, dict):
-            return None
-        item = item.get(part)
-    return item
-
-
-def _cut(item, paths):
-    cut = {}
-    for path in paths:
-        value = _at(item, path)
-        if value is None:
-            continue
-        inner = cut
-        for part in path[:-1]:
-            inner = inner.setdefault(part, {})
-        inner[path[-1]] = value
-    return cut

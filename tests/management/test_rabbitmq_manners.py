@@ -110,6 +110,17 @@ def test_binding_what_is_not_there_says_what_is_not(api, path, reason):
     assert (refused.status_code, refused.json()) == (404, {"error": "not_found", "reason": reason})
 
 
+def test_single_things_are_cut_to_columns_as_lists_are(api, name):
+    api.put(f"queues/%2F/{name}")
+
+    assert api.get(f"queues/%2F/{name}?columns=name,arguments,nothing").json() == {"name": name, "arguments": {}}
+    assert list(api.get("overview?columns=object_totals.queues,node").json()) == ["object_totals", "node"]
+    assert list(api.get("overview?columns=object_totals.queues").json()["object_totals"]) == ["queues"]
+    assert [list(node) for node in api.get("nodes?columns=name").json()] == [["name"]]
+    assert list(api.get("definitions?columns=queues").json()) == ["queues"]
+    assert len(api.get("overview?columns=").json()) > 10
+
+
 def test_a_password_that_is_null_does_not_take_the_password_away(api):
     api.put("users/keeper", {"password": "kept", "tags": "management"})
 

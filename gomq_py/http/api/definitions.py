@@ -3,6 +3,7 @@ from flask import Blueprint, request
 
 from gomq_py.broker.definitions import DefinitionsError, Importer, sections, sections_of_vhost
 from gomq_py.http.answers import body_octets, json_answer, no_content, node, paced_answer
+from gomq_py.http.columns import paths_in
 from gomq_py.http.errors import BadRequest, TooLarge
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, dumped, parsed
@@ -20,14 +21,20 @@ MAX_DEFINITIONS_OCTETS = 64 * 1024 * 1024
 @access(ADMINISTRATOR)
 def get_definitions():
     """Those of the whole broker."""
-    return paced_answer(dumped(sections(node().broker)))
+    return paced_answer(dumped(_asked_for(sections(node().broker))))
 
 
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_vhost_definitions(vhost):
     """Those of one vhost."""
-    return paced_answer(dumped(sections_of_vhost(find_vhost(vhost))))
+    return paced_answer(dumped(_asked_for(sections_of_vhost(find_vhost(vhost)))))
+
+
+def _asked_for(parts):
+    """The (key, value) pairs that the query's columns name, all where it names none."""
+    paths = paths_in(request.args)
+    return parts if paths is None else (part for part in parts if [part[0]] in paths)
 
 
 @blueprint.post("/api/definitions")

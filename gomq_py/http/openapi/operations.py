@@ -23,7 +23,7 @@ class Operation:
 
 def shows(schema, query=()):
     """GET of one thing."""
-    return Operation({200: schema}, query=query)
+    return Operation({200: schema}, query=(*query, "columns"))
 
 
 def lists(*names, query=()):
