@@ -250,6 +250,8 @@ def _refusal(publication):
 
 def _has_ready_consumer(destination):
     ring = getattr(destination, "ring", None)
+    if ring is not None:
+        destination.serve()  # what the same read brought before it may need all the credit there is
     # A sink has no consumers: it takes the message itself.
     return not hasattr(destination, "ring") or (ring is not None and ring.ready > 0)
 

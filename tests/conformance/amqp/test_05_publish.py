@@ -230,6 +230,19 @@ def test_immediate_is_delivered_to_a_ready_consumer(channel):
     channel.expect_content("basic.deliver", b"now")
 
 
+@pytest.mark.deviates("RabbitMQ refuses immediate with 540")
+def test_immediate_is_returned_when_those_before_it_took_the_credit(channel, wire):
+    queue, consumer = channel.declare(), wire.channel(2)
+    consumer.call("basic.qos", prefetch_count=2)
+    consumer.consume(queue)
+
+    wire.send(b"".join(publish_frames(1, "", queue, str(n), immediate=True) for n in range(4)))
+
+    assert [consumer.expect_content("basic.deliver").body for _ in range(2)] == [b"0", b"1"]
+    assert [channel.expect_content("basic.return", reply_code=313).body for _ in range(2)] == [b"2", b"3"]
+    channel.expect_count(queue, 0)
+
+
 def test_publish_to_a_missing_exchange_is_404(channel):
     channel.publish("no.such.exchange", "key", b"x")
 

@@ -436,6 +436,16 @@ def test_messages_got_before_a_limit_of_the_channel_do_not_count(channel):
     expect_silence(channel)
 
 
+@pytest.mark.deviates("RabbitMQ delivers them as they come while a consumer waits")
+def test_messages_of_one_read_are_delivered_by_priority(channel, wire):
+    queue, consumer = channel.declare(arguments={"x-max-priority": 9}), wire.channel(2)
+    consumer.consume(queue, no_ack=True)
+
+    wire.send(b"".join(publish_frames(1, "", queue, str(n), properties(priority=n)) for n in range(5)))
+
+    assert deliveries(consumer, 5) == [4, 3, 2, 1, 0]
+
+
 @pytest.mark.deviates("RabbitMQ 3.10 delivers nothing of them before something else happens to the queue")
 def test_next_active_consumer_gets_what_waits(wire):
     channel, other = wire.channel(1), wire.channel(2)
