@@ -150,6 +150,24 @@ def test_what_a_consumer_takes_at_once_is_not_refused(channel, wire, limit, over
     assert [consumer.expect_content("basic.deliver").body for _ in range(50)] == [b"%d" % (n % 10) for n in range(50)]
 
 
+@pytest.mark.deviates("RabbitMQ delivers the next message before it looks at the publish")
+def test_credit_of_an_ack_is_used_when_the_read_is_over(channel, wire):
+    """The acks of a read are worked off together; a full queue does not see, within the read, that its consumer has room again."""
+    queue, publisher = channel.declare(arguments={"x-max-length": 1, "x-overflow": "reject-publish"}), wire.channel(2)
+    publisher.call("confirm.select")
+    channel.call("basic.qos", prefetch_count=1)
+    channel.consume(queue)
+    publish = [publish_frames(2, "", queue, body) for body in (b"first", b"second", b"third")]
+    wire.send(publish[0] + publish[1])
+    channel.expect_content("basic.deliver", b"first")
+    assert confirmed(publisher, 2) == []
+
+    wire.send(method_frame(1, "basic.ack", delivery_tag=1) + publish[2])
+
+    channel.expect_content("basic.deliver", b"second")
+    publisher.expect("basic.nack", delivery_tag=3)
+
+
 def test_what_the_prefetch_leaves_over_fills_the_queue(channel, wire):
     queue = channel.declare(arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
     consumer = wire.channel(2)
