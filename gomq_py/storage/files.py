@@ -17,7 +17,7 @@ import os
 import posix
 import sys
 
-from gomq_py.storage.pages import fetch_ahead, let_go, populate, read_range
+from gomq_py.storage.pages import fetch_ahead, populate, read_range
 
 FILE_MODE = 0o600  # messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file)
 FOLDER_MODE = 0o700
@@ -25,9 +25,6 @@ FOLDER_MODE = 0o700
 # Python's mmap keeps a duplicate of the descriptor, a second one per segment, unless told not to (3.13).
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _ZEROS = bytes(1 << 20)
-
-# So much of a mapping is forgotten before a flush. Of a few pages it costs more than the flush does with them.
-MANY_OCTETS = 65536
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
 NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
@@ -39,14 +36,13 @@ class File:
     While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner must not recycle it. Hub thread only.
     """
 
-    __slots__ = ("path", "fd", "size", "synced_size", "fresh_at", "fresh_end", "map", "mapped", "named", "broken", "_holders", "_closing", "_aside")
+    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "_holders", "_closing", "_aside")
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
         self.fd = -1  # still the caller's
         self.size = size
         self.synced_size = 0  # how long the file was when the last successful sync of this File began; 0: not known
-        self.fresh_at = self.fresh_end = 0  # what was appended through the mapping since the last sync began lies in between
         self.map = None
         self.mapped = mapped
         self.named = named
@@ -190,8 +186,6 @@ class Files:
 
     def appended(self, file, start, end):
         """Announce that [start, end) of a mapping was written for the first time. Once per batch."""
-        file.fresh_at = min(file.fresh_at, start)
-        file.fresh_end = end
         if file.named:
             for listener in self._listeners:
                 listener.appended(file, start, end)
@@ -337,9 +331,6 @@ class Files:
     def sync(self, file):
         """Flush what was written to the file (mapping included) before this call began, and its size. Blocks; for ``storage.sync`` and boot."""
         size = file.size
-        mapping, fresh_at, file.fresh_at = file.map, file.fresh_at, size  # should the hub announce more in between, that only costs more
-        if mapping is not None and file.fresh_end - fresh_at >= MANY_OCTETS:
-            let_go(mapping, fresh_at)
         try:
             flush_descriptor(file.fd)
         except OSError as error:

@@ -2,7 +2,6 @@
 
 Below files, which says when. Changes no file. What blocks says so; the rest is quick.
 """
-import contextlib
 import errno
 import mmap
 import os
@@ -36,17 +35,6 @@ def populate(mapping, start, end):
             raise OSError(errno.EIO, f"octets {start} to {end} cannot be read") from error
         raise
     return True
-
-
-def let_go(mapping, start):
-    """Have the process forget its pages of a shared mapping from ``start`` on, all at once; what was written stays in the system's cache.
-
-    A flush takes the right to write from every page that was written, and for each interrupts the processors that the process runs on: with a writer
-    on the other of two processors that was nine tenths of what a flush cost. Forgetting a thousand pages is one interrupt or two.
-    """
-    if hasattr(mmap, "MADV_DONTNEED"):
-        with contextlib.suppress(OSError, ValueError):  # locked into memory, or closed meanwhile: the flush does the same, only slower
-            mapping.madvise(mmap.MADV_DONTNEED, start - start % mmap.PAGESIZE)
 
 
 def read_range(fd, start, end):

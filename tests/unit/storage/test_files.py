@@ -2,7 +2,6 @@
 import errno
 import fcntl
 import os
-import sys
 
 import pytest
 
@@ -132,58 +131,6 @@ def test_mapped_writes_are_in_the_file(files, tmp_path):
     file.map[10:13] = b"abc"
 
     assert (tmp_path / "msgs").read_bytes()[10:13] == b"abc"
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_flush_forgets_many_fresh_pages_at_once_and_keeps_what_they_hold(files, tmp_path):
-    file = files.create(tmp_path / "msgs", 1 << 20)
-    octets = bytes(range(256)) * 2048
-    file.map[:len(octets)] = octets
-    files.appended(file, 0, len(octets))
-    resident_before = resident_octets(file)
-
-    files.sync(file)
-
-    assert resident_before >= len(octets)
-    assert resident_octets(file) == 0
-    assert file.map[:len(octets)] == (tmp_path / "msgs").read_bytes()[:len(octets)] == octets
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_flush_forgets_from_what_is_fresh_on(files, tmp_path):
-    file = files.create(tmp_path / "msgs", 1 << 20)
-    file.map[:] = bytes(1 << 20)
-    for start, end in ((0, 4096), (4096, 1 << 19), (1 << 19, 1 << 20)):
-        files.appended(file, start, end)
-    files.sync(file)
-    file.map[:4096] = bytes(4096)  # what is read and changed there again stays
-    file.map[1 << 19:] = b"a" * (1 << 19)
-
-    files.appended(file, 1 << 19, 1 << 20)
-    files.sync(file)
-
-    assert 4096 <= resident_octets(file) <= 1 << 19
-    assert file.map[1 << 19:] == b"a" * (1 << 19)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_flush_of_a_few_fresh_pages_leaves_them_where_they_are(files, tmp_path):
-    file = files.create(tmp_path / "msgs", 1 << 20)
-    file.map[:8192] = b"a" * 8192
-    files.appended(file, 0, 8192)
-
-    files.sync(file)
-
-    assert resident_octets(file) >= 8192
-
-
-def resident_octets(file):
-    """How much of the file's mapping this process has pages of."""
-    with open("/proc/self/smaps", encoding="utf-8") as lines:
-        for line in lines:
-            if line.rstrip().endswith(file.path):
-                return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
-    raise AssertionError(f"{file.path} is not mapped")
 
 
 def test_descriptors_are_not_inherited_and_files_are_private(files, tmp_path):
