@@ -83,16 +83,26 @@ class Broker:
         self.events.stop()
         if self._log_exchange is not None:
             self._log_exchange.close()
+        self._finish_moves()
         for vhost in self.vhosts.values():
             vhost.close()
+        self._wait_for_disk()
+        self._log.close()
+        self.users.close()
+        self._pool.close()
+
+    def _finish_moves(self):
+        """No message sets out any more, and those that are under way arrive: after an orderly end none is in two places."""
+        for vhost in self.vhosts.values():
+            vhost.hold_back()
         self.dead_letters.close()
+        self._wait_for_disk()
+
+    def _wait_for_disk(self):
         try:
             self.committer.wait()
         except Exception as error:
             LOG.error("the last sync failed: %s", error)
-        self._log.close()
-        self.users.close()
-        self._pool.close()
 
     def on_consumer_timeout(self, callback):
         """Call ``callback()`` whenever the time that deliveries of some queue may stay unacked has changed."""

@@ -11,7 +11,7 @@ cdef class DeadLetters:
     cdef list _moved
     cdef dict _leaving, _ways
     cdef Way _way
-    cdef bint _running
+    cdef bint _running, _closed
     cdef Message _copy
     cpdef send(self, Queue queue, uint64_t location, str reason)
     cdef _add(self, tuple letter)

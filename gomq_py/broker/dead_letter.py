@@ -32,7 +32,7 @@ class DeadLetters:
     A letter goes by the settings that its queue had when it died, whatever becomes of policies and of the queue itself meanwhile.
     """
 
-    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_leaving", "_ways", "_way", "_running", "_copy")
+    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_leaving", "_ways", "_way", "_running", "_copy", "_closed")
 
     def __init__(self, vhosts, committer, scheduler):
         self._vhosts = vhosts
@@ -45,7 +45,7 @@ class DeadLetters:
         self._ways = {}  # of this slice: (queue, reason): Way
         self._way = None  # the one that was used last
         self._copy = Message()
-        self._running = False
+        self._running = self._closed = False
 
     def send(self, queue, location, reason):
         """An unacked message of ``queue`` is dead: it leaves the queue when its copies are safe."""
@@ -63,11 +63,14 @@ class DeadLetters:
         self._leaving[queue] = gone
 
     def close(self):
-        """The broker stops: letters that have not gone out stay in their queues, if those are to stay."""
+        """The broker stops: letters that have not gone out, and those to come, stay in their queues, if those are to stay."""
+        self._closed = True
         self._letters.clear()
         self._let_go(list(self._leaving))
 
     def _add(self, letter):
+        if self._closed:
+            return
         self._letters.append(letter)
         if not self._running:
             self._running = True

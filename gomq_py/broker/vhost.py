@@ -437,6 +437,12 @@ class VHost(Routing):
         """The random number that tells a durable queue from earlier ones of its name."""
         return self._factory.incarnation_of(queue)
 
+    def hold_back(self):
+        """The broker stops: what is delayed goes on at the next boot."""
+        for exchange in self.exchanges.values():
+            if isinstance(exchange, DelayedExchange):
+                exchange.park.hold_back()
+
     def close(self):
         """The broker stops: close every queue, keeping what is durable."""
         for queue in list(self.queues.values()):

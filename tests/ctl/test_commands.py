@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
 import pika
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gomq_py.ctl.listings import LISTS
 from tests.ctl.running import Runner, commands, data, done, environment, in_process
 from tests.support.broker_process import ROOT, BrokerProcess
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -324,9 +326,15 @@ def test_a_reader_that_has_seen_enough_is_no_error(broker, ctl):
 
 def test_ctrl_c_leaves_without_a_traceback(ctl):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        process = subprocess.Popen(ctl.command("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}"), stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT)
+        # A suite that runs in the background of a shell was told to ignore the signal.
+        process = subprocess.Popen(
+            ctl.command("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, env=environment(), cwd=ROOT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         peer, _ = server.accept()
+        assert peer.recv(65536).startswith(b"GET ")
+        # In the very moment before a read begins a signal is seen after it only: Python's way, and a user would press again.
+        state = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", what="the command to wait for its answer")
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=20)[1]
         peer.close()

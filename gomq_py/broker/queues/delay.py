@@ -64,6 +64,10 @@ class DelayQueue(Destination):
         self._due.arm()
         return 0
 
+    def hold_back(self):
+        """Nothing goes on any more; of what has gone on the files still hear."""
+        self._due.stop()
+
     def close(self):
         """No more messages in or out; the files stay."""
         self._due.stop()
