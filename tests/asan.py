@@ -20,6 +20,7 @@ TESTS = (
     "tests/fuzz/test_seeds.py", "tests/unit/amqp/wire", "tests/unit/amqp/server/test_fast_lane.py", "tests/unit/amqp/server/test_unacked.py",
     "tests/unit/amqp/server/test_delivery.py", "tests/unit/storage/format", "tests/unit/storage/test_message_store.py",
     "tests/unit/storage/test_priority_store.py", "tests/unit/storage/test_requeued.py", "tests/unit/storage/test_segment_log.py",
+    "tests/unit/storage/test_stream_store.py",
     "tests/unit/net/test_output.py", "tests/unit/net/test_stream.py", "tests/unit/broker/queues", "tests/unit/broker/exchanges/test_topic_trie.py",
     "tests/unit/perf/test_walk.py", "tests/unit/perf/test_batch.py", "tests/unit/perf/test_latency.py",
 )
