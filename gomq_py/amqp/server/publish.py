@@ -249,9 +249,10 @@ def _refusal(publication):
 
 
 def _has_ready_consumer(destination):
+    """Whether a consumer can take the next message at once; what the same read has brought before it is delivered first, and may need all credit."""
     ring = getattr(destination, "ring", None)
     if ring is not None:
-        destination.serve()  # what the same read brought before it may need all the credit there is
+        destination.serve()
     # A sink has no consumers: it takes the message itself.
     return not hasattr(destination, "ring") or (ring is not None and ring.ready > 0)
 
