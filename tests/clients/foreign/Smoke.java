@@ -42,8 +42,9 @@ public class Smoke {
         channel.basicConsume(queue, false, new DefaultConsumer(channel) {
             @Override
             public void handleDelivery(String tag, Envelope envelope, AMQP.BasicProperties properties, byte[] body) throws java.io.IOException {
-                received.add(Integer.parseInt(new String(body)));
+                // Acked first: the channel is closed as soon as the last message is received.
                 channel.basicAck(envelope.getDeliveryTag(), envelope.getDeliveryTag() % 10 == 0);
+                received.add(Integer.parseInt(new String(body)));
             }
         });
         boolean ordered = true;

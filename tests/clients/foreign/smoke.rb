@@ -20,8 +20,8 @@ check queue.message_count == 500, "the queue counts them"
 received = ::Queue.new
 channel.prefetch(20)
 consumer = queue.subscribe(manual_ack: true) do |delivery, properties, body|
-  received << [body.to_i, properties.headers]
   channel.ack(delivery.delivery_tag)
+  received << [body.to_i, properties.headers]
 end
 bodies = Array.new(500) { Timeout.timeout(PATIENCE_S) { received.pop } }
 check bodies.map(&:first) == (0...500).to_a, "deliveries come in order"
