@@ -31,9 +31,15 @@ class BadRequest(APIError):
 
 
 class NotAuthorised(APIError):
-    """401: not logged in, or the tags of the user do not reach."""
+    """401: the rights or tags of the user do not reach."""
 
     status, error = 401, "not_authorised"
+
+
+class LoginFailed(NotAuthorised):
+    """401: whoever asks is not who they say. RabbitMQ spells the word otherwise here, and management tools look for it."""
+
+    error = "not_authorized"
 
 
 class NoSuchObject(APIError):

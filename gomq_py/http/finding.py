@@ -4,7 +4,7 @@ from flask import g
 from gomq_py.auth.permissions import refusal, refused_topic
 from gomq_py.broker.names import described
 from gomq_py.http.answers import node
-from gomq_py.http.errors import NoSuchObject, NotAuthorised
+from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
 from gomq_py.http.login import sees_vhost
 
 
@@ -46,6 +46,14 @@ def find_queue(vhost_name, name):
     return queue
 
 
+def queue_to_take_from(vhost_name, name):
+    """As ``find_queue``, for requests that RabbitMQ hands on to an AMQP channel, whose words a missing queue has there. Raises NoSuchObject."""
+    queue = find_vhost(vhost_name).queues.get(name)
+    if queue is None:
+        raise NoSuchObject(f"NOT_FOUND - no {described('queue', name, vhost_name)}", error="not_found")
+    return queue
+
+
 def there_is(kind, one, name, vhost_name):
     """``one``, if it is not None. Raises NoSuchObject that says what is not there, as RabbitMQ does of the ends of bindings."""
     if one is None:
@@ -58,6 +66,14 @@ def find_exchange(vhost_name, name):
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise NoSuchObject()
+    return exchange
+
+
+def exchange_to_publish_to(vhost_name, name):
+    """As ``find_exchange``, for publishing: there a missing exchange is a mistake in the request, told in AMQP's words. Raises BadRequest."""
+    exchange = find_vhost(vhost_name).exchanges.get(named(name))
+    if exchange is None:
+        raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")
     return exchange
 
 

@@ -12,7 +12,7 @@ from flask import current_app, g, request
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
-from gomq_py.http.errors import NotAuthorised, Throttled
+from gomq_py.http.errors import LoginFailed, NotAuthorised, Throttled
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -87,7 +87,7 @@ def reach(user):
 
 
 def authenticate():
-    """The user of this request. Raises NotAuthorised or Throttled. May switch."""
+    """The user of this request. Raises NotAuthorised, LoginFailed or Throttled. May switch."""
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
@@ -102,18 +102,18 @@ def authenticate():
     except LoginRefused as error:
         failures.failed(address)
         LOG.warning("login from %s refused: %s", address, error)
-        raise NotAuthorised("Login failed") from None
+        raise LoginFailed("Login failed") from None
     failures.succeeded(address)
     return user
 
 
 def _login(logins, given, address):
-    """The user of an Authorization header: Basic, where the password may be a token, or Bearer. Raises LoginRefused, NotAuthorised. May switch."""
+    """The user of an Authorization header: Basic, where the password may be a token, or Bearer. Raises LoginRefused, LoginFailed. May switch."""
     if given is not None and given.type == "basic" and given.username is not None:
         return logins.login(given.username, given.password or "", address)
     if given is not None and given.type == "bearer" and given.token:
         return logins.login_with_token(given.token)
-    raise NotAuthorised("Login failed")
+    raise LoginFailed("Login failed")
 
 
 # RabbitMQ's words, by the tag that is missing.

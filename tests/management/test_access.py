@@ -19,7 +19,7 @@ def test_without_a_login_nothing_is_shown(api):
     refused = api.as_user("guest", "wrong").get("overview")
 
     assert (refused.status_code, refused.reason) == (401, "Unauthorized")
-    assert refused.json() == {"error": "not_authorised", "reason": "Login failed"}
+    assert refused.json() == {"error": "not_authorized", "reason": "Login failed"}
     assert "Basic" in refused.headers["WWW-Authenticate"]
 
 

@@ -51,6 +51,16 @@ def test_the_queue_of_one_connection_is_nobody_elses(api, channel, name):
     assert channel.basic_get(name, auto_ack=True)[2] == b"private"
 
 
+def test_what_is_not_there_to_publish_to_or_get_from_is_told_as_over_amqp(api):
+    """rabbitmqadmin shows the reason of a 400, and of a 404 only the path."""
+    nowhere = api.post("exchanges/%2F/no-exchange/publish", {**MESSAGE, "routing_key": "x"})
+    nothing = api.post("queues/%2F/no-queue/get", GET)
+
+    reason = "404 NOT_FOUND - no exchange 'no-exchange' in vhost '/'"
+    assert (nowhere.status_code, nowhere.json()) == (400, {"error": "bad_request", "reason": reason})
+    assert (nothing.status_code, nothing.json()) == (404, {"error": "not_found", "reason": "NOT_FOUND - no queue 'no-queue' in vhost '/'"})
+
+
 @pytest.mark.parametrize("count, got", [(0, 0), (2, 2), (-1, 3)])
 def test_a_count_below_zero_gets_all_messages(api, channel, name, count, got):
     channel.queue_declare(name)

@@ -12,7 +12,7 @@ from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
-from gomq_py.http.finding import find_exchange, find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
+from gomq_py.http.finding import exchange_to_publish_to, find_exchange, find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -98,7 +98,7 @@ def list_bindings_to(vhost, name):
 @access(MANAGEMENT)
 def publish(vhost, name):
     """Publish one message; ``routed`` tells whether any queue took it."""
-    exchange = find_exchange(vhost, name)
+    exchange = exchange_to_publish_to(vhost, name)
     require(WRITE, "exchange", exchange.name, vhost)
     wanted = body(MAX_PUBLISH_OCTETS, required=("routing_key", "properties", "payload", "payload_encoding"))
     if exchange.internal:

@@ -11,7 +11,7 @@ from gomq_py.http.answers import body, check_node, check_required, json_answer, 
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_queue, find_vhost, require, visible_vhosts, writable_vhost
+from gomq_py.http.finding import find_queue, find_vhost, queue_to_take_from, require, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
 from gomq_py.broker.turns import give_way, paced
@@ -171,7 +171,7 @@ def list_queue_bindings(vhost, name):
 @access(MANAGEMENT)
 def get_messages(vhost, name):
     """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all. This changes the queue."""
-    queue = _shared(find_queue(vhost, name))
+    queue = _shared(queue_to_take_from(vhost, name))
     require(READ, "queue", name, vhost)
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
