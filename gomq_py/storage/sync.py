@@ -263,7 +263,9 @@ class GroupCommit:
         stores, logs, folders = self._stores, self._logs, self._folders
         self._stores, self._logs, self._folders = {}, {}, {}
         self.begun += 1
+        unawaited = set()
         if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
+            unawaited = self._later.keys() - stores.keys()
             stores.update(dict.fromkeys(self._later, True))
             self._later = {}
         self._in_flight, self._waiting = self._waiting, []
@@ -271,7 +273,7 @@ class GroupCommit:
         self._wake.clear()
         self._is_syncing = True
         failures = {}  # store, or path of a log or folder -> error
-        jobs = self._collect(stores, logs, folders, failures)
+        jobs = self._collect(stores, logs, folders, unawaited, failures)
         began = time.perf_counter()
         self._flush(jobs, failures)
         if self._killed:
@@ -283,15 +285,20 @@ class GroupCommit:
         self._answer(next(iter(failures.values()), None))
         self._is_syncing = False
 
-    def _collect(self, stores, logs, folders, failures):
-        """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too."""
+    def _collect(self, stores, logs, folders, unawaited, failures):
+        """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too, but not one
+        of which only acks are due (``unawaited``): nobody waits for those, and others' confirms have nothing to do with them.
+        """
         jobs = []
-        for store, acks_too in stores.items():
+        for store, acks_too in list(stores.items()):
             try:
                 files = store.sync_files(acks_too)
             except Exception as error:
                 if not isinstance(error, StoreError):
                     logger.exception("%s cannot be flushed", store.folder)
+                elif store in unawaited:
+                    del stores[store]
+                    continue
                 failures[store] = error
                 continue
             for file in files:

@@ -63,7 +63,7 @@ class SyncWatch:
         while not self._stopping:
             self._wakeup.acquire(True, interval_s)
             self._look()
-            if seen == self._begun and not self._running:
+            if seen == self._begun and not self._running and not self._stopping:  # stop() wakes it once, and may have done so above
                 self._is_parked = True
                 if self._running:  # it began before it could see that
                     self._is_parked = False

@@ -221,6 +221,20 @@ def test_a_fenced_store_fails_the_next_sync_it_is_part_of(committer, files):
     assert isinstance(answers[0], StoreClosed)
 
 
+def test_a_store_that_was_fenced_before_its_acks_were_due_fails_nobody_elses_sync(committer, files):
+    fenced, other, answers = FakeStore("fenced"), FakeStore("other"), Answers()
+    committer.mark_acks(fenced)
+    committer._later_since -= UNHURRIED_S  # due with the next sync
+    fenced.error = OSError(errno.EIO, "earlier")
+    committer.mark(other)
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert answers == [None] and other.syncs == 1
+    assert fenced.syncs == 0 and not committer._later
+
+
 @pytest.mark.parametrize("mark, path", [
     (lambda committer: committer.mark_file(FakeFile("/data/log")), "/data/log"),
     (lambda committer: committer.mark_folder("/data/queues"), "/data/queues"),

@@ -39,6 +39,28 @@ def test_the_watch_is_parked_without_flushes_and_woken_by_the_next(caplog):
     watch.stop()
 
 
+def test_the_watch_ends_when_it_is_stopped_while_it_looks():
+    """Instead of parking for ever, a thread that nobody wakes any more."""
+    watch = SyncWatch(AFTER_S)
+    watch._is_started = True  # by this test
+    watch.begin("/data/a")
+    watch.end()
+    looks = []
+
+    def look():
+        looks.append(None)
+        if len(looks) == 2:  # nothing was flushed since the first: it would park now
+            watch.stop()
+            watch._wakeup.acquire(False)  # as the wait before this look has, when it was stop() that ended it
+    watch._look = look
+    thread = threading.Thread(target=watch._watch, args=(0.001,), daemon=True)
+
+    thread.start()
+    thread.join(10)
+
+    assert not thread.is_alive() and len(looks) == 2
+
+
 def test_nothing_is_watched_when_it_is_turned_off():
     watch, before = SyncWatch(0), threading.active_count()
 
