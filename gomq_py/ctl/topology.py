@@ -9,11 +9,13 @@ from gomq_py.ctl.completion import argument
 
 @ctl.command("add_vhost")
 @click.argument("name")
-@click.option("--description", default="")
+@click.option("--description", help="What it is for.")
+@click.option("--tags", help="Tags, separated by commas.")
+@click.option("--default-queue-type", metavar="TYPE", help="Type of queues that are declared without one: classic, quorum or stream.")
 @click.pass_obj
-def add_vhost(session, name, description):
-    """Make a virtual host."""
-    session.api.put("vhosts", name, body={"description": description})
+def add_vhost(session, name, **described):
+    """Make a virtual host, or change what is said of it."""
+    session.api.put("vhosts", name, body={key: value for key, value in described.items() if value is not None})
 
 
 @ctl.command("set_vhost_limits")

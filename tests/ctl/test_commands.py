@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pika
 import pytest
+import requests
 
 from gomq_py.ctl.listings import LISTS
 from tests.ctl.running import Runner, commands, data, done, environment, in_process
@@ -100,6 +101,18 @@ def test_exchanges_bindings_policies_and_limits(ctl):
     done(ctl("-p", "v", "delete_exchange", "x", "--if-unused"))
     assert data(ctl("-p", "v", "-f", "json", "list_bindings")) == []
     done(ctl("delete_vhost", "v"))
+
+
+def test_virtual_host_is_described_with_the_options_of_rabbitmqctl(ctl):
+    """A second call changes what it names, and nothing else."""
+    def add(*options):
+        assert in_process(ctl.uri, "add_vhost", "told", *options).exit_code == 0
+        vhost = requests.get(f"{ctl.uri}/api/vhosts/told", auth=("guest", "guest"), timeout=10).json()
+        return vhost["description"], vhost["tags"], vhost["default_queue_type"]
+
+    assert add("--description", "for tests", "--tags", "a,b", "--default-queue-type", "quorum") == ("for tests", ["a", "b"], "quorum")
+    assert add("--tags", "c") == ("for tests", ["c"], "quorum")
+    assert in_process(ctl.uri, "add_vhost", "other", "--default-queue-type", "bogus").exit_code == 1
 
 
 def test_messages_are_looked_at_moved_and_replayed(broker, ctl):
