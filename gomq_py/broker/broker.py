@@ -51,7 +51,7 @@ class Broker:
         self.vhosts = {}
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
-        self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler)
+        self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout

@@ -12,16 +12,23 @@ cdef class DeadLetters:
     cdef dict _leaving, _ways
     cdef Way _way
     cdef bint _running, _closed
+    cdef object _timers, _timer, _again
+    cdef dict _held
     cdef Message _copy
     cpdef send(self, Queue queue, uint64_t location, str reason)
     cdef _add(self, tuple letter)
-    @cython.locals(queue=Queue, message=Message, way=Way, location=uint64_t)
+    @cython.locals(queue=Queue, message=Message, location=uint64_t)
     cpdef bint _slice(self) except -1
     cdef bint _read(self, Queue queue, uint64_t location, Message message) except -1
     @cython.locals(queue=Queue, location=uint64_t)
     cpdef _drop(self, list moved, error)
     @cython.locals(way=Way, address=Address, copy=Message, destination=Destination, routing=bytes, properties=bytes)
-    cdef _publish(self, Queue queue, settings, str reason, Message message)
+    cdef _publish(self, Queue queue, settings, str reason, Message message, owed)
+    cdef _pass_on(self, Queue queue, settings, str reason, uint64_t location, Message message, owed)
+    cdef _gone(self, Queue queue, list leaving)
+    @cython.locals(way=Way)
+    cdef _end_slice(self, list leaving)
+    cdef bint _is_behind_others(self, Queue queue, settings, str reason, uint64_t location) except -1
     @cython.locals(way=Way)
     cdef Way _way_of(self, Queue queue, settings, str reason)
     cdef _drop_moved(self)

@@ -2,8 +2,10 @@
 
 Beside queues, whose limits send them here; above vhosts, which route them. A message stays unacked in its queue until the copies are on disk wherever
 they are to be durable, so that a crash leaves it in two places rather than in none. Letters are worked off in slices after the next poll, in order,
-one after the other: a chain of overflowing queues makes the list longer, never the stack deeper.
+one after the other: a chain of overflowing queues makes the list longer, never the stack deeper. Where the store of a queue that a letter goes to
+cannot take it (a full disk, a fault), it waits in its own queue, and so do those behind it.
 """
+from array import array
 from collections import Counter, deque
 from datetime import datetime, timezone
 
@@ -23,6 +25,9 @@ LOG = logger("queue")
 # Letters before others get their turn: some 2 ms, 5 where they died before.
 SLICE = 200
 
+# Until letters for which there was no room are tried again.
+TRY_AGAIN_MS = 1000
+
 REJECTED = "rejected"
 
 
@@ -32,9 +37,10 @@ class DeadLetters:
     A letter goes by the settings that its queue had when it died, whatever becomes of policies and of the queue itself meanwhile.
     """
 
-    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_leaving", "_ways", "_way", "_running", "_copy", "_closed")
+    __slots__ = ("counts", "_vhosts", "_committer", "_scheduler", "_letters", "_moved", "_leaving", "_ways", "_way", "_running", "_copy",
+                 "_closed", "_timers", "_timer", "_held", "_again")
 
-    def __init__(self, vhosts, committer, scheduler):
+    def __init__(self, vhosts, committer, scheduler, timers):
         self._vhosts = vhosts
         self._committer = committer
         self._scheduler = scheduler
@@ -46,6 +52,10 @@ class DeadLetters:
         self._way = None  # the one that was used last
         self._copy = Message()
         self._running = self._closed = False
+        self._timers = timers
+        self._timer = None
+        self._held = {}  # (queue, its settings, reason): Held
+        self._again = deque()  # those of them to be tried in this round
 
     def send(self, queue, location, reason):
         """An unacked message of ``queue`` is dead: it leaves the queue when its copies are safe."""
@@ -66,6 +76,10 @@ class DeadLetters:
         """The broker stops: letters that have not gone out, and those to come, stay in their queues, if those are to stay."""
         self._closed = True
         self._letters.clear()
+        self._held.clear()
+        self._again.clear()
+        if self._timer is not None:
+            self._timer.stop()
         self._let_go(list(self._leaving))
 
     def _add(self, letter):
@@ -84,24 +98,102 @@ class DeadLetters:
             queue, settings, reason, location, copy = self._letters.popleft()
             try:
                 if copy is not None:
-                    self._publish(queue, settings, reason, copy)
-                    continue
-                queue.letters -= 1
-                if queue.letters == 0 and self._leaving and queue in self._leaving:
-                    leaving.append(queue)
-                if self._read(queue, location, message):
-                    self._publish(queue, settings, reason, message)
-                    self._moved.append((queue, location))
+                    self._publish(queue, settings, reason, copy, None)
+                elif not self._held or not self._is_behind_others(queue, settings, reason, location):
+                    owed = self._pass_on(queue, settings, reason, location, message, None)
+                    if owed:
+                        self._hold(queue, settings, reason, location, owed)
+                    else:
+                        self._gone(queue, leaving)
             except StoreError as error:
                 queue.fail(error)
+                self._gone(queue, leaving)
+        self._end_slice(leaving)
+        self._running = bool(self._letters)
+        return self._running
+
+    def _pass_on(self, queue, settings, reason, location, message, owed):
+        """Copy an unacked message, which then leaves its queue after the next sync. Returns destinations that have yet to take it: then it stays."""
+        if self._read(queue, location, message):
+            owed = self._publish(queue, settings, reason, message, owed)
+            if owed:
+                return owed
+            self._moved.append((queue, location))
+        return None
+
+    def _gone(self, queue, leaving):
+        """A letter of the queue is dealt with."""
+        queue.letters -= 1
+        if queue.letters == 0 and self._leaving and queue in self._leaving:
+            leaving.append(queue)
+
+    def _end_slice(self, leaving):
         for way in self._ways.values():
             way.note(self.counts)
         self._ways = {}
         self._way = None
         self._drop_moved()
         self._let_go(leaving)
-        self._running = bool(self._letters)
-        return self._running
+
+    # letters that wait for room
+
+    def _hold(self, queue, settings, reason, location, owed):
+        self._held[queue, settings, reason] = Held(queue, settings, reason, location, owed)
+        names = ", ".join(f"'{destination.name}'" for destination in owed)
+        LOG.error("dead letters of queue '%s' in vhost '%s' wait in it: %s cannot store them now", queue.name, queue.vhost, names)
+        self._try_again_later()
+
+    def _is_behind_others(self, queue, settings, reason, location):
+        """Whether a letter waits because others of its kind do."""
+        held = self._held.get((queue, settings, reason))
+        if held is None:
+            return False
+        held.locations.append(location)
+        return True
+
+    def _try_again_later(self):
+        if self._timer is None and not self._closed:
+            self._timer = self._timers.start(TRY_AGAIN_MS, self._begin_again)
+
+    def _begin_again(self):
+        self._timer = None
+        self._again.extend(self._held)
+        self._scheduler.run_sliced(self._slice_again)
+
+    def _slice_again(self):
+        """The scheduler's next slice of letters that waited; False: the others have to wait on."""
+        message = Message()
+        leaving = []
+        left = SLICE
+        while left > 0 and self._again:
+            held = self._held[self._again[0]]
+            left -= self._some_of(held, left, message, leaving)
+            if held.is_over():
+                del self._held[self._again.popleft()]
+            elif left > 0:
+                self._again.popleft()  # there is no room yet
+        self._end_slice(leaving)
+        if not self._again and self._held:
+            self._try_again_later()
+        return bool(self._again)
+
+    def _some_of(self, held, limit, message, leaving):
+        """Pass on up to ``limit`` letters, as long as there is room. Returns how many."""
+        count = 0
+        while count < limit and not held.is_over():
+            try:
+                held.owed = self._pass_on(held.queue, held.settings, held.reason, held.locations[held.first], message, held.owed)
+            except StoreError as error:
+                held.queue.fail(error)
+                held.owed = None
+            if held.owed:
+                break
+            self._gone(held.queue, leaving)
+            held.first += 1
+            count += 1
+        return count
+
+    # one letter
 
     def _read(self, queue, location, message):
         """Show an unacked message, also where its queue takes part in nothing else any more."""
@@ -126,14 +218,17 @@ class DeadLetters:
         for queue, location in moved:
             queue.drop(location)
 
-    def _publish(self, queue, settings, reason, message):
-        """Copy the message to where the queue's dead letters go; nowhere is possible too."""
+    def _publish(self, queue, settings, reason, message, owed):
+        """Copy the message to where the queue's dead letters go; nowhere is possible too. Returns the destinations whose stores cannot take it now.
+
+        ``owed``: those that could not before, the others have it.
+        """
         way = self._way
         if way is None or way.queue is not queue or way.settings is not settings or way.reason != reason:
             way = self._way = self._way_of(queue, settings, reason)
         if way.exchange is None or message.kind != KIND_AMQP:
-            return
-        way.count += 1
+            return None
+        way.count += owed is None
         routing, properties = message.get_routing(), message.get_properties()
         address = way.addresses.get((routing, properties))
         if address is None:
@@ -142,11 +237,16 @@ class DeadLetters:
         copy = self._copy
         copy.readdress(message, way.exchange_name, address.key, address.letter.properties, self._scheduler.now_ms)
         destinations = address.destinations
-        if destinations is None:
+        if owed is not None:
+            destinations = way.again(owed)
+        elif destinations is None:
             destinations = address.reached_by(way.routes_anew(address.letter))
+        owed = None
         for destination in destinations:
             way.published += 1
-            destination.publish(copy)
+            if not destination.publish(copy) and destination.unable:
+                owed = [*(owed or ()), destination]
+        return owed
 
     def _way_of(self, queue, settings, reason):
         way = self._ways.get((queue, reason))
@@ -192,6 +292,10 @@ class Way:
         headers = with_properties(letter.headers, Properties.decode(letter.properties))
         return self._vhost.route(self.exchange, letter.keys[0], headers, letter.keys[1:])
 
+    def again(self, destinations):
+        """What these destinations of an earlier slice are now."""
+        return self._vhost.again(destinations)
+
     def note(self, counts):
         """The slice is over: count."""
         if self.count:
@@ -199,6 +303,27 @@ class Way:
             self.exchange.state.publish_in += self.count
             self.exchange.state.publish_out += self.published
             self.count = self.published = 0
+
+
+class Held:
+    """Letters that died of one reason in one queue and wait, in order, for room where they go.
+
+    ``owed``: destinations that the first of them has yet to reach.
+    """
+
+    __slots__ = ("queue", "settings", "reason", "locations", "first", "owed")
+
+    def __init__(self, queue, settings, reason, location, owed):
+        self.queue = queue
+        self.settings = settings
+        self.reason = reason
+        self.locations = array("Q", (location,))  # there may be as many as messages
+        self.first = 0
+        self.owed = owed
+
+    def is_over(self):
+        """Whether all of them have gone on."""
+        return self.first == len(self.locations)
 
 
 class Address:

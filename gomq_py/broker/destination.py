@@ -6,14 +6,17 @@ puts itself on the scheduler's list (queues.scheduler) when it is first touched.
 
 
 class Destination:
-    """Takes messages. ``touched`` belongs to the scheduler: True while this waits for its turn at the end of the read."""
+    """Takes messages. ``touched`` belongs to the scheduler: True while this waits for its turn at the end of the read.
 
-    __slots__ = ("name", "durable", "touched")
+    ``unable`` tells of the last message that was refused: True where its store could not take it (a full disk, a fault), and may later.
+    """
+
+    __slots__ = ("name", "durable", "touched", "unable")
 
     def __init__(self, name, durable=False):
         self.name = name
         self.durable = durable
-        self.touched = False
+        self.touched = self.unable = False
 
     def publish(self, message):
         """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so). Never raises for the message's sake."""

@@ -95,7 +95,7 @@ class QueueFactory:
         return open_store(*shared, self._segment_bytes, durable)
 
     def give_park(self, exchange, route, incarnation=None):
-        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers)`` takes each in its time.
+        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, owed)`` takes each in its time.
 
         Raises OSError, StoreError.
         """
@@ -106,7 +106,7 @@ class QueueFactory:
         store, _ = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
         park = DelayQueue(name, exchange.durable, store, self.scheduler, self._committer, self._timers)
         park.due_ms_of = delayed.due_ms_of
-        park.release = lambda message: route(exchange, *delayed.gone_on(message, self._timers.now_ms()))
+        park.release = lambda message, owed: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), owed)
         exchange.park = park
         if exchange.durable:
             self._incarnations[park] = incarnation

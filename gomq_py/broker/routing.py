@@ -89,6 +89,11 @@ class Routing:
             self.routes_changed(user)
 
 
+def published(message, destinations):
+    """Give them all the message. Returns those whose stores cannot take it now."""
+    return [destination for destination in destinations if not destination.publish(message) and destination.unable]
+
+
 def with_properties(headers, properties):
     """Headers to route by, with those properties among them under names that no client uses; ``properties`` is decoded."""
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}

@@ -14,7 +14,8 @@ from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
-from gomq_py.broker.routing import Routing
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.routing import Routing, published
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
@@ -153,13 +154,19 @@ class VHost(Routing):
         if isinstance(exchange, DelayedExchange):
             self._factory.remove_park(exchange)
 
-    def _route_late(self, exchange, message, headers):
-        """A delayed message's time has come."""
+    def again(self, destinations):
+        """What takes messages now for the destinations of an earlier route: queues that are gone do not, others may have been restarted."""
+        found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
+        return [destination for destination in found if destination is not None]
+
+    def _route_late(self, exchange, message, headers, owed):
+        """A delayed message's time has come; ``owed``: it has gone on to all others before. Returns the destinations whose stores cannot take it."""
+        if owed is not None:
+            return published(message, self.again(owed))
         keys = [key for key in headers.get("CC") or () if isinstance(key, str)]
         destinations = self.route(exchange, message.get_routing_key().decode("utf-8", "surrogateescape"), headers, keys)
         exchange.state.publish_out += len(destinations)
-        for destination in destinations:
-            destination.publish(message)
+        return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
         """exchange.delete; of a missing one too. Returns the exchange that went, or None. Raises AccessRefused, PreconditionFailed."""

@@ -6,25 +6,35 @@ and its copies are on disk; which one is next the due timer knows, made anew fro
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.observability.log import logger
-from gomq_py.storage.errors import StoreError
+from gomq_py.storage.errors import StoreError, StoreFull
 from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
 # Messages that go on before others get their turn: some 5 ms.
 SLICE = 200
+# Until what is due is tried again: where the disk had no room for it, and where a queue has to be opened again by somebody.
+NO_ROOM_MS = 1000
+CLOSED_MS = 10_000
+# Between two lines in the log about a full disk.
+COMPLAIN_MS = 10_000
 
 
 class DelayQueue(Destination):
-    """``due_ms_of(message)`` tells when a message is due; ``release(message)`` is given each in its time and says whether copies went to a disk."""
+    """``due_ms_of(message)`` tells when a message is due. ``release(message, owed)`` is given each in its time, and answers with the destinations
+    whose stores could not take it: those are ``owed`` it when it is tried again, which is None the first time.
+    """
 
     def __init__(self, name, durable, store, scheduler, committer, timers):
         super().__init__(name, durable)
         self.store = store
         self.closed = False
+        self._complained_ms = 0
+        self._owed = {}  # location: destinations that have yet to take the message, of those that others have taken
         self.due_ms_of = self.release = None
         self._scheduler = scheduler
         self._committer = committer
+        self._timers = timers
         self._due = DueTimer(scheduler, timers, SLICE, self._go_on)
         self._message = Message()
         self._rebuild()
@@ -37,6 +47,7 @@ class DelayQueue(Destination):
     def publish(self, message):
         """Keep a message until it is due. 1: kept, 0: it cannot be stored."""
         if self.closed:
+            self.unable = True
             return 0
         due_ms = self.due_ms_of(message)
         copy = self._message
@@ -46,7 +57,11 @@ class DelayQueue(Destination):
             self.store.append(copy)
             self._take_newest()
         except StoreError as error:
-            self._fail(error)
+            self.unable = True
+            if isinstance(error, StoreFull):
+                self._complain("refuses messages: %s", error)
+            else:
+                self._fail(error)
             return 0
         self._scheduler.touch(self)
         return 1
@@ -101,14 +116,37 @@ class DelayQueue(Destination):
         """These are due."""
         moved = []
         try:
-            for location in locations:
-                if not self.closed and self.store.read(location, self._message):
-                    self.release(self._message)
+            for at, location in enumerate(locations):
+                if self.closed or not self.store.read(location, self._message):
+                    continue
+                owed = self.release(self._message, self._owed.pop(location, None))
+                if not owed:
                     moved.append(location)
+                elif all(getattr(destination, "closed", False) for destination in owed):
+                    self._owed[location] = owed
+                    self._due.push(self._timers.now_ms() + CLOSED_MS, location)
+                else:
+                    self._owed[location] = owed
+                    self._wait_for_room(locations[at:])
+                    break
         except StoreError as error:
             self._fail(error)
         if moved:
             self._committer.after_sync(lambda error: self._drop(moved, error))
+
+    def _wait_for_room(self, locations):
+        """The disk is full: these, and what is due behind them, go on when it is not."""
+        self._complain("keeps messages that are due: there is no room where they go%s", "")
+        for location in locations:
+            if self.store.read(location, self._message):
+                self._due.push(self._message.describe()["expires_at_ms"], location)
+        self._due.rest(NO_ROOM_MS)
+
+    def _complain(self, text, detail):
+        now_ms = self._timers.now_ms()
+        if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
+            self._complained_ms = now_ms
+            LOG.error(f"%s {text}", self.name, detail)
 
     def _drop(self, moved, error):
         """The copies are on disk, or cannot be: then the messages come again at the next boot."""

@@ -17,7 +17,7 @@ class DueTimer:
         self._heap = DueHeap()
         self._timer = None
         self._timer_ms = 0
-        self._running = self._stopped = self._hastened = False
+        self._running = self._stopped = self._hastened = self._resting = False
 
     @property
     def count(self):
@@ -30,7 +30,7 @@ class DueTimer:
 
     def arm(self):
         """Wait for whatever is first now."""
-        if self._running or self._stopped or not self._heap.count:
+        if self._running or self._stopped or self._resting or not self._heap.count:
             return
         due_ms = self._heap.first_due_ms()
         if self._timer is not None:
@@ -39,6 +39,12 @@ class DueTimer:
             self._timer.stop()
         self._timer_ms = due_ms
         self._timer = self._timers.start(due_ms - self._timers.now_ms(), self._first_is_due)
+
+    def rest(self, ms):
+        """Hand over nothing for so long, whatever is due."""
+        self._stop_timer()
+        self._resting = True
+        self._timer = self._timers.start(ms, self._rested)
 
     def hasten(self):
         """Nothing waits any more: everything is due, whenever it was."""
@@ -51,6 +57,11 @@ class DueTimer:
         self._stopped = True
         self._stop_timer()
         self._heap = DueHeap()
+
+    def _rested(self):
+        self._timer = None
+        self._resting = False
+        self.arm()
 
     def _first_is_due(self):
         self._timer = None
@@ -67,7 +78,7 @@ class DueTimer:
             due.append(heap.pop())
         if due:
             self._go_on(due)
-        self._running = len(due) == self._at_once and not self._stopped
+        self._running = len(due) == self._at_once and not self._stopped and not self._resting
         self.arm()
         return self._running
 

@@ -55,10 +55,12 @@ class Queue(destination.Destination):
     def publish(self, message):
         """Store a copy of the message. 1: stored, 0: refused."""
         if self.closed:
+            self.unable = True
             return 0
         if self.limits is not None:
             admitted = self.limits.admits(message)
             if admitted != _guard.ADMITTED:
+                self.unable = bool(self.closed)
                 return 1 if admitted == _guard.DUPLICATE else 0
         elif message.expires_at_ms and self.on_expiring is not None:
             self.on_expiring(self)
@@ -396,6 +398,7 @@ class Queue(destination.Destination):
 
     def _refuse(self, error):
         """A message could not be stored: a full disk may have room again for the next one, any other fault closes the queue."""
+        self.unable = True
         if not isinstance(error, StoreFull):
             self.fail(error)
         elif self.scheduler.now_ms - self.complained_ms > COMPLAIN_MS:

@@ -22,7 +22,7 @@ def make(bench, store):
     park = DelayQueue("park", True, store, bench.scheduler, bench.committer, bench.timers)
     park.due_ms_of = lambda parked: parked.describe()["timestamp_ms"] + int(parked.get_body())
     park.released = []
-    park.release = lambda parked: park.released.append((bench.now_ms, parked.get_body()))
+    park.release = lambda parked, _owed: park.released.append((bench.now_ms, parked.get_body()))
     return park
 
 
