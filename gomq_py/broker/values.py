@@ -24,8 +24,13 @@ def equal(one, other):
 
 
 def same_argument(one, other, key):
-    """Whether a key is in both tables with equal values, or in neither."""
-    return (key in one) == (key in other) and equal(one.get(key), other.get(key))
+    """Whether a key is in both tables with equal values, or in neither. Integers of any width may be equal, an integer and a float never are."""
+    return (key in one) == (key in other) and _class(one.get(key)) is _class(other.get(key)) and equal(one.get(key), other.get(key))
+
+
+def _class(value):
+    """The kind of number that a value is; None for what is no number."""
+    return next((kind for kind in (int, float, Decimal) if isinstance(value, kind)), None)
 
 
 def type_name(value):

@@ -110,6 +110,7 @@ def test_reserved_prefix_is_no_obstacle_to_a_passive_declare(channel):
     "ttl-changed": ({"arguments": {"x-message-ttl": 1000}}, {"arguments": {"x-message-ttl": 2000}}, "x-message-ttl", "'2000'", "'1000'"),
     "dead-letter-exchange": ({}, {"arguments": {"x-dead-letter-exchange": "a"}}, "x-dead-letter-exchange", "the value 'a' of type 'longstr'", "none"),
     "max-length": ({"arguments": {"x-max-length": 1}}, {"arguments": {"x-max-length": 2}}, "x-max-length", "'2'", "'1'"),
+    "float": ({"arguments": {"x-max-length": 5}}, {"arguments": {"x-max-length": 5.0}}, "x-max-length", "'5.0'", "'5'"),
     "max-priority": ({}, {"arguments": {"x-max-priority": 5}}, "x-max-priority", "the value '5' of type 'signedint'", "none"),
 })
 def test_declare_with_other_properties_is_406(channel, shared_queue, first, second, argument, received, current):

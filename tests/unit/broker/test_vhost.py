@@ -202,7 +202,6 @@ def test_declaring_a_shared_queue_as_exclusive_is_refused(vhost):
 
 @pytest.mark.parametrize("first, again", [
     ({}, {"x-unknown": 1}), ({"x-unknown": 1}, {}), ({"x-queue-type": "classic"}, {}), ({}, {"x-queue-type": "classic"}),
-    ({"x-message-ttl": 5}, {"x-message-ttl": 5.0}),
 ])
 def test_declaring_a_queue_again_with_equal_arguments_gives_the_same(vhost, first, again):
     queue, created = vhost.declare_queue("q", arguments=first)
