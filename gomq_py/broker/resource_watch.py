@@ -38,11 +38,13 @@ class ResourceWatch:
         self._wake = Event()
         self._greenlet = self._asking = None
         self._warned = self._silent = False
+        self._identity = None  # of the data folder that the broker has opened
 
     def start(self):
         """Look once and go on in the background. Blocks for as long as the file system takes: for boot."""
         self.look_at_memory()
         try:
+            self._identity = self._probe.identity(self._path)
             self.judge_disk(*self._probe.free_disk(self._path))
         except OSError as error:
             LOG.error("cannot ask for the room in %s: %s", self._path, error)
@@ -97,6 +99,19 @@ class ResourceWatch:
             LOG.warning("%s free in %s: publishers are held below %s", shown(free), self._path, shown(limit))
         self._warned = low
 
+    def judge_folder(self, identity):
+        """Hold publishers where the data folder is gone, or another stands in its place: files without a name take messages still, but keep none."""
+        if self._identity is None or identity == self._identity:
+            self._alarms.clear("data folder", f"{self._path} is there again")
+        else:
+            what = "is gone" if identity is None else "is not the folder any more that was opened"
+            self._alarms.set("data folder", DISK, f"{self._path} {what}: nothing that is published would outlive the broker")
+
+    def _ask(self):
+        """What a thread asks the file system: (identity of the data folder, free octets, octets in all). Raises OSError."""
+        identity = self._probe.identity(self._path)
+        return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
+
     def _run(self):
         """Look, wait, and so on until killed. May switch."""
         while True:
@@ -118,7 +133,7 @@ class ResourceWatch:
             pool.apply(self._probe.give_memory_back)
             self.look_at_memory()
         if self._asking is None:
-            self._asking = pool.spawn(self._probe.free_disk, self._path)
+            self._asking = pool.spawn(self._ask)
         self._asking.wait(DISK_PATIENCE_S)
         if not self._asking.ready():
             if not self._silent:
@@ -126,7 +141,10 @@ class ResourceWatch:
             self._silent = True
             return
         asking, self._asking, self._silent = self._asking, None, False
-        self.judge_disk(*asking.get())
+        identity, free, total = asking.get()
+        self.judge_folder(identity)
+        if identity is not None:
+            self.judge_disk(free, total)
 
 
 def shown(octets):

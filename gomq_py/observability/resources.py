@@ -43,6 +43,15 @@ def free_disk(path: Any) -> tuple[int, int]:
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
+def identity(path: Any) -> tuple[int, int] | None:
+    """What tells the file or folder at ``path`` from others that may come in its place; None where there is none. May take long. Raises OSError."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
+
+
 def give_memory_back() -> None:
     """Return what the allocator keeps of freed memory to the system, where the C library can (glibc). Takes milliseconds."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

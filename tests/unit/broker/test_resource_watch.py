@@ -22,6 +22,7 @@ class Machine:
         self.free = 100 * GIB
         self.given_back = self.looks = 0
         self.stuck = None
+        self.folder = (1, 2)
 
     def used_memory(self):
         return self.used
@@ -36,6 +37,9 @@ class Machine:
         if isinstance(self.free, OSError):
             raise self.free
         return self.free, 200 * GIB
+
+    def identity(self, path):
+        return self.folder
 
     def give_memory_back(self):
         self.given_back += 1
@@ -163,6 +167,18 @@ def test_watch_outlives_an_error_of_the_file_system(watch, alarms, machine, capl
     machine.free = 0
 
     soon(lambda: alarms.is_on("disk"))
+
+
+@pytest.mark.parametrize("found, text", [(None, "/data is gone"), ((1, 3), "/data is not the folder any more")], ids=["removed", "replaced"])
+def test_publishers_are_held_while_the_data_folder_is_gone(watch, alarms, machine, caplog, found, text):
+    watch.start()
+    opened, machine.folder = machine.folder, found
+
+    soon(lambda: alarms.reason == "low on disk")
+    assert text in caplog.text
+    machine.folder = opened
+
+    soon(lambda: alarms.reason is None)
 
 
 def test_low_disk_is_warned_of_once(watch, machine, settings, caplog):

@@ -64,3 +64,17 @@ def test_free_disk_is_what_others_than_root_may_use(tmp_path):
 
 def test_memory_is_given_back():
     resources.give_memory_back()
+
+
+def test_folder_that_replaces_another_has_another_identity(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    identity = resources.identity(folder)
+    assert resources.identity(folder) == identity
+
+    folder.rename(tmp_path / "old")
+    assert resources.identity(folder) is None
+    folder.mkdir()
+
+    assert resources.identity(folder) not in (None, identity)
+    assert resources.identity(tmp_path / "old") == identity
