@@ -241,14 +241,24 @@ class StreamStore(message_store.MessageStore):
             self.committer.after_sync(self._unlink_dropped, hurry=False)
 
     def purge(self):
-        """Drop all messages; offsets go on. Returns how many there were."""
+        """Drop all messages; offsets go on. Returns how many there were.
+
+        Raises StoreFull where there is no room for the segment that it goes on with; then all others but the newest are dropped, which makes room.
+        """
         count = self.ready_count
         if count:
-            self._mark_messages(self._begin_segment(0))
-            while len(self._order) > 1:
-                self.drop_oldest()
+            try:
+                self._mark_messages(self._begin_segment(0))
+            except StoreFull:
+                self._drop_all_but_newest()
+                raise
+            self._drop_all_but_newest()
             self.flush()
         return count
+
+    def _drop_all_but_newest(self):
+        while len(self._order) > 1:
+            self.drop_oldest()
 
     def set_segment_bytes(self, segment_bytes):
         """The size of segments begun from here on."""

@@ -1,4 +1,6 @@
-"""Messages on their way from one place to another, when the disk has no room where they go: they stay where they are, and go on when it has."""
+"""Messages on their way from one place to another, when the disk has no room where they go: they stay where they are, and go on when it has. And what
+makes room.
+"""
 import errno
 import os
 
@@ -6,6 +8,7 @@ import gevent
 import pika
 import pytest
 
+from gomq_py.amqp.wire.errors import ResourceError
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import dead_letter
 from gomq_py.broker.queues import delay
@@ -235,6 +238,22 @@ def test_letter_to_a_queue_that_is_closed_waits_until_that_is_open_again(node):
 
     node.wait(lambda: queue.unacked_count == 0)
     assert numbers(node, "dead") == [0]
+
+
+def test_stream_that_is_purged_on_a_full_disk_makes_room_and_says_what_stays(node, files):
+    stream = declare(node, "s", **{"x-queue-type": "stream"})
+    publish(node, "", "s", 10)
+    newest = stream.segments()[-1]
+    files.full = True
+
+    with pytest.raises(ResourceError, match="cannot purge all of stream 's' in vhost '/', try again when there is room: .*No space left") as refused:
+        stream.purge()
+    assert not refused.value.closes_connection
+    assert (stream.ready_count, stream.describe()["first_offset"]) == (newest["count"], newest["first_offset"])
+    files.full = False
+
+    assert stream.purge() == newest["count"]
+    assert (stream.ready_count, stream.describe()["next_offset"]) == (0, 10)
 
 
 def test_what_was_confirmed_outlives_a_disk_that_is_full_when_it_dies_or_is_due(tmp_path):

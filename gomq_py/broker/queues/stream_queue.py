@@ -9,6 +9,7 @@ from gomq_py.broker.queues.stream_flight import StreamFlight
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
 from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
 from gomq_py.broker.queues.stream_retention import StreamRetention
+from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.stream_cursor import StreamCursor
 
 
@@ -180,6 +181,15 @@ class StreamQueue(queue.Queue):
     def read(self, location, message):
         """As peek()."""
         return False
+
+    def purge(self):
+        """Drop all messages; returns how many. Raises ResourceError where a full disk lets the newest ones stay."""
+        try:
+            return queue.Queue.purge(self)
+        except StoreFull as error:
+            self.wake()
+            raise ResourceError(
+                f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is room: {error.reason}").soft() from error
 
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
