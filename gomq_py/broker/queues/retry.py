@@ -2,7 +2,7 @@
 
 Beside limits, which hands over what came back. A message stays unacked in its store while it waits, so that nothing has to be moved and a restart
 loses nothing; the store notes until when, to the second, so that after a restart it waits for the rest of its time. One whose delivery was lost with
-the broker waits from the boot on. Never yields; what is due together goes on in slices.
+the broker waits from the boot on, where lost deliveries wait at all. Never yields; what is due together goes on in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 

@@ -235,6 +235,34 @@ def test_after_a_restart_the_rest_of_the_time_is_waited(tmp_path, monkeypatch, e
         again.stop()
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("kind, how", [("failed", RETURNED), ("returned", FAILED)])
+def test_after_a_restart_waits_what_came_back_in_a_way_that_waits(tmp_path, end, kind, how):
+    """Neither a message whose delivery was lost with the broker, nor one that was ready again at once."""
+    node = Node(tmp_path / "data")
+    arguments = {"x-delayed-retry-type": kind, "x-delayed-retry-min": 600_000}
+    queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
+    for body in (b"ready again", b"lost", b"waits"):
+        node.publish("", "q", body, persistent=True)
+    locations = []
+    for _ in range(3):
+        message = Message()
+        queue.get(message, False)
+        locations.append(message.describe()["location"])
+    queue.give_back(locations[0], how)
+    queue.give_back(locations[2], FAILED if how == RETURNED else RETURNED)
+    queue.flush()
+    getattr(node, end)()
+
+    again = Node(tmp_path / "data")
+    try:
+        queue = again.vhost.queue("q")
+        assert [again.take("q")[0] for _ in range(2)] == [b"ready again", b"lost"]
+        assert again.take("q") is None and queue.unacked_count == 1
+    finally:
+        again.stop()
+
+
 def test_each_return_over_restarts_is_noted_in_the_same_place(tmp_path):
     """The acks file does not grow with a message that comes back again and again."""
     bench = StoreBench(tmp_path, segment_bytes=65536)
