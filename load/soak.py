@@ -11,6 +11,7 @@ slopes between two looks (Theil and Sen); its error comes from taking blocks of 
 look resembles the one before it.
 """
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -44,6 +45,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 400
 PAIRS_FROM = 60
 SETTLE_S = 2.5
+REST_S = 20  # for whatever a machine with more to do leaves undone in that time
 BOOT_S = 60
 SEGMENT_BYTES = 1 << 20
 
@@ -71,6 +73,16 @@ class Broker:
         ports = dict(re.findall(r"listening (\w+) 127.0.0.1:([0-9]+)", self.text().decode(errors="replace")))
         self.uri = f"amqp://guest:guest@127.0.0.1:{ports['amqp']}/%2f"
         self.management = ("127.0.0.1", int(ports["http"])) if "http" in ports else None
+        self._own_sockets = self._sockets()
+
+    def wait_for_rest(self):
+        """Until it has closed the connections that its clients have left, or for long enough."""
+        deadline = time.monotonic() + REST_S
+        while self.process.poll() is None and self._sockets() > self._own_sockets and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def _sockets(self):
+        return sum(link.startswith("socket:") for link in links_of(self.process.pid))
 
     def text(self):
         """Its log."""
@@ -131,14 +143,19 @@ def files_mapped(pid, folder):
 
 def descriptors_of(pid, folder):
     """(a process's descriptors of anything else, of files in a folder)."""
-    links = []
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            links.append(os.readlink(f"/proc/{pid}/fd/{number}"))
-        except FileNotFoundError:  # closed meanwhile
-            continue
+    links = links_of(pid)
     ours = sum(link.startswith(f"{folder}/") for link in links)
     return len(links) - ours, ours
+
+
+def links_of(pid):
+    """What a process's descriptors are, as the system names it; of one that has gone nothing."""
+    links = []
+    with contextlib.suppress(FileNotFoundError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return links
 
 
 def main(arguments=None):
@@ -177,7 +194,9 @@ def run(broker, options):
     failures, samples = [], []
     began = time.monotonic()
     loads = [load(broker.uri, broker.management, Random(f"{options.seed}.{number}")) for number, load in enumerate(LOADS)]
-    while time.monotonic() - began < options.minutes * 60 and not failures and broker.process.poll() is None:
+    # On a slow machine the rounds of a short soak would be too few to be judged.
+    while (time.monotonic() - began < options.minutes * 60 or len(judged(samples, options)) < LEAST_SAMPLES) and not failures \
+            and broker.process.poll() is None:
         stop_at = time.monotonic() + options.round_s
         threads = [threading.Thread(target=_turns, args=(load, stop_at, failures)) for load in loads]
         for thread in threads:
@@ -185,6 +204,7 @@ def run(broker, options):
         for thread in threads:
             thread.join()
         time.sleep(SETTLE_S)
+        broker.wait_for_rest()
         if broker.process.poll() is None:
             turns = sum(load.count for load in loads)
             samples.append({"seconds": round(time.monotonic() - began, 1), **broker.sample(), "turns": turns})

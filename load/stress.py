@@ -44,6 +44,7 @@ class Broker:
         self.up = threading.Event()
         self.uri = ""
         self.life = 0
+        self.serving = (0, "")  # life and uri, as one: whoever comes late with these sees that the broker has died since
 
     def start(self, kill_after_s=None):
         """Start it, or kill it on its way up. Returns whether it serves."""
@@ -66,6 +67,7 @@ class Broker:
                 raise AssertionError("the broker does not boot in time")
             time.sleep(0.02)
         self.uri = f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', log.read_text())[1]}/%2f"
+        self.serving = self.life, self.uri
         return True
 
     def kill(self):
@@ -148,9 +150,10 @@ class Worker:
         while not stress.over.is_set():
             if not stress.broker.up.wait(0.2):
                 continue
-            life = self.life = stress.broker.life
+            life, uri = stress.broker.serving
+            self.life = life
             try:
-                with Connection(stress.broker.uri, timeout_s=PATIENCE_S) as self.connection:
+                with Connection(uri, timeout_s=PATIENCE_S) as self.connection:
                     self.session()
             except LOST as error:
                 if stress.broker.life == life and stress.broker.up.is_set() and not self.expects(error):

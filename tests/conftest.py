@@ -2,6 +2,7 @@
 import gc
 import logging
 import os
+import shutil
 import threading
 import weakref
 
@@ -17,8 +18,10 @@ from tests.support import programs, resources
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
-# A slow machine is no fault of a property.
-hypothesis.settings.register_profile("suite", deadline=None)
+# A slow machine is no fault of a property. The examples are the same in every run: what a run finds must not be a matter of luck.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+# Others in each run, and more of them: --hypothesis-profile=search.
+hypothesis.settings.register_profile("search", deadline=None, derandomize=False, max_examples=1000)
 # For runs that are slow by themselves (make asan): --hypothesis-profile=quick.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("suite")
@@ -27,6 +30,7 @@ hypothesis.settings.load_profile("suite")
 FEW = 50
 # Brokers that "died" in a test are cycles of objects; with more descriptors than this they are not left to the collector: select() takes 1024.
 MANY_DESCRIPTORS = 250
+HAS_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_report_header():
@@ -54,9 +58,23 @@ def pytest_runtest_setup(item):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Note which tests fail: what they leave on the disk is kept."""
+    report = yield
+    item.stash[HAS_FAILED] = item.stash.get(HAS_FAILED, False) or report.failed
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item):
-    """A test that leaves the log silent would make others fail, and which ones depends on the order."""
+    """A test that leaves the log silent would make others fail, and which ones depends on the order. What it leaves on the disk would be 3 GB in all.
+
+    The folder itself stays: pytest would give its name to the next test of this name, beside whatever the last one has not ended.
+    """
     result = yield
+    if "tmp_path" in item.funcargs and not item.stash.get(HAS_FAILED, True):
+        for path in item.funcargs["tmp_path"].glob("*"):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     package = logging.getLogger(log.ROOT)
     assert package.level == logging.NOTSET and package.propagate, f"{item.nodeid} left the log at level {package.level}: use kept_logging"
     if resources.descriptor_count() > MANY_DESCRIPTORS:

@@ -75,7 +75,6 @@ def survivors(folder):
         return {number for name in ("q", "dead") for number in numbers_in(node, name)}
     finally:
         node.kill()
-        node.committer.stop()
 
 
 def numbers_in(node, name):

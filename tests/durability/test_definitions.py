@@ -131,12 +131,11 @@ def work(files, folder, random, account, steps):
 
 def check_folder(folder, account):
     """A plain boot of what a cut left: facts in order, and a folder per queue at the most. Returns the facts."""
-    data_dir, committer, broker = boot(Unflushed(), folder)
+    node = data_dir, _, broker = boot(Unflushed(), folder)
     facts = facts_of(broker)
     account.check(facts)
     assert len([entry for entry in os.listdir(data_dir.queues_folder)]) <= sum(len(vhost.queues) for vhost in broker.vhosts.values())
-    committer.stop()
-    data_dir.close()
+    stop(node)
     return facts
 
 

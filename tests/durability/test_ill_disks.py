@@ -8,10 +8,13 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClosedError
 from tests.support.ill_disk import IllDisk, SmallDisk
+from tests.support.waiting import TIMEOUT_S
 
 PERSISTENT = Properties(delivery_mode=2)
 BODY = bytes(20_000)
 SEGMENTS = "[main]\nsegment_size = 1048576\n"
+# Messages after which nothing more is expected to happen. Many: a disk that is full refuses them as fast as they come.
+MOST = 50_000
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ class Publisher:
         self.confirmed, self.refused = [], []
         self.numbers = {}  # of what is not answered, by sequence number
 
-    def publish(self, timeout_s=10):
+    def publish(self, timeout_s=TIMEOUT_S):
         """One message; False when it was refused, None when nothing was heard of it in time."""
         number, self.next = self.next, self.next + 1
         self.numbers[self.channel.publish("", self.queue, b"%06d" % number + BODY, PERSISTENT)] = number
@@ -55,15 +58,15 @@ class Publisher:
         """Publish until the broker says that publishers are held. Returns the reason."""
         connection = self.connection
         while not connection.blocked_reason:
-            assert self.next < 2000
+            assert self.next < MOST
             self.publish(0.3)
             connection.drain(0)
         return connection.blocked_reason
 
     def wait_until_let_go(self):
         """And until what it sent meanwhile is answered."""
-        self.connection.wait_for(lambda: not self.connection.blocked_reason, 30)
-        self.hear(10)
+        self.connection.wait_for(lambda: not self.connection.blocked_reason, TIMEOUT_S)
+        self.hear(TIMEOUT_S)
 
 
 def take(url, count):
@@ -152,7 +155,7 @@ def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there
         broker.fall_ill("full")
 
         while len(publisher.refused) < 10:
-            assert publisher.next < 1000
+            assert publisher.next < MOST
             publisher.publish()
 
         # What is made ahead is used up; from then on there is no room.
@@ -185,7 +188,7 @@ def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_rest
             with pytest.raises(ChannelClosed, match="404.*queue 'q' in vhost '/' is closed after a fault of its store"):
                 ask(other.connection.channel())
         management = f"http://127.0.0.1:{broker.ports['http']}/api"
-        guest = {"auth": ("guest", "guest"), "timeout": 10}
+        guest = {"auth": ("guest", "guest"), "timeout": TIMEOUT_S}
         assert requests.get(f"{management}/health/checks/virtual-hosts", **guest).json()["queues"] == ["q"]
         assert requests.put(f"{management}/queues/%2F/q/restart", **guest).status_code == 204
         assert publisher.publish()
@@ -210,6 +213,6 @@ def test_flush_that_hangs_holds_confirms_back_and_nothing_else(tmp_path):
         assert publisher.channel.unconfirmed
 
         broker.recover("stuck")
-        publisher.hear(10)
+        publisher.hear(TIMEOUT_S)
         assert publisher.confirmed == [0, 1]
         assert everything(broker.amqp_url) == [0, 1]

@@ -46,7 +46,6 @@ def survivors(folder):
         return [number for name in ("q", "to") for number in numbers_in(node, name)]
     finally:
         node.kill()
-        node.committer.stop()
 
 
 @pytest.mark.parametrize("seed", seeds(4))

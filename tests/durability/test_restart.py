@@ -4,11 +4,11 @@ import pytest
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.properties import Properties
 from tests.durability.wire_client import WireClient
+from tests.support.waiting import TIMEOUT_S
 
 QUEUE = "jobs"
 MESSAGES = 6
 PREFETCH = 4
-TIMEOUT_S = 10.0
 
 
 def delivered(client, count):

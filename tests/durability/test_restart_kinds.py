@@ -67,7 +67,7 @@ def test_what_is_ready_unacked_delayed_and_dead_lettered_is_there_once(broker_pr
     numbers = [int(body) for _, _, body in taken]
     channel.basic_reject(taken[0][0].delivery_tag, requeue=False)
     channel.basic_ack(taken[1][0].delivery_tag)
-    wait_until(lambda: channel.queue_declare("dead", passive=True).method.message_count == 1, 10, "the dead letter")
+    wait_until(lambda: channel.queue_declare("dead", passive=True).method.message_count == 1, what="the dead letter")
     for name in ("barrier", "another"):  # each waits for the disk: the letter has left its queue, for whose copy that had to wait too
         channel.queue_declare(name, durable=True)
 
@@ -75,7 +75,7 @@ def test_what_is_ready_unacked_delayed_and_dead_lettered_is_there_once(broker_pr
     broker.start()
 
     channel = channel_of(broker)
-    wait_until(lambda: channel.queue_declare("q", passive=True).method.message_count >= MESSAGES - 1, 10, "the delayed message")
+    wait_until(lambda: channel.queue_declare("q", passive=True).method.message_count >= MESSAGES - 1, what="the delayed message")
     found = bodies(channel, "q")
     assert [number for number, _ in found] == sorted({*range(MESSAGES), 100} - set(numbers[:2]))
     assert {number for number, redelivered in found if redelivered} == set(numbers[2:])
@@ -95,7 +95,7 @@ def read(broker, arguments, count, settled=0):
             channel.basic_ack(method.delivery_tag, multiple=True)
 
     channel.basic_consume("s", taken, consumer_tag="reader", arguments=arguments)
-    wait_until(lambda: connection.process_data_events(0.01) or len(found) >= count, 10, "what the stream holds")
+    wait_until(lambda: connection.process_data_events(0.01) or len(found) >= count, what="what the stream holds")
     return found[:count], connection
 
 
@@ -110,7 +110,7 @@ def test_stream_keeps_what_was_read_unacked_delayed_and_dead_lettered_into_it(br
     publish(channel, "", "s", range(MESSAGES))
     publish(channel, "", "q", [50])
     channel.basic_reject(channel.basic_get("q")[0].delivery_tag, requeue=False)
-    wait_until(lambda: channel.queue_declare("s", passive=True).method.message_count == MESSAGES + 1, 10, "the dead letter")
+    wait_until(lambda: channel.queue_declare("s", passive=True).method.message_count == MESSAGES + 1, what="the dead letter")
     publish(channel, "later", "s", [100], headers={"x-delay": 700})
     publish(channel, "later", "s", [200], headers={"x-delay": 3_600_000})
     everything = [*((number, number) for number in range(MESSAGES)), (50, MESSAGES)]

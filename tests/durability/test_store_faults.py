@@ -8,6 +8,7 @@ import errno
 import gevent
 import pytest
 
+from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreError, StoreFull
 from tests.durability import flush_pool
 from tests.durability.account import Account
@@ -17,8 +18,10 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
-def flushes_in_greenlets(monkeypatch):
+def the_same_calls_in_every_run(monkeypatch):
+    """Flushes in greenlets, and none that time alone brings about: the N-th call is the same one however long a run takes."""
     flush_pool.use(monkeypatch)
+    monkeypatch.setattr(sync, "UNHURRIED_S", 3600)
 
 
 class Scenario:

@@ -10,6 +10,7 @@ from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import FrameReader, content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import decode_method
+from tests.support.waiting import TIMEOUT_S
 
 CHANNEL = 1
 WITH_CONTENT = (methods.BasicDeliver, methods.BasicGetOk, methods.BasicReturn)
@@ -25,7 +26,7 @@ class WireClient:
     ``peer`` is a port of this machine, or a connected socket; ``poll`` is select.poll, or gevent's where the broker lives in this process.
     """
 
-    def __init__(self, peer, timeout_s=20.0, poll=select.poll):
+    def __init__(self, peer, timeout_s=TIMEOUT_S, poll=select.poll):
         self.frame_max = 131072
         self._reader = FrameReader(0)
         self._ready = []

@@ -1,4 +1,5 @@
 """The stress and the soak run, and would say so if something were lost, came back or grew; the long runs are an operator's and a release's."""
+import gc
 import json
 import mmap
 import os
@@ -114,6 +115,7 @@ def test_files_of_the_store_are_told_from_other_memory_and_descriptors(tmp_path)
     path = tmp_path / "data" / "segment"
     path.parent.mkdir()
     path.write_bytes(bytes(1 << 20))
+    gc.collect()  # what earlier tests left must not be closed in the middle
     others, none, before = soak.files_mapped(os.getpid(), path.parent)
     descriptors, _ = soak.descriptors_of(os.getpid(), path.parent)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS

@@ -9,9 +9,7 @@ import shutil
 import tempfile
 from functools import cache
 
-import gevent
 from gevent import socket as gevent_socket
-from gevent.event import Event
 
 from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.server.connection import OPEN, Connection
@@ -30,7 +28,7 @@ from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.fuzz.target import Draw, Target, errors_logged
-from tests.support.door import Door, publish_frames
+from tests.support.door import Door, poll_the_loop, publish_frames
 from tests.support.exact import fenced
 
 INTERNAL_ERROR = 541
@@ -202,7 +200,7 @@ def _world(door, session, what):
     if what == FLUSHED:
         door.committer.finish()
     elif what == TURN:
-        _poll()
+        poll_the_loop()
     elif what == STUCK:
         session.socket.stuck = not session.socket.stuck
     elif what == REFUSED:
@@ -231,19 +229,10 @@ def _method(draw, identity):
     return frame(FRAME_METHOD, channel, octets)
 
 
-def _poll():
-    """One turn of the hub's loop, timers included; gevent.sleep(0) may come back without one."""
-    turned = Event()
-    timer = gevent.get_hub().loop.timer(0.0)
-    timer.start(turned.set)
-    turned.wait()
-    timer.close()
-
-
 def _settle(door):
     """Let the loop and the disk do what is left to do."""
     for _ in range(200):
-        _poll()
+        poll_the_loop()
         if not door.committer.finish() and not door.broker.scheduler.is_armed():
             return
     raise AssertionError("the broker does not come to rest")

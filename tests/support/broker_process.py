@@ -14,9 +14,11 @@ import threading
 import time
 from pathlib import Path
 
+from tests.support.waiting import TIMEOUT_S
+
 ROOT = Path(__file__).resolve().parents[2]
-BOOT_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 20.0
+BOOT_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 40.0
 ANNOUNCEMENT = re.compile(r"listening (\w+) (\S+):(\d+)\s*$")
 READY = re.compile(r"\bready after ")
 
@@ -107,7 +109,7 @@ class BrokerProcess:
         self._reader.join(timeout_s)
         return code
 
-    def wait_for_log(self, pattern, timeout_s=10.0):
+    def wait_for_log(self, pattern, timeout_s=TIMEOUT_S):
         """Wait for a log line that matches ``pattern`` (compiled or text); returns the match. Lines from before the call count."""
         pattern = re.compile(pattern)
         deadline = time.monotonic() + timeout_s

@@ -3,10 +3,12 @@
 For tests of amqp.server. Everything runs in the test's own hub; a client's read gives way to the server. With ``manual=True`` the test decides when
 the disk is done: ``door.committer.finish()``.
 """
+import time
 from types import SimpleNamespace
 
 import gevent
 from gevent import socket
+from gevent.event import Event
 
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER
@@ -23,9 +25,10 @@ from gomq_py.storage.sync import GroupCommit
 
 NO_PROPERTIES = b"\x00\x00"
 CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True, "connection.blocked": True}
-PATIENCE_S = 20
-# How long silence has to last to be believed: everything here is one process, so a few turns of the loop would do.
-SILENCE_S = 0.05
+PATIENCE_S = 30
+# How long silence has to last to be believed, in time and in polls of the loop. Everything here is one process, so a few polls would do; time alone
+# would not, for a process may stand still longer, and then the server has had none of it.
+SILENCE_S, SILENT_POLLS = 0.05, 50
 
 
 class HandCommitter(GroupCommit):
@@ -199,9 +202,12 @@ class Client:
             assert close.class_id << 16 | close.method_id == blamed.ID
 
     def expect_silence(self):
-        """Nothing must come for a while."""
+        """Nothing must come for a while, in which the server does all that it was asked for."""
+        until = time.monotonic() + SILENCE_S
+        for _ in range(SILENT_POLLS):
+            poll_the_loop()
         try:
-            frame = self.frame(SILENCE_S)
+            frame = self.frame(max(until - time.monotonic(), 0.001))
         except AssertionError:
             return
         raise AssertionError("the socket was closed" if frame is None else f"nothing was awaited, but {frame} came")
@@ -229,6 +235,15 @@ class Client:
             response = f"\0{username}\0{password}".encode()
         properties = {"product": "test", "capabilities": CAPABILITIES if capabilities is None else capabilities}
         self.send_method(ConnectionStartOk(client_properties=properties, mechanism=mechanism, response=response, locale="en_US"), 0)
+
+
+def poll_the_loop():
+    """Give way until the hub's loop has looked at every socket and timer; ``gevent.sleep(0)`` may come back before it has."""
+    polled = Event()
+    timer = gevent.get_hub().loop.timer(0.0)
+    timer.start(polled.set)
+    polled.wait()
+    timer.close()
 
 
 def publish_frames(routing_key, body=b"", exchange="", properties=NO_PROPERTIES, channel=1, frame_max=131072, **bits):

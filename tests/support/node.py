@@ -9,7 +9,7 @@ from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
 from tests.support.mortal import MortalLoop
 from tests.support.unflushed import Unflushed
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 
 class Node:
@@ -33,8 +33,9 @@ class Node:
         self.data_dir.close()
 
     def kill(self):
-        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us."""
+        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us, and nobody who goes on over the same folder."""
         self.loop.die()
+        self.committer.kill()
         self.data_dir.close()
 
     def publish(self, exchange, routing_key, body=b"x", properties=b"\0\0", expires_in_ms=None, **fields):
@@ -52,6 +53,6 @@ class Node:
             return None
         return message.get_body(), message.get_properties()
 
-    def wait(self, predicate, timeout_s=30, what=None):
+    def wait(self, predicate, timeout_s=TIMEOUT_S, what=None):
         """Let the hub run until the predicate is true."""
         return wait_until(predicate, timeout_s, what, gevent.sleep)

@@ -3,6 +3,8 @@ import socket
 import threading
 from contextlib import contextmanager
 
+from tests.support.waiting import TIMEOUT_S
+
 
 @contextmanager
 def relay(port, preface):
@@ -11,7 +13,7 @@ def relay(port, preface):
         threads = [threading.Thread(target=_serve, args=(listening, port, preface), daemon=True)]
         threads[0].start()
         yield listening.getsockname()[1]
-        threads[0].join(10)
+        threads[0].join(TIMEOUT_S)
 
 
 def _serve(listening, port, preface):
@@ -21,7 +23,7 @@ def _serve(listening, port, preface):
         back = threading.Thread(target=_pump, args=(broker, client), daemon=True)
         back.start()
         _pump(client, broker)
-        back.join(10)
+        back.join(TIMEOUT_S)
 
 
 def _pump(source, target):

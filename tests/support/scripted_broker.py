@@ -9,6 +9,7 @@ from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk,
     ConnectionTune, ConnectionTuneOk, decode_method,
 )
+from tests.support.waiting import TIMEOUT_S
 
 SERVER_PROPERTIES = {"product": "scripted", "capabilities": {"publisher_confirms": True}}
 
@@ -17,7 +18,7 @@ class Peer:
     """One accepted connection, seen from the broker's side. Every wait is bounded by the socket's timeout."""
 
     def __init__(self, sock):
-        sock.settimeout(10)
+        sock.settimeout(TIMEOUT_S)
         self.socket = sock
         self._reader = FrameReader(0)
 
@@ -80,7 +81,7 @@ class Peer:
 def scripted_broker(script, tls_context=None):
     """The URL of a broker that runs ``script(peer)`` for its one client. What the script raises is raised at the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(TIMEOUT_S)
         failures = []
 
         def run():
@@ -95,6 +96,6 @@ def scripted_broker(script, tls_context=None):
         try:
             yield f"{'amqps' if tls_context else 'amqp'}://guest:guest@127.0.0.1:{listener.getsockname()[1]}/%2f"
         finally:
-            thread.join(15)
+            thread.join(2 * TIMEOUT_S)
         if failures:
             raise failures[0]

@@ -1,6 +1,8 @@
 """Connected gevent sockets on which a test plays the peer."""
 from gevent import socket
 
+from tests.support.waiting import TIMEOUT_S
+
 
 def socket_pair(buffer_octets=None):
     """(ours, theirs): connected sockets; ``buffer_octets`` keeps the kernel's buffers small, so that a peer that does not read is noticed soon."""
@@ -12,7 +14,7 @@ def socket_pair(buffer_octets=None):
     return ours, theirs
 
 
-def receive_exactly(peer, count, timeout_s=5):
+def receive_exactly(peer, count, timeout_s=TIMEOUT_S):
     """Read ``count`` octets; fails after ``timeout_s`` without any."""
     peer.settimeout(timeout_s)
     parts, left = [], count

@@ -4,9 +4,11 @@ import time
 
 # Between two looks at the condition. Short, because most conditions are true at the second look.
 INTERVAL_S = 0.01
+# Bounds what will never be true, and nothing else: on a machine with more to do a process may stand still for seconds.
+TIMEOUT_S = 30.0
 
 
-def wait_until(predicate, timeout_s=5.0, what=None, sleep=time.sleep):
+def wait_until(predicate, timeout_s=TIMEOUT_S, what=None, sleep=time.sleep):
     """Return what ``predicate`` returned once that is true; AssertionError when it is not within ``timeout_s``.
 
     ``sleep`` is gevent's where greenlets of this process must run meanwhile.
@@ -21,7 +23,7 @@ def wait_until(predicate, timeout_s=5.0, what=None, sleep=time.sleep):
         sleep(INTERVAL_S)
 
 
-async def wait_until_async(predicate, timeout_s=30.0):
+async def wait_until_async(predicate, timeout_s=TIMEOUT_S):
     """The same for a coroutine function, in the loop that runs."""
     deadline = time.monotonic() + timeout_s
     while not await predicate():

@@ -8,4 +8,4 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def hub():
     """``hub(predicate)``: let greenlets run until it holds."""
-    return lambda predicate: wait_until(predicate, 10, None, gevent.sleep)
+    return lambda predicate: wait_until(predicate, sleep=gevent.sleep)

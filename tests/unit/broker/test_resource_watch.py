@@ -33,7 +33,7 @@ class Machine:
     def free_disk(self, path):
         self.looks += 1
         if self.stuck is not None:
-            self.stuck.wait(10)
+            self.stuck.wait(60)
         if isinstance(self.free, OSError):
             raise self.free
         return self.free, 200 * GIB

@@ -110,13 +110,14 @@ def test_kill_during_a_compaction_loses_nothing(tmp_path, small, seed):
         if random.random() < 0.05:
             model.committer.wait()
 
-    again = Names(tmp_path)  # without stopping the first: what a kill leaves
+    model.committer.kill()
+
+    again = Names(tmp_path)
 
     assert again.names == model.names
     again.finish()
     assert os.listdir(tmp_path) == ["definitions"]
     again.stop()
-    model.committer.stop()
 
 
 def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
@@ -144,6 +145,7 @@ def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
         folder = tmp_path / str(fail_at)
 
         model, expected = run(folder, FaultyFiles(fail_at, error=errno.ENOSPC))
+        model.committer.kill()
 
         again = Names(folder)
         assert again.names == expected, f"call {fail_at}: {clean.calls[fail_at - 1]}"

@@ -17,7 +17,7 @@ from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed, Timeout
 from tests.support.scripted_broker import scripted_broker
 
-TIMEOUT_S = 5
+TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def test_a_returned_message_tells_why_and_what():
 
     with channel_with(script) as channel:
         channel.publish("x", "k", b"body", mandatory=True)
-        channel.connection.drain(TIMEOUT_S)
+        channel.connection.wait_for(lambda: channel.returned, TIMEOUT_S)
         returned = channel.returned.popleft()
 
     assert (returned.reply_code, returned.reply_text, returned.exchange, returned.routing_key) == (312, "NO_ROUTE", "x", "k")
@@ -341,9 +341,7 @@ def test_the_brokers_flow_is_answered():
         assert peer.expect(ChannelFlowOk)[1].active is False
 
     with channel_with(script) as channel:
-        channel.connection.drain(TIMEOUT_S)
-
-        assert channel.active is False
+        channel.connection.wait_for(lambda: channel.active is False, TIMEOUT_S)
 
 
 def refusing(peer):

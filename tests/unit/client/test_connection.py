@@ -16,7 +16,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from tests.support.scripted_broker import scripted_broker
 
-TIMEOUT_S = 5
+TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next
 
 
 def served(peer):
@@ -148,11 +148,11 @@ def test_a_broker_that_says_nothing_times_out():
 
 
 def test_nobody_listening_is_an_os_error():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    with socket.socket() as bound:  # holds the port, so that nobody else comes to listen there
+        bound.bind(("127.0.0.1", 0))
 
-    with pytest.raises(OSError):
-        Connection(f"amqp://127.0.0.1:{port}", timeout_s=TIMEOUT_S)
+        with pytest.raises(ConnectionRefusedError):
+            Connection(f"amqp://127.0.0.1:{bound.getsockname()[1]}", timeout_s=TIMEOUT_S)
 
 
 def test_a_close_by_the_broker_is_answered_and_ends_every_channel():
@@ -213,13 +213,13 @@ def test_the_broker_may_hold_publishers_back():
 
     with scripted_broker(script) as url:
         connection = Connection(url, timeout_s=TIMEOUT_S)
-        connection.drain(TIMEOUT_S)
+        connection.wait_for(lambda: connection.blocked_reason, TIMEOUT_S)
         blocked = connection.blocked_reason
         connection.channel()
-        connection.drain(TIMEOUT_S)
+        connection.wait_for(lambda: not connection.blocked_reason, TIMEOUT_S)
         connection.close()
 
-    assert (blocked, connection.blocked_reason) == ("low on disk", None)
+    assert blocked == "low on disk"
 
 
 def test_a_secret_is_renewed():
@@ -256,13 +256,21 @@ def test_a_silent_broker_is_given_up_after_two_intervals():
         while peer.frame() is not None:
             pass
 
-    with scripted_broker(script) as url:
-        connection = Connection(url, heartbeat_s=1, timeout_s=TIMEOUT_S)
-        started = time.monotonic()
-        with pytest.raises(ConnectionClosed, match="nothing heard"):
-            connection.drain(TIMEOUT_S)
+    def given_up_after_s():
+        with scripted_broker(script) as url:
+            connection = Connection(url, heartbeat_s=1, timeout_s=TIMEOUT_S)
+            started = time.monotonic()
+            with pytest.raises(ConnectionClosed, match="nothing heard"):
+                connection.drain(TIMEOUT_S)
+            return time.monotonic() - started
 
-    assert 1.9 < time.monotonic() - started < 4
+    took_s = given_up_after_s()
+    for _ in range(4):
+        assert took_s > 1.9
+        if took_s < 4:
+            break
+        took_s = given_up_after_s()  # this process may have stood still
+    assert took_s < 4
 
 
 def test_a_broker_that_writes_before_it_reads_does_not_deadlock_a_writing_client():
@@ -356,5 +364,4 @@ def test_frames_of_a_channel_nobody_knows_are_ignored():
 
     with scripted_broker(script) as url:
         with Connection(url, timeout_s=TIMEOUT_S) as connection:
-            connection.drain(TIMEOUT_S)
-            assert not connection.channel().closed
+            assert not connection.channel().closed  # its answer came behind them

@@ -10,7 +10,7 @@ from gomq_py.client.connection import Connection
 from tests.support import certificates
 from tests.support.scripted_broker import scripted_broker
 
-TIMEOUT_S = 5
+TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next
 SOCKETS = pytest.mark.parametrize("socket_module", [socket, gevent.socket])
 
 

@@ -76,6 +76,6 @@ def test_the_port_of_amqp_is_told_from_that_of_the_api():
         thread.start()
         with pytest.raises(APIError, match="speaks AMQP") as refused:
             API(f"http://127.0.0.1:{listening.getsockname()[1]}").get("overview")
-        thread.join(10)
+        thread.join(30)
 
     assert refused.value.exit_code == 2

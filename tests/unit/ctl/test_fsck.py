@@ -52,7 +52,6 @@ def test_a_killed_brokers_folder_is_sound(tmp_path):
     node = Node(tmp_path / "data")
     fill(node)
     node.publish("", "q", b"not flushed", persistent=True)
-    node.committer.kill()
     node.kill()
 
     assert check_folder(tmp_path / "data").damage == []

@@ -17,7 +17,7 @@ from gomq_py.net.listener import bind_tcp
 from tests.support.waiting import wait_until
 
 SOON_S = 0.15
-LONG_S = 20
+LONG_S = 40
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -30,9 +30,9 @@ def settings():
 
 @pytest.fixture
 def app():
-    """/ answers, and keeps bodies in ``bodies``; /refused does not read what it is sent; /large answers with 40 MB."""
+    """/ answers, and keeps bodies in ``bodies``; /refused does not read what it is sent; /large answers with 40 MB, which ``asked`` notes."""
     app = Flask("limits")
-    app.bodies = []
+    app.bodies, app.asked = [], []
     errors.register(app)
 
     @app.route("/", methods=["GET", "POST"])
@@ -46,6 +46,7 @@ def app():
 
     @app.route("/large")
     def large():
+        app.asked.append("/large")
         return bytes(40_000_000)
 
     return app
@@ -72,6 +73,21 @@ def connect(server):
     yield come
     for client in made:
         client.close()
+
+
+@pytest.fixture
+def hurried(connect, settings):
+    """A function: the client that sent these octets, and from then on has little time. It has been answered before, with time enough, so that its
+    time begins with the octets however long this process stands still.
+    """
+    def come(octets):
+        client = connect(octets=GET)
+        assert client.answer()[0] == 200
+        settings.http_request_timeout = SOON_S
+        client.sendall(octets)
+        return client
+
+    return come
 
 
 class Peer:
@@ -168,17 +184,14 @@ def test_who_says_nothing_is_dropped(connect, settings):
     assert connect().rest() == b""
 
 
-def test_head_that_does_not_come_in_time_is_answered_with_408(connect, settings):
-    settings.http_request_timeout = SOON_S
-
-    octets = connect(octets=GET[:-2]).rest()
+def test_head_that_does_not_come_in_time_is_answered_with_408(hurried):
+    octets = hurried(GET[:-2]).rest()
 
     assert octets.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
-def test_head_in_drips_has_no_more_time_than_one_that_stops(connect, settings):
-    settings.http_request_timeout = SOON_S
-    client = connect(octets=b"GET / HTTP/1.1\r\n")
+def test_head_in_drips_has_no_more_time_than_one_that_stops(hurried):
+    client = hurried(b"GET / HTTP/1.1\r\n")
 
     def drip():
         client.sendall(b"X-A: b\r\n")
@@ -189,14 +202,13 @@ def test_head_in_drips_has_no_more_time_than_one_that_stops(connect, settings):
     assert client.rest().startswith(b"HTTP/1.1 408")
 
 
-def test_body_that_does_not_come_in_time_is_answered_with_408_and_nothing_is_done(connect, settings, app):
-    settings.http_request_timeout = SOON_S
-    client = connect(octets=post(100) + b"half")
+def test_body_that_does_not_come_in_time_is_answered_with_408_and_nothing_is_done(hurried, app):
+    client = hurried(post(100) + b"half")
 
     status, _, body = client.answer()
 
     assert status == 408 and json.loads(body)["reason"] == "the body did not come in time ([mgmt] request_timeout)"
-    assert app.bodies == []
+    assert app.bodies == [b""]  # of the request before
     assert client.rest() == b""
 
 
@@ -211,21 +223,19 @@ def test_body_may_take_longer_the_longer_it_is(settings):
     assert client.until == 130.0
 
 
-def test_client_that_does_not_read_its_answer_is_dropped(connect, settings, server, monkeypatch):
-    settings.http_request_timeout = SOON_S
+def test_client_that_does_not_read_its_answer_is_dropped(hurried, server, app, monkeypatch):
     monkeypatch.setattr(clients_module, "LEAST_OCTETS_PER_S", 1 << 30)
-    client = connect(octets=b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-    wait_until(lambda: server.count == 1, sleep=gevent.sleep)
+    client = hurried(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
 
-    wait_until(lambda: server.count == 0, sleep=gevent.sleep)
+    wait_until(lambda: app.asked and server.count == 0, sleep=gevent.sleep)
 
     assert 0 < len(client.rest()) < 40_000_000
 
 
 def test_connection_is_kept_between_requests_for_so_long(connect, settings):
-    settings.http_idle_timeout = SOON_S
     client = connect(octets=GET)
     assert client.answer()[0] == 200
+    settings.http_idle_timeout = SOON_S
     client.sendall(GET)
     assert client.answer()[0] == 200
 

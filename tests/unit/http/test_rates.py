@@ -86,7 +86,7 @@ def test_samples_are_taken_while_somebody_wants_them_and_no_longer(rates, clock)
     assert "samples" not in lengths and messages["samples"] == [{"sample": 0, "timestamp": 0}]
     assert look(rates, thing, windows)[1]["samples"][0] == {"sample": 8, "timestamp": 2000}
     clock.now = 1000.0
-    keeper.join(5)
+    keeper.join(30)
     assert keeper.dead and not rates._looks and not rates._histories
 
 

@@ -171,7 +171,7 @@ def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, clock):
     dawdlers = [gevent.socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
     wait_until(lambda: admission.pending_count == 3, sleep=gevent.sleep)
 
-    client = gevent.socket.create_connection(("127.0.0.1", listener.port), timeout=5)
+    client = gevent.socket.create_connection(("127.0.0.1", listener.port), timeout=30)
     client.sendall(b"hello")
     clock.now += admission_module.PATIENCE_S
 

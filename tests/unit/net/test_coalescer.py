@@ -1,4 +1,5 @@
 """Floods of small segments: which streams are read by the clock, how long they stay with it, and the clock itself."""
+import gc
 import os
 import time
 from types import SimpleNamespace
@@ -256,7 +257,7 @@ def test_the_end_of_the_peer_is_seen_at_a_tick(flooded):
     flooded.coalescer.tick()
     flooded.coalescer.tick()
 
-    flooded.running.get(timeout=5)
+    flooded.running.get(timeout=30)
 
     assert flooded.lane.reads == [len(together())] and not flooded.taken_in
 
@@ -322,6 +323,7 @@ def test_each_stream_is_called_at_each_tick_until_it_goes():
 
 
 def test_the_descriptor_lives_as_long_as_there_are_streams():
+    gc.collect()  # what earlier tests left must not be closed in the middle
     before = set(os.listdir("/proc/self/fd"))
     coalescer, one, other = Coalescer(), Counted(), Counted()
     for _ in range(3):

@@ -129,14 +129,14 @@ def test_exactly_the_header_is_taken_from_the_socket(ends, header, source):
     proxy, ours = ends
     proxy.sendall(header + BEHIND)
 
-    assert read_header(ours, 5).source == source
+    assert read_header(ours, 30).source == source
     assert ours.recv(100) == BEHIND
 
 
 @pytest.mark.parametrize("header", [V1_TCP4, V2_TCP6, V1_LONGEST], ids=["v1", "v2", "longest v1"])
 def test_header_may_come_octet_by_octet(ends, header):
     proxy, ours = ends
-    reading = gevent.spawn(read_header, ours, 5)
+    reading = gevent.spawn(read_header, ours, 30)
     for position in range(len(header)):
         assert not reading.ready()
         proxy.sendall(header[position:position + 1])
@@ -144,7 +144,7 @@ def test_header_may_come_octet_by_octet(ends, header):
         gevent.sleep(0)
     proxy.sendall(BEHIND)
 
-    assert reading.get(timeout=5).size == len(header)
+    assert reading.get(timeout=30).size == len(header)
     assert ours.recv(100) == BEHIND
 
 
@@ -163,7 +163,7 @@ def test_proxy_that_hangs_up_inside_its_header_is_refused(ends):
     proxy.close()
 
     with pytest.raises(ProxyProtocolError, match="closed the socket before its header was complete"):
-        read_header(ours, 5)
+        read_header(ours, 30)
 
 
 def test_probe_that_hangs_up_at_once_is_no_fault_of_a_proxy(ends):
@@ -171,7 +171,7 @@ def test_probe_that_hangs_up_at_once_is_no_fault_of_a_proxy(ends):
     proxy.close()
 
     with pytest.raises(OSError, match="without a word") as caught:
-        read_header(ours, 5)
+        read_header(ours, 30)
     assert not isinstance(caught.value, ProxyProtocolError)
 
 

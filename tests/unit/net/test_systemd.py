@@ -18,7 +18,7 @@ def manager(request, tmp_path):
     address = str(tmp_path / "notify") if request.param == "path" else f"@gomq-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(address.replace("@", "\0"))
-        listening.settimeout(5)
+        listening.settimeout(30)
         yield address, listening
 
 

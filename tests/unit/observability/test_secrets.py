@@ -58,7 +58,7 @@ def test_names_of_fields_tell_secrets(field, is_hidden):
 def test_text_of_many_uris_takes_no_time():
     text = "a://b:c" * 20_000
 
-    began = time.perf_counter()
+    began = time.thread_time()
 
     assert without_passwords(text) == text
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2

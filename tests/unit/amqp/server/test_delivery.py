@@ -229,7 +229,7 @@ def test_a_backlog_flows_at_the_pace_of_the_socket(bench, queue):
         bench.settle()
         return len(got) == len(expected)
 
-    client.peer.settimeout(5)
+    client.peer.settimeout(30)
     wait_until(reads_and_polls, sleep=gevent.sleep)
 
     assert got == expected

@@ -27,7 +27,7 @@ def door(tmp_path):
 def told(door, count):
     """The next events as (key, headers)."""
     queue = door.queue("told")
-    wait_until(lambda: queue.ready_count >= count, 5, lambda: f"{queue.ready_count} events", gevent.sleep)
+    wait_until(lambda: queue.ready_count >= count, what=lambda: f"{queue.ready_count} events", sleep=gevent.sleep)
     found = []
     for _ in range(count):
         message = Message()

@@ -15,7 +15,7 @@ def test_close_tells_every_client_and_waits_for_them(door):
         client.send_method(ConnectionCloseOk(), 0)
         client.expect_end()
 
-    closing.join(timeout=5)
+    closing.join(timeout=30)
     assert closing.successful()
     assert not door.server.connections
 

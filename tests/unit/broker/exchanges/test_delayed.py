@@ -1,5 +1,4 @@
 """Delayed exchange: what waits and for how long, what it looks like afterwards, and that it is still there after a restart."""
-import shutil
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -7,6 +6,8 @@ import pytest
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.exchanges.delayed import delay_of, due_ms_of, gone_on, time_of
+from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.broker.timers import HubTimers
 from gomq_py.storage.message import Message
 from tests.support.model import make_vhost, routed
 from tests.support.node import Node
@@ -83,10 +84,10 @@ def start(tmp_path):
             node.stop()
 
 
-def publish(node, headers, body=b"later"):
+def publish(node, headers, body=b"later", now_ms=None):
     vhost = node.vhost
     made = Message()
-    now_ms = int(datetime.now(timezone.utc).timestamp() * 1000)
+    now_ms = unix_ms() if now_ms is None else now_ms
     made.assign(b"x", b"k", Properties(headers=headers).encode(), body, now_ms, persistent=True)
     for destination in vhost.route(vhost.exchange("x"), "k", headers):
         destination.publish(made)
@@ -102,9 +103,10 @@ def test_message_arrives_when_its_time_has_come(start):
     node = start()
     declare(node)
 
-    publish(node, {"x-delay": 60}, b"later")
-    publish(node, {"x-delay": 30}, b"sooner")
-    publish(node, {"x-deliver-at": datetime.now(timezone.utc) - timedelta(days=1)}, b"past")
+    now_ms = unix_ms()  # the same for all: their order must not depend on what this process does in between
+    publish(node, {"x-delay": 60}, b"later", now_ms)
+    publish(node, {"x-delay": 30}, b"sooner", now_ms)
+    publish(node, {"x-deliver-at": datetime.now(timezone.utc) - timedelta(days=1)}, b"past", now_ms)
     assert node.vhost.queue("q").ready_count == 0
     node.wait(lambda: node.vhost.queue("q").ready_count == 3)
 
@@ -113,21 +115,25 @@ def test_message_arrives_when_its_time_has_come(start):
 
 
 @pytest.mark.parametrize("end", ["in order", "by a kill"])
-def test_what_waits_survives_a_restart(start, tmp_path, end):
-    """A kill is a copy of the folder as it is: the broker that was killed would go on in this process."""
+def test_what_waits_survives_a_restart(start, end, monkeypatch):
+    """An hour in the second life, of which 100 ms are left in the third."""
     node = start()
     declare(node)
-    publish(node, {"x-delay": 300})
-    node.vhost.exchange("x").park.flush()
-    if end == "in order":
-        node.stop()
-    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    now_ms = unix_ms()
+    publish(node, {"x-delay": 3_600_000}, now_ms=now_ms)
+    for left_ms in (1_800_000, 100):
+        node.vhost.exchange("x").park.flush()
+        if end == "in order":
+            node.stop()
+        else:
+            node.kill()
+        monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda left_ms=left_ms: now_ms + 3_600_000 - left_ms))
+        node = start()
+        assert node.vhost.exchange("x").park.count == 1
 
-    node = start("copy")
-
-    assert node.vhost.exchange("x").park.count == 1
+    monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: now_ms + 3_600_000))
     node.wait(lambda: node.vhost.queue("q").ready_count == 1)
-    assert Properties.decode(node.take("q")[1]).headers == {"x-delay": -300}
+    assert Properties.decode(node.take("q")[1]).headers == {"x-delay": -3_600_000}
 
 
 def test_deleted_exchange_takes_what_waits_along(start):

@@ -84,11 +84,11 @@ def test_many_hashes_do_not_blow_up():
     trie.add(".".join(["#", "a"] * 40), "q")
     key = ".".join(["a", "b"] * 60)
 
-    began = time.perf_counter()
+    began = time.thread_time()
     assert matched(trie, key) == set()
     assert matched(trie, key + ".a") == {"q"}
 
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_removing_everything_leaves_an_empty_trie():

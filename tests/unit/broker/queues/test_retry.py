@@ -173,12 +173,13 @@ def test_waiting_message_costs_at_most_24_octets(bench):
 
 # over a restart
 
-LONG = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 600, "x-delayed-retry-max": 60_000}
+LONG = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 600_000, "x-delayed-retry-max": 60_000_000}
 
 
 @pytest.mark.parametrize("arguments", [LONG, {**LONG, "x-max-priority": 3}])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_back_off_holds_over_a_restart(tmp_path, end, arguments):
+def test_back_off_holds_over_a_restart(tmp_path, end, arguments, monkeypatch):
+    """Ten minutes, of which 100 ms are left to the second life."""
     node = Node(tmp_path / "data")
     node.vhost.declare_queue("q", durable=True, arguments=arguments)
     for body in (b"bad", b"new"):
@@ -186,16 +187,19 @@ def test_back_off_holds_over_a_restart(tmp_path, end, arguments):
     message = Message()
     queue = node.vhost.queue("q")
     queue.get(message, False)
+    given_back_ms = unix_ms()
     queue.give_back(message.describe()["location"], FAILED)
     queue.flush()
     getattr(node, end)()
 
+    monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: given_back_ms + 600_000 - 100))
     again = Node(tmp_path / "data")
     try:
         queue = again.vhost.queue("q")
         assert queue.ready_count + queue.unacked_count == 2
         assert queue.get(message, True) and message.get_body() == b"new"
         assert not queue.get(message, True)
+        monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: unix_ms() + 600_000))
         again.wait(lambda: queue.ready_count)
         assert queue.get(message, False) and message.get_body() == b"bad"
         assert message.describe()["delivery_count"] == 1
