@@ -2,12 +2,15 @@
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from urllib.parse import quote
 
 STOP_TIMEOUT_S = 30
+# Options with a port, of which 0 is any.
+PORTS = ("amqp_port", "amqps_port", "http_port", "https_port", "metrics_http_port")
 
 
 class ChildBroker:
@@ -21,6 +24,7 @@ class ChildBroker:
         self.data_dir = str(data_dir or self._own_folder)
         self._options = {"sync": False, **options}
         self._process = None
+        self._reserved = []
         self.addresses = {}
 
     def __enter__(self):
@@ -33,6 +37,7 @@ class ChildBroker:
 
     def start(self):
         """Start the child; returns when clients can connect, on the same ports as before. Raises RuntimeError with what kept it from starting."""
+        self._reserve_ports()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -62,6 +67,8 @@ class ChildBroker:
         if self.is_running:
             self.drop_connections()
         self.stop()
+        while self._reserved:
+            self._reserved.pop().close()
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)
 
@@ -111,6 +118,19 @@ class ChildBroker:
     def calm(self):
         """Everything back to normal."""
         self._ask("calm")
+
+    def _reserve_ports(self):
+        """Choose free ports where any will do, and keep them while the child is down: other processes of a test run take ports all the time.
+
+        A socket that is bound and does not listen keeps a port from being given away, and lets a server have it (SO_REUSEADDR).
+        """
+        for name in {"amqp_port", *self._options}:
+            if name in PORTS and self._options.get(name, 0) == 0:
+                holder = socket.socket()
+                self._reserved.append(holder)
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                holder.bind(("127.0.0.1", 0))
+                self._options[name] = holder.getsockname()[1]
 
     def _ask(self, verb, *arguments):
         print(json.dumps({"verb": verb, "arguments": arguments}), file=self._process.stdin, flush=True)

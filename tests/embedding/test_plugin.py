@@ -1,6 +1,7 @@
 """The pytest plugin and its child broker, from outside; and the guide's example project as it is printed."""
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,24 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_messages(child):
 
     assert child.addresses == before
     assert connect(child).channel().basic_get("kept", auto_ack=True)[2] == b"here"
+
+
+def test_ports_of_a_broker_that_is_down_are_given_to_nobody_else(tmp_path):
+    with ChildBroker(tmp_path / "data", http_port=0) as child:
+        before = child.addresses
+        child.kill()
+
+        with socket.socket() as other:
+            for _, port in before.values():
+                with pytest.raises(OSError, match="in use"):
+                    other.bind(("127.0.0.1", port))
+        child.start()
+
+        assert child.addresses == before and set(before) == {"amqp", "http"}
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", before["amqp"][1]))
+        other.listen()
 
 
 def test_delayed_confirms_arrive_after_the_delay(child):
