@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.rabbitmq_process import RabbitMQProcess, free_port
+from tests.support.ports import reserve
+from tests.support.rabbitmq_process import RabbitMQProcess
 from tests.support.wire_script import Wire
 
 FOREIGN_URL = os.environ.get("GOMQ_TEST_AMQP_URL")
@@ -23,7 +24,7 @@ def make_broker(folder, **options):
     """A broker of the kind under test, not started, whose port survives a restart. Options are our broker's and mean nothing to RabbitMQ."""
     if KIND == "rabbitmq":
         return RabbitMQProcess(folder)
-    options.setdefault("port", free_port())
+    options.setdefault("port", reserve())
     return BrokerProcess(folder / "data", **options)
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import uuid
 
+from tests.support.ports import reserve
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 60
@@ -28,22 +29,15 @@ def find_server():
     return found[-1] if found and shutil.which("erl") else None
 
 
-def free_port():
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class RabbitMQProcess:
     """A node in `data_dir`, started by `start` or `with`; the verbs are BrokerProcess's. With plugins it has its management API as well."""
 
     def __init__(self, data_dir, plugins=()):
         self.data_dir = str(data_dir)
-        self.port = free_port()
+        self.port = reserve()
         self.plugins = ("rabbitmq_management", *plugins) if plugins else ()
-        self.http_port = free_port() if plugins else None
-        self.epmd_port = free_port()
+        self.http_port = reserve() if plugins else None
+        self.epmd_port = reserve()
         self.node_name = f"witness-{uuid.uuid4().hex[:8]}@localhost"
         self.process = None
 
@@ -75,7 +69,7 @@ class RabbitMQProcess:
         return dict(
             os.environ, HOME=folder, ERL_EPMD_PORT=str(self.epmd_port), ERL_EPMD_ADDRESS="127.0.0.1",
             RABBITMQ_NODENAME=self.node_name, RABBITMQ_NODE_IP_ADDRESS="127.0.0.1", RABBITMQ_NODE_PORT=str(self.port),
-            RABBITMQ_DIST_PORT=str(free_port()),
+            RABBITMQ_DIST_PORT=str(reserve()),
             RABBITMQ_MNESIA_BASE=f"{folder}/mnesia", RABBITMQ_LOG_BASE=f"{folder}/log", RABBITMQ_PID_FILE=f"{folder}/pid",
             RABBITMQ_ENABLED_PLUGINS_FILE=f"{folder}/enabled_plugins", RABBITMQ_CONF_ENV_FILE=f"{folder}/env.conf",
             RABBITMQ_CONFIG_FILE=f"{folder}/rabbitmq",

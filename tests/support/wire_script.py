@@ -85,12 +85,13 @@ class Wire:
 
     def send(self, octets):
         """Write octets as they are."""
+        self.socket.settimeout(PATIENCE_S)  # and not what was left of it for the last read
         self.socket.sendall(octets)
 
     def send_pieces(self, octets, size=1):
         """Write octets in pieces of `size`, each in a segment of its own as far as TCP lets us."""
         for start in range(0, len(octets), size):
-            self.socket.sendall(octets[start:start + size])
+            self.send(octets[start:start + size])
 
     def send_method(self, channel, name, **values):
         """Write one method frame."""

@@ -1,4 +1,5 @@
 """Connection: frames, channel 0, heartbeats and closing, once it is open."""
+import contextlib
 import re
 import socket
 import struct
@@ -6,6 +7,7 @@ import struct
 import pytest
 
 from tests.support.cases import cases
+from tests.support.held_up import again_when_held_up
 from tests.support.waiting import wait_until
 from tests.support.wire_encoding import (
     BODY, HEADER, HEARTBEAT, HEARTBEAT_FRAME, METHOD, METHODS, frame, header_frame, method, method_frame, publish_frames)
@@ -26,7 +28,8 @@ UNEXPECTED_FRAME = re.compile("^UNEXPECTED_FRAME - .")
 def deliver_in_pieces(wire, octets, delivery):
     """Send octets whole, octet by octet, or with octets of the next frame behind them: the three ways a reader must agree on."""
     if delivery == "bytewise":
-        wire.send_pieces(octets)
+        with contextlib.suppress(ConnectionError):  # it may have heard enough, and need not wait for a slow sender
+            wire.send_pieces(octets)
     else:
         wire.send(octets + (b"\x01\x00\x01" if delivery == "trailing" else b""))
 
@@ -200,6 +203,7 @@ def test_heartbeat_between_the_frames_of_a_content_changes_nothing(channel, wire
     assert channel.get(queue).body == b"xx"
 
 
+@again_when_held_up(1)
 def test_broker_sends_heartbeats_on_an_idle_connection(open_wire):
     wire = open_wire(heartbeat=1)
 
@@ -212,11 +216,13 @@ def test_silent_client_is_dropped_after_two_heartbeat_intervals(open_wire):
     """With an interval of 1 s both RabbitMQ and we look every second and give up after about two missed ones."""
     wire = open_wire(heartbeat=1)
 
-    octets = wire.expect_end(timeout_s=8)
+    octets = wire.expect_end()
 
-    assert set(octets[i:i + 8] for i in range(0, len(octets), 8)) <= {HEARTBEAT_FRAME}
+    beats = len(octets) // 8  # its own, one about every half interval: so the broker is our clock
+    assert octets == HEARTBEAT_FRAME * beats and beats < 8
 
 
+@again_when_held_up(1)
 def test_any_traffic_counts_as_a_heartbeat(open_wire):
     wire = open_wire(heartbeat=1)
     channel = wire.channel(1)

@@ -22,7 +22,7 @@ PERMISSIONS = {"configure": "^mine", "write": r"^(mine|amq\.default)", "read": r
 
 def put(port, path, value):
     """One request to the management API."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
     connection.request("PUT", path, json.dumps(value), headers)
     assert connection.getresponse().status in (201, 204)

@@ -326,11 +326,12 @@ def test_deleted_stream_cancels_its_consumers(open_wire, name):
 
 # refusals
 
-def test_exclusive_consumer_excludes_nobody(channel, stream):
+def test_exclusive_consumer_excludes_nobody(wire, channel, stream):
     """Readers take nothing from each other."""
     channel.call("basic.consume", queue=stream, consumer_tag="one", exclusive=True)
     channel.call("basic.consume", queue=stream, consumer_tag="two", exclusive=True)
-    channel.publish("", stream, b"both")
+    other = wire.channel(2)  # whose confirm does not come between
+    other.publish("", stream, b"both")
 
     assert {channel.expect_content("basic.deliver", b"both").method.consumer_tag for _ in range(2)} == {"one", "two"}
 
