@@ -25,7 +25,7 @@ def make_app(name, broker_url, backend="rpc://", queue_type="classic"):
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
-        broker_heartbeat=2,
+        broker_heartbeat=10,  # twice this is what a worker and a broker allow each other to stand still
         # Do not wait for seconds between attempts: the tests restart brokers.
         broker_transport_options={"interval_start": 0, "interval_step": 0.1, "interval_max": 0.2},
         control_exchange=f"{name}.control",
@@ -71,7 +71,7 @@ def hold(self, started, go_on):
     """Say in the file `started` that it runs, wait for the file `go_on`; returns whether the message was redelivered. Acked when it is done."""
     with open(started, "a", encoding="ascii") as file:
         file.write("started\n")
-    wait_until(lambda: os.path.exists(go_on), timeout_s=60)
+    wait_until(lambda: os.path.exists(go_on), timeout_s=100)
     return bool(self.request.delivery_info.get("redelivered"))
 
 

@@ -10,7 +10,7 @@ from kombu import pools
 from tests.clients.celery_app import make_app
 from tests.support.waiting import wait_until
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Worker:
@@ -44,7 +44,7 @@ class Worker:
     def answers(self):
         """Whether it answers a ping, so that it consumes; a worker that left is a failure."""
         assert self.process.poll() is None, self.log
-        return self.app.control.ping(timeout=0.5)
+        return self.app.control.ping(timeout=1, limit=1)
 
     @property
     def log_path(self):
@@ -60,6 +60,17 @@ class Worker:
         """Messages in its queue that no worker holds."""
         with self.app.connection_for_read() as connection:
             return connection.default_channel.queue_declare(queue or self.name, passive=True).message_count
+
+    def scheduled(self):
+        """The tasks with an ETA that it holds; None when it does not say in time."""
+        return (self.app.control.inspect(timeout=PATIENCE_S, limit=1).scheduled() or {}).get(self.host)
+
+    def cancel_consumer(self, queue):
+        """Let it consume from a queue no longer, and wait until it has stopped: its answer is a promise only."""
+        self.app.control.cancel_consumer(queue, destination=[self.host], reply=True, timeout=PATIENCE_S, limit=1)
+        with self.app.connection_for_read() as connection:
+            channel = connection.default_channel
+            wait_until(lambda: channel.queue_declare(queue, passive=True).consumer_count == 0, what=f"nobody consuming from {queue}")
 
     def kill(self):
         """End it without warning."""

@@ -64,10 +64,10 @@ def test_broker_restarted_under_the_worker(own_broker, own_worker, how):
     """Tasks that were waiting and tasks sent afterwards are run; a task with an ETA that the worker held comes to it again."""
     worker = own_worker(own_broker.amqp_url)
     assert result_of(worker.jobs.add.delay(1, 2)) == 3
-    worker.app.control.cancel_consumer(f"{worker.name}.other", reply=True, timeout=5, limit=1)
+    worker.cancel_consumer(f"{worker.name}.other")
     worker.jobs.add.apply_async((1, 1), queue=f"{worker.name}.other")
-    worker.jobs.clock.apply_async(countdown=3)
-    wait_until(lambda: worker.app.control.inspect(timeout=2).scheduled()[worker.host], PATIENCE_S)
+    held = worker.jobs.clock.apply_async(countdown=3600)
+    wait_until(worker.scheduled, PATIENCE_S)
     wait_until(lambda: worker.ready_count(f"{worker.name}.other") == 1)
 
     if how == "stopped":
@@ -79,4 +79,4 @@ def test_broker_restarted_under_the_worker(own_broker, own_worker, how):
     worker.connect()
     wait_until(worker.answers, PATIENCE_S, what="the worker back on the broker")
     assert result_of(worker.jobs.add.delay(20, 1)) == 21
-    wait_until(lambda: worker.log.count("celery_app.clock") >= 2, PATIENCE_S, what="the task with an ETA, run after the restart")
+    wait_until(lambda: worker.log.count(f"celery_app.clock[{held.id}] received") >= 2, PATIENCE_S, what="the task with an ETA with the worker again")

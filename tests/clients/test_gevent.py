@@ -9,11 +9,11 @@ import pika
 from pika.adapters.gevent_connection import GeventConnection
 
 SCRIPT = Path(__file__).parent / "foreign" / "gevent_clients.py"
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 def test_patched_pika_and_kombu_in_greenlets(broker_url):
-    done = subprocess.run([sys.executable, str(SCRIPT), broker_url], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, str(SCRIPT), broker_url], capture_output=True, text=True, timeout=100, check=False)
 
     assert done.stdout == "all done\n", done.stderr
 

@@ -85,7 +85,7 @@ def test_message_ordering(channel):
     received = []
 
     publish(channel, queue, range(1000))
-    for method, _, body in channel.consume(queue, inactivity_timeout=5):
+    for method, _, body in channel.consume(queue, inactivity_timeout=30):
         received.append(int(body))
         if len(received) == 1000:
             channel.basic_ack(method.delivery_tag, multiple=True)

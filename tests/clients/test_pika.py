@@ -5,10 +5,11 @@ import pika
 import pytest
 from pika import exceptions
 
+from tests.support.held_up import again_when_held_up
 from tests.support.waiting import wait_until
 
 # Longer than anything here takes; pika's own waits need a limit to be tests.
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 @pytest.fixture
@@ -220,6 +221,7 @@ def test_unknown_vhost_raises_access_denied(connect):
 
 
 @pytest.mark.parametrize("heartbeat", [0, 1, 3600])
+@again_when_held_up(1)
 def test_heartbeat_is_the_clients_choice(connect, heartbeat):
     connection = connect(heartbeat=heartbeat)
 
@@ -227,6 +229,7 @@ def test_heartbeat_is_the_clients_choice(connect, heartbeat):
     assert connection.channel().is_open
 
 
+@again_when_held_up(1)
 def test_idle_connection_is_kept_alive_by_heartbeats(connect):
     """Four intervals of silence but for heartbeats; pika itself raises when the broker sends none."""
     connection = connect(heartbeat=1)
@@ -237,15 +240,17 @@ def test_idle_connection_is_kept_alive_by_heartbeats(connect):
     assert channel.queue_declare("", exclusive=True)
 
 
+@again_when_held_up(1)
 def test_callback_that_outlasts_the_heartbeats_loses_the_connection(connect, channel, name):
     """pika cannot send heartbeats from inside a callback: the broker drops the connection and gives the message to somebody else."""
     channel.queue_declare(name)
+    channel.queue_purge(name)
     channel.basic_publish("", name, b"slow")
     busy = connect(heartbeat=1).channel()
     tags = []
 
     def on_message(channel_, method, _properties, _body):
-        wait_until(lambda: count(channel, name) == 1, timeout_s=20, what="the message back in its queue")
+        wait_until(lambda: count(channel, name) == 1, what="the message back in its queue")
         tags.append(method.delivery_tag)
         channel_.basic_ack(method.delivery_tag)
     busy.basic_consume(name, on_message)

@@ -3,6 +3,7 @@ import amqp
 import pytest
 from amqp import exceptions
 
+from tests.support.held_up import again_when_held_up
 from tests.support.waiting import wait_until
 
 
@@ -13,7 +14,7 @@ def connect(broker_address):
     host, port = broker_address
 
     def open_(**options):
-        connections.append(amqp.Connection(f"{host}:{port}", **{"connect_timeout": 5, "read_timeout": 10, "write_timeout": 10, **options}))
+        connections.append(amqp.Connection(f"{host}:{port}", **{"connect_timeout": 30, "read_timeout": 30, "write_timeout": 30, **options}))
         connections[-1].connect()
         return connections[-1]
     yield open_
@@ -35,7 +36,7 @@ def queue(channel):
 
 def drain(connection, done):
     """Let the connection work until `done()`."""
-    wait_until(done, sleep=lambda _: connection.drain_events(timeout=5))
+    wait_until(done, sleep=lambda _: connection.drain_events(timeout=30))
 
 
 def test_message_and_properties_come_back(channel, queue):
@@ -178,6 +179,7 @@ def test_transaction(channel, queue):
     assert channel.basic_get(queue, no_ack=True) is None
 
 
+@again_when_held_up(1)
 def test_heartbeats_keep_an_idle_connection(connect):
     """kombu calls heartbeat_tick by the clock; the broker's own heartbeats are counted by py-amqp, which raises when they are missing."""
     connection = connect(heartbeat=1)
@@ -190,7 +192,7 @@ def test_heartbeats_keep_an_idle_connection(connect):
             connection.drain_events(timeout=0.5)
         except TimeoutError:
             pass
-    wait_until(lambda: connection.bytes_recv >= beats + 4, timeout_s=10, what="four heartbeats of the broker", sleep=tick)
+    wait_until(lambda: connection.bytes_recv >= beats + 4, what="four heartbeats of the broker", sleep=tick)
 
     assert connection.channel().is_open
 

@@ -21,7 +21,7 @@ def admin(tmp_path_factory):
         def run(*arguments):
             finished = subprocess.run(
                 [sys.executable, find("rabbitmqadmin"), "-H", "127.0.0.1", "-P", str(broker.ports["http"]), *arguments], cwd=folder,
-                capture_output=True, text=True, timeout=60, check=False)
+                capture_output=True, text=True, timeout=100, check=False)
             assert finished.returncode == 0, finished.stdout + finished.stderr
             return finished.stdout
 
@@ -109,4 +109,4 @@ def test_connections_are_listed_and_closed(admin):
     assert [len(listed(admin, kind)) for kind in ("connections", "channels", "consumers")] == [1, 1, 1]
     admin("close", "connection", f"name={listed(admin, 'connections', 'name')[0]['name']}")
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
-        connection.process_data_events(10)
+        connection.process_data_events(30)

@@ -5,7 +5,7 @@ import java.util.*;
 import java.util.concurrent.*;
 
 public class Smoke {
-    static final int PATIENCE_S = 10;
+    static final int PATIENCE_S = 30;
 
     static void check(boolean held, String step) {
         if (!held) throw new AssertionError(step);

@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 func check(held bool, step string) {
 	if !held {

@@ -1,7 +1,7 @@
 # Bunny, the Ruby client, against the broker at the URL given. Leaves with 0 when every step did what it should.
 require "bunny"
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 def check(held, step)
   raise step unless held
