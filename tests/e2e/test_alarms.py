@@ -27,7 +27,7 @@ class Watched:
         self.channel = self.connection.channel()
 
     def wait_told(self, *expected):
-        wait_until(lambda: self.told == list(expected), 20, expected, sleep=self.connection.process_data_events)
+        wait_until(lambda: self.told == list(expected), what=expected, sleep=self.connection.process_data_events)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_publisher_is_blocked_while_memory_is_high_and_let_go_when_it_is_freed(t
 
         hog = Wire.open(("127.0.0.1", broker.port))
         begin_large_message(hog, 120 * MIB, 100 * MIB)
-        wait_until(lambda: api.get("health/checks/alarms").status_code == 503, 20)
+        wait_until(lambda: api.get("health/checks/alarms").status_code == 503)
         assert api.alarmed() == {"memory"}
         publisher.channel.basic_publish("", "work", b"held")
         publisher.wait_told("low on memory")
@@ -177,7 +177,7 @@ class Management:
         self._url = url
 
     def get(self, path):
-        return requests.get(f"{self._url}/api/{path}", auth=("guest", "guest"), timeout=10)
+        return requests.get(f"{self._url}/api/{path}", auth=("guest", "guest"), timeout=60)
 
     def node(self):
         return self.get("nodes").json()[0]
@@ -196,7 +196,7 @@ class Management:
                 assert answer.json() == {"status": "failed", "reason": f"There are alarms in effect {where}",
                                          "alarms": [{"node": node["name"], "resource": resource} for resource in sorted(told)]}
         assert self.get("health/checks/ready-to-serve-clients").status_code == 200
-        metrics = requests.get(f"{self._url}/metrics", auth=("guest", "guest"), timeout=10).text
+        metrics = requests.get(f"{self._url}/metrics", auth=("guest", "guest"), timeout=60).text
         assert f"rabbitmq_alarms_memory_used_watermark {float('memory' in told)}" in metrics
         assert f"rabbitmq_alarms_free_disk_space_watermark {float('disk' in told)}" in metrics
         return told
@@ -206,6 +206,6 @@ class Management:
 
     def publish(self, routing_key, payload):
         """(status, answer) of a publish by hand."""
-        answer = requests.post(f"{self._url}/api/exchanges/%2F/amq.default/publish", auth=("guest", "guest"), timeout=10, json={
+        answer = requests.post(f"{self._url}/api/exchanges/%2F/amq.default/publish", auth=("guest", "guest"), timeout=60, json={
             "properties": {}, "routing_key": routing_key, "payload": payload, "payload_encoding": "string"})
         return answer.status_code, answer.json()

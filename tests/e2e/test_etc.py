@@ -15,6 +15,7 @@ import yaml
 from gomq_py.config.settings import OPTIONS
 from gomq_py.config.sources import flag_parser, load
 from tests.support.command import ROOT
+from tests.support.waiting import wait_until
 
 ETC = ROOT / "etc"
 ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {"GOMQ_CONFIGURATION_DIRECTORY"}
@@ -117,7 +118,7 @@ def test_health_check_tells_a_broker_from_none(broker_process):
     here = code.replace(":15692", f":{broker.ports['metrics']}")
 
     assert program == "python"
-    assert subprocess.run([sys.executable, "-c", here], timeout=30).returncode == 0
+    wait_until(lambda: subprocess.run([sys.executable, "-c", here], timeout=60).returncode == 0)  # it gives up after seconds, and is asked again
     broker.stop()
     assert subprocess.run([sys.executable, "-c", here], timeout=30, stderr=subprocess.DEVNULL).returncode == 1
 
@@ -158,7 +159,7 @@ def test_data_folder_of_a_stopped_broker_is_a_backup(broker_process, tmp_path):
     channel.basic_publish("", "kept", b"x", pika.BasicProperties(delivery_mode=2))
     connection.close()
     request = urllib.request.Request(f"http://127.0.0.1:{broker.ports['http']}/api/definitions", headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
-    assert "kept" in [queue["name"] for queue in json.load(urllib.request.urlopen(request, timeout=10))["queues"]]
+    assert "kept" in [queue["name"] for queue in json.load(urllib.request.urlopen(request, timeout=60))["queues"]]
     broker.stop()
     shutil.copytree(broker.data_dir, tmp_path / "restored")
 

@@ -12,7 +12,7 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
 def raw(broker, octets):
     """Send octets on a connection of their own and wait until the broker has closed it."""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=15) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
         client.sendall(octets)
         while client.recv(4096):
             pass

@@ -16,6 +16,9 @@ import pytest
 
 from tests.unit.source_tree import ROOT, tracked_files
 
+# Compilers and pip, beside everything else that the machine does.
+pytestmark = pytest.mark.timeout(600)
+
 LEFT = {"__init__.pxd", "octets.pxd", "message.pxd"}
 
 
@@ -34,7 +37,7 @@ def copy(tmp_path):
 def run(copy, *arguments, **environment):
     ours = ("GOMQ_PURE_PYTHON", "GOMQ_REQUIRE_COMPILED", "GOMQ_CYTHON_CACHE", "PYTHONPATH")
     clean = {name: value for name, value in os.environ.items() if name not in ours}
-    return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=110)
+    return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=500)
 
 
 def wheel(copy, **environment):

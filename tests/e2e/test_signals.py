@@ -34,7 +34,7 @@ def reload(broker, config, text, says="configuration reloaded: "):
     config.write_text(text)
     seen = len(broker.log)
     broker.signal(signal.SIGHUP)
-    return wait_until(lambda: next((line for line in broker.log[seen:] if says in line), None), 20, broker.log)
+    return wait_until(lambda: next((line for line in broker.log[seen:] if says in line), None), what=broker.log)
 
 
 # what a reload changes
@@ -43,9 +43,9 @@ def test_level_changes_and_is_told(broker_process, config):
     config.write_text("[main]\nlog_level = warn\n")
     broker = broker_process(config=config)
     broker.spawn()
-    wait_until(lambda: os.path.exists(broker.data_dir / ".lock"), 20)
+    wait_until(lambda: os.path.exists(broker.data_dir / ".lock"))
 
-    line = wait_until(lambda: reload_quietly(broker, config, "[main]\nlog_level = info\n"), 20)
+    line = wait_until(lambda: reload_quietly(broker, config, "[main]\nlog_level = info\n"))
 
     assert "log_level: warn -> info" in line
 
@@ -62,9 +62,9 @@ def test_limits_count_for_connections_to_come(broker_process, config):
     before = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
 
     line = reload(
-        broker, config, "[amqp]\nheartbeat = 7\nchannel_max = 3\nlogin_timeout = 1\nmax_connections_per_address = 2\n[main]\ntcp_keepalive = no\n")
+        broker, config, "[amqp]\nheartbeat = 7\nchannel_max = 3\nlogin_timeout = 30\nmax_connections_per_address = 2\n[main]\ntcp_keepalive = no\n")
 
-    for told in ("heartbeat: 60 -> 7", "channel_max: 2047 -> 3", "login_timeout: 10 -> 1", "tcp_keepalive: 60:10:3 -> false"):
+    for told in ("heartbeat: 60 -> 7", "channel_max: 2047 -> 3", "login_timeout: 10 -> 30", "tcp_keepalive: 60:10:3 -> false"):
         assert told in line
     after = pika.BlockingConnection(pika.ConnectionParameters(port=broker.port, heartbeat=None))
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_trusted_proxies_change(broker_process, config):
 
     reload(broker, config, "[amqp]\ntcp_proxy_protocol = true\n")
 
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
         client.sendall(b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\nAMQP\x00\x00\x09\x01")
         assert client.recv(100)[7:11] == b"\x00\x0a\x00\x0a"
 
@@ -120,7 +120,7 @@ def test_bad_file_keeps_the_whole_old_configuration(broker_process, config, text
 
     assert says in reload(broker, config, text, "error reload: the old configuration stays: ")
 
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")
         assert client.recv(100)[7:11] == b"\x00\x0a\x00\x0a"
     assert "heartbeat: 60 -> 8" in reload(broker, config, "[amqp]\nheartbeat = 8\n")  # and not 7 -> 8
@@ -133,7 +133,7 @@ def test_file_that_has_gone_keeps_the_old_configuration(broker_process, config):
 
     broker.signal(signal.SIGHUP)
 
-    wait_until(lambda: any("the old configuration stays: cannot read" in line for line in broker.log[seen:]), 20, broker.log)
+    wait_until(lambda: any("the old configuration stays: cannot read" in line for line in broker.log[seen:]), what=broker.log)
 
 
 def test_unknown_key_is_a_warning_of_the_reload(broker_process, config):
@@ -155,7 +155,7 @@ def test_many_signals_at_once_do_no_harm(broker_process, config):
 def test_service_manager_hears_of_a_reload(broker_process, config, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(20)
+        manager.settimeout(60)
         broker = broker_process(config=config, environment={"NOTIFY_SOCKET": str(tmp_path / "notify")}).start()
         assert manager.recv(1000).startswith(b"READY=1\n")
 
@@ -188,7 +188,7 @@ def test_broker_goes_with_the_terminal_that_it_was_started_in(tmp_path, closed):
         process.terminate()
         os.close(ours)
     process.stderr.read()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     process.stderr.close()
 
 
@@ -236,16 +236,16 @@ def test_log_goes_on_in_a_new_file_after_it_was_moved(broker_process, config, tm
     config.write_text(text)
     broker = broker_process(config=config)
     broker.spawn()
-    wait_until(lambda: path.exists() and "ready after" in path.read_text(), 20)
+    wait_until(lambda: path.exists() and "ready after" in path.read_text())
 
     path.rename(tmp_path / "broker.log.1")
     broker.signal(signal.SIGHUP)
 
-    wait_until(lambda: path.exists() and "configuration reloaded" in path.read_text(), 20)
+    wait_until(lambda: path.exists() and "configuration reloaded" in path.read_text())
     assert "configuration reloaded" not in (tmp_path / "broker.log.1").read_text()
     config.write_text(text + "log_format = json\n")
     broker.signal(signal.SIGHUP)
-    assert wait_until(lambda: [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")], 20)[0]["source"] == "reload"
+    assert wait_until(lambda: [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")])[0]["source"] == "reload"
 
 
 def test_logrotate_rotates_without_losing_a_line(broker_process, config, tmp_path):
@@ -258,17 +258,17 @@ def test_logrotate_rotates_without_losing_a_line(broker_process, config, tmp_pat
     config.write_text(f"[main]\nlog_file = {path}\npidfile = {pidfile}\n")
     broker = broker_process(config=config)
     broker.spawn()
-    wait_until(lambda: path.exists() and "ready after" in path.read_text(), 20)
+    wait_until(lambda: path.exists() and "ready after" in path.read_text())
     snippet = re.sub(r"systemctl reload gomq-py\S*", f"kill -HUP $(cat {pidfile})", open("etc/logrotate.d/gomq-py").read())
     snippet = snippet.replace("/var/log/gomq/*.log", str(path)).replace("delaycompress", "").replace("compress", "nocompress")
     rules = tmp_path / "rules"
     rules.write_text(re.sub(r"\n\s*su .*", "", re.sub(r"create .*", "create 0640", snippet)))
     rules.chmod(0o644)
 
-    done = subprocess.run([program, "-f", "-s", tmp_path / "state", rules], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([program, "-f", "-s", tmp_path / "state", rules], capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0, done.stderr
-    wait_until(lambda: "configuration reloaded" in path.read_text(), 20)
+    wait_until(lambda: "configuration reloaded" in path.read_text())
     (rotated,) = [name for name in path.parent.iterdir() if name != path]
     assert "ready after" in rotated.read_text()
 
@@ -279,7 +279,7 @@ def dump(broker):
     """The lines of one dump."""
     seen = len(broker.log)
     broker.signal(signal.SIGUSR1)
-    wait_until(lambda: any("end of the dump" in line for line in broker.log[seen:]), 20, broker.log)
+    wait_until(lambda: any("end of the dump" in line for line in broker.log[seen:]), what=broker.log)
     return "\n".join(line.partition(" dump: ")[2] for line in broker.log[seen:] if " dump: " in line)
 
 
@@ -292,7 +292,9 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
     for _ in range(3):
         channel.basic_publish("", "jobs", b"classified", pika.BasicProperties(delivery_mode=2, headers={"token": "hidden"}))
     channel.basic_get("jobs")
-    silent = socket.create_connection(("127.0.0.1", broker.port))
+    silent = socket.create_connection(("127.0.0.1", broker.port), timeout=30)
+    silent.sendall(b"AMQP\x00\x00\x09\x01")
+    assert silent.recv(100)[7:11] == b"\x00\x0a\x00\x0a"  # it is there, and not only in the queue of the system
 
     shown = dump(broker)
 
@@ -346,5 +348,5 @@ def test_dump_says_what_a_connection_waits_for(broker_process, config):
     consumer = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     consumer.channel().basic_consume("many", lambda *_: None)
 
-    wait_until(lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ octets", dump(broker)), 20)
+    wait_until(lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ octets", dump(broker)))
     publisher.close()

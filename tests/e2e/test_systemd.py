@@ -15,6 +15,7 @@ import requests
 
 from tests.support import certificates
 from tests.support.command import ROOT
+from tests.support.ports import reserve
 from tests.support.waiting import wait_until
 
 ACTIVATE = shutil.which("systemd-socket-activate")
@@ -25,7 +26,7 @@ def manager(tmp_path):
     """The socket that a broker notifies."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(20)
+        listening.settimeout(60)
         yield listening
 
 
@@ -52,7 +53,7 @@ def test_nothing_is_said_before_clients_can_connect(broker_process, manager):
     told(manager)
 
     port = broker.wait_for_log(r"listening amqp 127\.0\.0\.1:(\d+)")[1]
-    socket.create_connection(("127.0.0.1", int(port)), timeout=5).close()
+    socket.create_connection(("127.0.0.1", int(port)), timeout=30).close()
 
 
 def test_boot_that_fails_is_never_ready(broker_process, manager, broker):
@@ -69,9 +70,12 @@ def test_watchdog_is_told_twice_in_its_time(broker_process, manager):
     broker_process(environment={"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "400000"}).start()
     assert told(manager)["READY"] == "1"
 
-    began = time.monotonic()
-    assert [told(manager) for _ in range(4)] == [{"WATCHDOG": "1"}] * 4
-    assert time.monotonic() - began < 10
+    def four_took_s():
+        began = time.monotonic()
+        assert [told(manager) for _ in range(4)] == [{"WATCHDOG": "1"}] * 4
+        return time.monotonic() - began
+
+    assert any(four_took_s() < 10 for _ in range(3)), "on a machine that does not stand still"
 
 
 class Activated:
@@ -91,13 +95,13 @@ class Activated:
             self.lines.append(line)
 
     def wait_for(self, pattern):
-        return wait_until(lambda: next((found for line in list(self.lines) if (found := re.search(pattern, line))), None), 20, self.lines)
+        return wait_until(lambda: next((found for line in list(self.lines) if (found := re.search(pattern, line))), None), 60, self.lines)
 
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(20)
-        self._reader.join(20)
+            self.process.wait(60)
+        self._reader.join(60)
         self.process.stderr.close()
 
 
@@ -117,25 +121,21 @@ def activated(tmp_path):
         one.stop()
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return held.getsockname()[1]
-
-
 def test_sockets_that_are_handed_over_are_served(activated, tmp_path):
     """Two for AMQP, one for the management API; the first client waits in its socket until the broker is there. No other port is opened."""
-    ports, path = [free_port() for _ in range(2)], tmp_path / "amqp.sock"
-    broker = activated([("amqp", ports[0]), ("amqp", path), ("http", ports[1])], "--port", free_port(), "--http-port", free_port())
+    ports, path = [reserve() for _ in range(2)], tmp_path / "amqp.sock"
+    broker = activated([("amqp", ports[0]), ("amqp", path), ("http", ports[1])], "--port", reserve(), "--http-port", reserve())
 
     connection = pika.BlockingConnection(pika.ConnectionParameters(port=ports[0]))
     connection.channel().queue_declare("kept", durable=True)
 
-    assert requests.get(f"http://127.0.0.1:{ports[1]}/api/whoami", auth=("guest", "guest"), timeout=10).json()["name"] == "guest"
+    assert requests.get(f"http://127.0.0.1:{ports[1]}/api/whoami", auth=("guest", "guest"), timeout=60).json()["name"] == "guest"
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
         client.sendall(b"AMQP\x00\x00\x09\x01")
         assert client.recv(11)[7:11] == b"\x00\x0a\x00\x0a"
     connection.close()
+    broker.wait_for("ready after")
     listening = re.findall(r"listening (\w+)", "".join(broker.lines))
     assert sorted(protocol for protocol in listening if protocol != "control") == ["amqp", "amqp", "http"]
     broker.stop()
@@ -145,7 +145,7 @@ def test_sockets_that_are_handed_over_are_served(activated, tmp_path):
 def test_tls_on_a_socket_that_is_handed_over(activated, tmp_path):
     import ssl
     files = certificates.make(tmp_path / "files")
-    port = free_port()
+    port = reserve()
     activated([("amqps", port)], "--port", -1, "--http-port", -1, "--https-port", -1, "--tls-cert", files.certificate, "--tls-key", files.key)
 
     options = pika.SSLOptions(ssl.create_default_context(cafile=files.authority), "localhost")
@@ -157,10 +157,10 @@ def test_tls_on_a_socket_that_is_handed_over(activated, tmp_path):
     ("amqps", "gomq-py: the service manager handed over a socket for amqps, but there is no tls_cert"),
 ])
 def test_socket_that_cannot_be_served_is_said(activated, name, says):
-    port = free_port()
+    port = reserve()
     broker = activated([(name, port)], "--port", 0, "--http-port", -1)
 
-    socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    socket.create_connection(("127.0.0.1", port), timeout=30).close()
 
     broker.wait_for(says)
 
@@ -168,7 +168,7 @@ def test_socket_that_cannot_be_served_is_said(activated, name, says):
 def test_own_names_may_be_given_to_the_sockets(activated, tmp_path):
     config = tmp_path / "gomq.ini"
     config.write_text("[amqp]\namqp_systemd_socket_name = lavinmq-amqp.socket\n")
-    port = free_port()
+    port = reserve()
     activated([("lavinmq-amqp.socket", port)], "--http-port", -1, "--config", config)
 
     pika.BlockingConnection(pika.ConnectionParameters(port=port)).close()
