@@ -38,7 +38,7 @@ class Runner:
     def __call__(self, *arguments, uri=None, given=None, bare=False, **more):
         """``bare``: it is not told which broker is meant."""
         command = [sys.executable, "-m", "gomq_py.ctl", *arguments] if bare else self.command(*arguments, uri=uri)
-        return subprocess.run(command, text=True, input=given, capture_output=True, timeout=60, check=False, cwd=ROOT, env=environment(**more))
+        return subprocess.run(command, text=True, input=given, capture_output=True, timeout=100, check=False, cwd=ROOT, env=environment(**more))
 
     def command(self, *arguments, uri=None):
         """The command line."""

@@ -60,7 +60,7 @@ def check_moved(broker, ctl, theirs):
             if entry["name" if "name" in entry else names[0]] not in left_out:
                 assert here[_key(entry, names)] == _without(entry, fields)
     for user, password in estate.PASSWORDS.items():
-        whoami = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/whoami", auth=(user.encode(), password.encode()), timeout=10)
+        whoami = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/whoami", auth=(user.encode(), password.encode()), timeout=60)
         assert whoami.status_code == (200 if estate.USERS[user][2] else 401), user
     parameters = pika.ConnectionParameters(
         "127.0.0.1", broker.ports["amqp"], "shop", pika.PlainCredentials("shop app", estate.PASSWORDS["shop app"]))

@@ -11,7 +11,7 @@ import pytest
 import gomq_py
 from tests.support.waiting import wait_until
 
-PROGRAM_DEADLINE_S = 60
+PROGRAM_DEADLINE_S = 100
 
 
 def round_trip(url, queue="embedded", body=b"hello"):
@@ -39,12 +39,13 @@ def test_a_broker_serves_inside_a_with_block():
 
 
 def test_it_is_up_in_well_under_a_second():
-    began = time.monotonic()
-    with gomq_py.Broker() as broker:
-        assert "amqp" in broker.addresses
-        elapsed_s = time.monotonic() - began
+    def boot_s():
+        began = time.monotonic()
+        with gomq_py.Broker() as broker:
+            assert "amqp" in broker.addresses
+            return time.monotonic() - began
 
-    assert elapsed_s < 5  # under a tenth of a second when the machine is idle
+    assert any(boot_s() < 1 for _ in range(5))  # under a tenth of a second when the machine is idle
 
 
 def test_what_was_confirmed_is_there_when_the_same_folder_is_opened_again(tmp_path):
@@ -145,7 +146,7 @@ def test_serve_forever_ends_when_another_thread_closes():
 def test_the_management_api_is_there_when_asked_for():
     import requests
     with gomq_py.Broker(http_port=0) as broker:
-        assert requests.get(f"{broker.http_url}/api/whoami", auth=("guest", "guest"), timeout=10).json()["name"] == "guest"
+        assert requests.get(f"{broker.http_url}/api/whoami", auth=("guest", "guest"), timeout=60).json()["name"] == "guest"
 
 
 def test_call_runs_in_the_brokers_thread():

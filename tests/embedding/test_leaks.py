@@ -43,7 +43,7 @@ def leftovers(work):
         return not left
 
     with contextlib.suppress(AssertionError):
-        wait_until(nothing_is_left, 10)
+        wait_until(nothing_is_left)
     return left
 
 
@@ -132,9 +132,9 @@ def test_the_management_api_its_metrics_and_its_control_socket(tmp_path):
             control.sendall(b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n")
             assert control.recv(20).startswith(b"HTTP/1.1 200")
             for path in ("overview", "queues?lengths_age=60&lengths_incr=5", "connections", "definitions"):
-                assert session.get(f"{broker.http_url}/api/{path}", auth=("guest", "guest"), timeout=10).ok
+                assert session.get(f"{broker.http_url}/api/{path}", auth=("guest", "guest"), timeout=60).ok
             host, port = broker.addresses["metrics"]
-            assert session.get(f"http://{host}:{port}/metrics", timeout=10).ok
+            assert session.get(f"http://{host}:{port}/metrics", timeout=60).ok
 
     assert leftovers(work) == []
 

@@ -54,7 +54,7 @@ async def main():
             channel = await connection.channel()
             queue = await channel.declare_queue("q")
             await channel.default_exchange.publish(aio_pika.Message(b"async"), "q")
-            print((await queue.get(timeout=10)).body)
+            print((await queue.get(timeout=60)).body)
 asyncio.run(main())
 """)
 
@@ -74,8 +74,8 @@ if __name__ == "__main__":
         answers = context.Queue()
         process = context.Process(target=child, args=(broker.amqp_url, answers))
         process.start()
-        print(answers.get(timeout=40))
-        process.join(20)
+        print(answers.get(timeout=90))
+        process.join(60)
         print(process.exitcode, talk(broker.amqp_url, b"still there"))
 """, how)
 
@@ -225,7 +225,7 @@ except KeyboardInterrupt:
     wait_until((tmp_path / "pid").exists, 30)
     process.send_signal(signal.SIGINT)
 
-    assert process.communicate(timeout=30)[0].split() == ["free"]
+    assert process.communicate(timeout=60)[0].split() == ["free"]
     assert process.returncode == 0
 
 

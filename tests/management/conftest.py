@@ -21,7 +21,7 @@ class API:
         return API(self.base, user, password)
 
     def request(self, verb, path, **options):
-        response = requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=10, **options)
+        response = requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=60, **options)
         check(response)
         return response
 

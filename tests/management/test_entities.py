@@ -3,6 +3,8 @@ import base64
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 
 def test_a_declared_queue_can_be_used_over_amqp(api, channel, name):
     created = api.put(f"queues/%2F/{name}", {"durable": True, "arguments": {"x-max-length": 5}})
@@ -35,6 +37,7 @@ def test_a_queue_shows_its_messages_and_consumers(api, channel, name):
     channel.basic_qos(prefetch_count=1)
     channel.basic_consume(name, lambda *_: None, consumer_tag="looker")
 
+    wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_unacknowledged"], what="a delivery")
     shape = api.get(f"queues/%2F/{name}").json()
 
     assert (shape["messages"], shape["messages_ready"], shape["messages_unacknowledged"]) == (3, 2, 1)
@@ -148,6 +151,7 @@ def test_a_binding_is_made_named_and_removed(api, channel, name):
     made = api.post(f"bindings/%2F/e/x-{name}/q/{name}", {"routing_key": "a.#", "arguments": {"n": 1}})
     place = f"bindings/%2F/e/x-{name}/q/" + made.headers["Location"]
     channel.basic_publish(f"x-{name}", "a.b", b"bound")
+    channel.queue_declare(name, passive=True)  # what was sent before has been done
     listed = api.get(f"bindings/%2F/e/x-{name}/q/{name}").json()
     removed = api.delete(place)
 
@@ -182,7 +186,7 @@ def test_the_firehose_of_a_vhost_is_switched_with_tracing(api, channel):
     assert api.put("vhosts/%2F", {"tracing": True}).status_code == 204
     assert api.get("vhosts/%2F").json()["tracing"] is True
     channel.basic_publish("amq.fanout", "key", b"traced")
-    channel.connection.process_data_events()
+    channel.queue_declare("firehose", passive=True)  # what was sent before has been done
     assert api.put("vhosts/%2F", {"tracing": False}).status_code == 204
     channel.basic_publish("amq.fanout", "key", b"not traced")
 

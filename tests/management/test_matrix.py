@@ -40,8 +40,8 @@ def sessions(managed):
         sessions = {}
         for tag in TAGS:
             user = f"matrix-{tag or 'nothing'}"
-            guest.put(f"{base}/api/users/{user}", json={"password": user, "tags": tag}, timeout=10)
-            guest.put(f"{base}/api/permissions/%2F/{user}", json=everything, timeout=10)
+            guest.put(f"{base}/api/users/{user}", json={"password": user, "tags": tag}, timeout=60)
+            guest.put(f"{base}/api/permissions/%2F/{user}", json=everything, timeout=60)
             sessions[tag] = requests.Session()
             sessions[tag].auth = (user, user)
         yield base, sessions
@@ -63,7 +63,7 @@ def test_a_route_is_for_whose_tag_reaches_it(sessions, path, method):
         url = url.replace("/api/vhosts/{name}", "/api/vhosts/%2F")
     url = re.sub(r"{\w+}", "nosuchthing", url)
 
-    answers = {tag: session.request(method, url, json={} if method in ("PUT", "POST") else None, timeout=10) for tag, session in by_tag.items()}
+    answers = {tag: session.request(method, url, json={} if method in ("PUT", "POST") else None, timeout=60) for tag, session in by_tag.items()}
 
     tag = needed(path, method)
     assert {tag for tag, answer in answers.items() if answer.status_code != 401} == (set(TAGS) if tag is None else REACHES[tag])
@@ -76,11 +76,11 @@ def test_a_route_is_for_whose_tag_reaches_it(sessions, path, method):
 def test_a_vhost_shows_nothing_without_permission(sessions, path):
     """Monitoring sees every vhost, but publishing, declaring and binding take permissions whatever the tag."""
     base, by_tag = sessions
-    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=10)
-    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=10)
+    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=60)
+    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=60)
     url = re.sub(r"{\w+}", "nosuchthing", base + path.replace("{vhost}", "closed").replace("{number}", "1"))
 
-    answers = {tag: by_tag[tag].get(url, timeout=10).status_code for tag in ("management", "policymaker", "monitoring", "administrator")}
+    answers = {tag: by_tag[tag].get(url, timeout=60).status_code for tag in ("management", "policymaker", "monitoring", "administrator")}
 
     assert answers["administrator"] in (200, 404)
     assert answers["management"] == answers["policymaker"] == 401
@@ -94,9 +94,9 @@ def test_a_vhost_shows_nothing_without_permission(sessions, path):
 ])
 def test_changing_a_vhost_takes_permissions_whatever_the_tags(sessions, method, path, body):
     base, by_tag = sessions
-    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=10)
-    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=10)
+    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=60)
+    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=60)
 
-    answers = [by_tag[tag].request(method, f"{base}/api/{path}", json=body, timeout=10) for tag in ("management", "monitoring", "administrator")]
+    answers = [by_tag[tag].request(method, f"{base}/api/{path}", json=body, timeout=60) for tag in ("management", "monitoring", "administrator")]
 
     assert [answer.status_code for answer in answers] == [401] * 3

@@ -4,6 +4,8 @@ import base64
 import pika
 import pytest
 
+from tests.support.waiting import wait_until
+
 
 def publish(channel, queue, bodies, **properties):
     channel.confirm_delivery()
@@ -85,7 +87,7 @@ def test_dead_letters_are_replayed(api, channel, name):
     publish(channel, name, [b"job"])
     method, _, _ = channel.basic_get(name)
     channel.basic_reject(method.delivery_tag, requeue=False)
-    channel.queue_declare(f"{name}-dead", passive=True)
+    wait_until(lambda: channel.queue_declare(f"{name}-dead", passive=True).method.message_count == 1, what="the dead letter")
 
     answer = api.post(f"queues/%2F/{name}-dead/replay", {"x_death": "clean"}).json()
 

@@ -43,7 +43,7 @@ def test_what_a_busy_broker_shows_is_as_described(busy, path):
     key = busy.api.get(f"bindings/{VHOST}/e/hox/q/busy").json()[0]["properties_key"]
     url = path.format(**{**COMMON, **special}).format(**busy.names, key=key)
 
-    answer = requests.get(busy.api.base + url, params=QUERIES.get(path), auth=("guest", "guest"), timeout=10)
+    answer = requests.get(busy.api.base + url, params=QUERIES.get(path), auth=("guest", "guest"), timeout=60)
 
     assert answer.status_code == 200, answer.text
     expected = validator(path, "GET", 200)
@@ -61,13 +61,13 @@ EMPTY = {
 
 
 def test_pages_say_what_there_is_without_a_script_or_a_login(api):
-    home = requests.get(f"{api.base}/", timeout=10)
-    description = requests.get(f"{api.base}/docs/openapi.json", timeout=10).json()
+    home = requests.get(f"{api.base}/", timeout=60)
+    description = requests.get(f"{api.base}/docs/openapi.json", timeout=60).json()
 
     assert (home.url, home.status_code) == (f"{api.base}/docs", 200)
     assert "/api/queues/{vhost}/{name}" in home.text and "<script" not in home.text and " style=" not in home.text
     assert "script-src 'self'" in home.headers["Content-Security-Policy"]
-    assert requests.get(f"{api.base}/docs/style.css", timeout=10).headers["Content-Type"].startswith("text/css")
+    assert requests.get(f"{api.base}/docs/style.css", timeout=60).headers["Content-Type"].startswith("text/css")
     assert description == described()
 
 

@@ -67,7 +67,7 @@ def is_argued(key, field):
 
 @pytest.mark.parametrize("key", GETS)
 def test_fields_are_those_of_rabbitmq(busy, key):
-    answer = requests.get(url_of(key, busy), auth=("guest", "guest"), timeout=10)
+    answer = requests.get(url_of(key, busy), auth=("guest", "guest"), timeout=60)
     ours = shape_of(answer.json())
 
     theirs = {field: set(types) for field, types in SHAPES[key]["shape"].items() if not DATA.search(field)}

@@ -16,7 +16,7 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP to the socket at a path."""
 
     def __init__(self, path):
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self):
