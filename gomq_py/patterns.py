@@ -3,6 +3,8 @@
 A leaf. The standard library's matcher may take hours for a few characters, ``(a+)+$`` is the classic, and nothing can interrupt it; the ``regex``
 library takes the same grammar and a time-out. What it would blow up in memory, nested counts, is refused before it is compiled.
 """
+from contextlib import suppress
+
 import regex
 
 # Characters of a pattern: RabbitMQ has no limit, honest ones have some dozen.
@@ -42,17 +44,12 @@ class Pattern:
         try:
             return self._search(name, timeout=self._budget_s) is not None
         except TimeoutError:
-            if self._budget_s == BUDGET_S and self._found_after_all(name):
-                return True
+            if self._budget_s == BUDGET_S:
+                with suppress(TimeoutError):
+                    # The clock is the whole process's, and what its other threads used must not cost anybody a right.
+                    return self._search(name, timeout=SECOND_BUDGET_S) is not None
             self._budget_s = max(self._budget_s / 2, LEAST_BUDGET_S)
             raise
-
-    def _found_after_all(self, name):
-        """A second, longer try: the clock is the whole process's, and what its other threads used must not cost anybody a right."""
-        try:
-            return self._search(name, timeout=SECOND_BUDGET_S) is not None
-        except TimeoutError:
-            return False
 
 
 def _compiled(text, flags):
