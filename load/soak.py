@@ -167,7 +167,7 @@ def main(arguments=None):
         text = broker.text().decode(errors="replace")
     if code:
         failures.append(f"the broker left with {code}")
-    failures += [line for line in text.splitlines() if " ERROR " in line or "Traceback" in line][:5]
+    failures += [line for line in text.splitlines() if " error " in line or "Traceback" in line][:5]
     findings = judge(samples, options)
     target = Path(options.out)
     target.mkdir(parents=True, exist_ok=True)

@@ -88,7 +88,7 @@ class Broker:
         """Lines of its logs that tell of a fault."""
         found = []
         for log in sorted(self._folder.glob("log.*")):
-            found += [f"{log.name}: {line}" for line in log.read_text(errors="replace").splitlines() if " ERROR " in line or "Traceback" in line]
+            found += [f"{log.name}: {line}" for line in log.read_text(errors="replace").splitlines() if " error " in line or "Traceback" in line]
         return found[:10]
 
 
