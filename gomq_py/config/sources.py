@@ -30,7 +30,7 @@ class _Given(argparse.Action):
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         text = self.const if values in ([], None) else values
-        if text is None:  # "-l --": argparse takes the dashes for the value's place
+        if text in (None, "--"):  # "-l --": until Python 3.13 argparse takes the dashes for the value's place, from then on for the value
             parser.error(f"argument {option_string}: expected one argument")
         setattr(namespace, self.dest, (option_string, text))
 
@@ -39,7 +39,7 @@ class _Text(argparse.Action):
     """Keeps the text."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
-        if not isinstance(values, str):  # as above
+        if not isinstance(values, str) or values == "--":  # as above
             parser.error(f"argument {option_string}: expected one argument")
         setattr(namespace, self.dest, values)
 

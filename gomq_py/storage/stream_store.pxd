@@ -15,11 +15,11 @@ cdef class StreamStore(message_store.MessageStore):
     cdef readonly uint64_t first_offset, next_offset, synced_offset
     cdef public bint rolled
     cdef readonly object offsets
-    cdef list _order, _dropped
+    cdef list _order
     cdef Stage _stage
     cdef bint _is_busy
     cdef Py_ssize_t _staged, _last_staged, _unstaged
-    cdef set _reported
+    cdef set _reported, _dropped
     cdef uint64_t _sync_offset
     cdef Py_ssize_t _sync_number, _sync_end, _synced_number, _synced_end
 

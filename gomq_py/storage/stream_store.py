@@ -5,6 +5,7 @@ ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_
 Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
 """
 import os
+from functools import partial
 
 from gomq_py.observability.log import logger
 from gomq_py.storage import damage, message_store, stage
@@ -43,7 +44,7 @@ class StreamStore(message_store.MessageStore):
         self._staged = self._last_staged = self._unstaged = 0  # octets there, where the last record begins, what left it in this batch
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
-        self._dropped = []  # left the log, still in the folder until that is safe
+        self._dropped = set()  # left the log, still in the folder until that is safe
         self._reported = set()
 
     # the hot verb
@@ -236,9 +237,9 @@ class StreamStore(message_store.MessageStore):
         self.ready_count -= segment.count
         self.ready_bytes -= segment.body_bytes
         self._forget(segment)
-        self._dropped.append(segment)
-        if len(self._dropped) == 1:
-            self.committer.after_sync(self._unlink_dropped, hurry=False)
+        self._dropped.add(segment)
+        # Each asks for itself: a sync that is under way for earlier ones does not cover what the log goes on with now.
+        self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False)
 
     def purge(self):
         """Drop all messages; offsets go on. Returns how many there were.
@@ -296,14 +297,14 @@ class StreamStore(message_store.MessageStore):
 
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""
-        self._dropped = []
+        self._dropped = set()
         self._order = []
         self.offsets.close()
         SegmentLog.delete_files(self)
 
     def forget_files(self):
         """Nothing goes in or out any more; the folder is the caller's to remove."""
-        self._dropped = []
+        self._dropped = set()
         self._order = []
         self.offsets.close()
         SegmentLog.forget_files(self)
@@ -405,14 +406,14 @@ class StreamStore(message_store.MessageStore):
             self._announce(segment)
             self._close_segment(segment)
 
-    def _unlink_dropped(self, error):
-        """The log goes on without them on the disk too, unless the sync failed: then they are there again after a restart."""
-        dropped, self._dropped = self._dropped, []
-        if error is not None or not dropped:
+    def _unlink_dropped(self, segment, error):
+        """The log goes on without it on the disk too, unless the sync failed: then it is there again after a restart."""
+        if segment not in self._dropped:  # the whole stream was deleted meanwhile
             return
-        for segment in dropped:
+        self._dropped.remove(segment)
+        if error is None:
             self.files.unlink(self.path_of("msgs", segment.number))
-        self.committer.mark_folder(self.folder)
+            self.committer.mark_folder(self.folder)
 
 
 def usable_segment_bytes(wanted):

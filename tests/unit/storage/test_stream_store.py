@@ -2,14 +2,17 @@
 import errno
 import os
 
+import gevent
 import pytest
 
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.stream_recovery import open_stream_store
+from tests.durability import flush_pool
 from tests.support.no_switch import no_switch
 from tests.support.stores import INCARNATION
 from tests.support.streams import SEGMENT_BYTES, StreamBench
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -99,6 +102,43 @@ def test_dropped_files_go_once_the_rest_is_on_disk(tmp_path):
     assert bench.files_there() == names[1:]
     bench.reopen()
     assert bench.read_all()[0] == bench.store.first_offset > 0
+
+
+class HeldFiles(Files):
+    """Flushes, in greenlets, of files whose names are in ``allowed`` alone; the others wait. ``begun`` has the names of all."""
+
+    def __init__(self):
+        super().__init__()
+        self.allowed, self.begun = set(), []
+
+    def sync(self, file):
+        name = os.path.basename(file.path)
+        self.begun.append(name)
+        wait_until(lambda: name in self.allowed, sleep=gevent.sleep)
+        super().sync(file)
+
+
+def test_dropped_files_stay_until_a_sync_that_began_after_the_drop(tmp_path, monkeypatch):
+    """One that was under way covers an earlier drop, and not the segment that the log goes on with since."""
+    flush_pool.use(monkeypatch)
+    files = HeldFiles()
+    bench = StreamBench(tmp_path, files, enabled=True)
+    bench.push(3000)
+    names = bench.files_there()
+    bench.store.drop_oldest()
+    wait_until(lambda: files.begun, sleep=gevent.sleep)
+    bench.store.purge()
+    newest = bench.files_there()[-1]
+
+    files.allowed.update(names)
+    wait_until(lambda: bench.files_there()[0] != names[0], sleep=gevent.sleep)
+
+    assert bench.files_there() == [*names[1:], newest]
+    files.allowed.add(newest)
+    bench.sync()
+    assert bench.files_there() == [newest]
+    bench.store.close()
+    bench.committer.stop()
 
 
 def test_offsets_go_on_after_a_restart(bench):
