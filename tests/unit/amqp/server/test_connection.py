@@ -356,3 +356,6 @@ def test_client_that_comes_while_an_alarm_is_on_is_held_too(door):
     client.expect(ConnectionBlocked, 0)
     client.send_method(QueueDeclare(queue="q"))
     client.expect_silence()
+    door.broker.alarms.clear("a test")
+    client.expect(ConnectionUnblocked, 0)
+    client.expect(QueueDeclareOk)
