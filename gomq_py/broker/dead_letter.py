@@ -157,8 +157,9 @@ class DeadLetters:
 
     def _begin_again(self):
         self._timer = None
-        self._again.extend(self._held)
-        self._scheduler.run_sliced(self._slice_again)
+        if not self._again:  # or a round is under way, at whose end this is asked for again
+            self._again.extend(self._held)
+            self._scheduler.run_sliced(self._slice_again)
 
     def _slice_again(self):
         """The scheduler's next slice of letters that waited; False: the others have to wait on."""

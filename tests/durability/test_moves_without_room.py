@@ -134,6 +134,31 @@ def test_letter_does_not_wait_for_a_queue_that_was_deleted_meanwhile(node, files
     node.wait(lambda: queue.unacked_count == 0)
 
 
+def test_letters_that_begin_to_wait_while_others_are_tried_again_disturb_nothing(node, files, monkeypatch):
+    monkeypatch.setattr(dead_letter, "SLICE", 1)
+    monkeypatch.setattr(dead_letter, "TRY_AGAIN_MS", 1)
+    to_dead, to_shut = ({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("dead", "shut"))
+    queue, late = declare(node, "q", **to_dead), declare(node, "late", **to_shut)
+    dead, shut = declare(node, "dead"), declare(node, "shut")
+    publish(node, "", "q", 100)
+    publish(node, "", "late", 1)
+    shut.fail(OSError(errno.EIO, os.strerror(errno.EIO)))
+    files.full = True
+    reject_all(queue)
+    let_try_again(node, files)
+    before = dead.ready_count
+
+    files.full = False
+    wait_until(lambda: dead.ready_count > before, sleep=lambda _: gevent.sleep(0))
+    reject_all(late)
+    assert dead.ready_count < 100
+
+    node.wait(lambda: dead.ready_count == 100 and queue.unacked_count == 0)
+    assert numbers(node, "dead") == list(range(100))
+    node.vhost.restart_queue(shut)
+    node.wait(lambda: node.vhost.queue("shut").ready_count == 1)
+
+
 def test_letters_of_a_deleted_queue_wait_for_room(node, files):
     queue = declare(node, "q", **LETTERED)
     dead = declare(node, "dead", "amq.fanout")
