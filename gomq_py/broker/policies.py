@@ -113,8 +113,22 @@ def merged(policy, operator_policy):
     return definition
 
 
+class InForce:
+    """The policy and operator policy (each a Policy or None) that one entity stands under, and the ``definition`` they come to. Immutable, shared."""
+
+    __slots__ = ("policy", "operator_policy", "definition")
+
+    def __init__(self, policy=None, operator_policy=None):
+        self.policy = policy
+        self.operator_policy = operator_policy
+        self.definition = merged(policy, operator_policy)
+
+
 def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+UNDER_NONE = InForce()
 
 
 # checking what somebody wants to set

@@ -6,7 +6,7 @@ is declared meanwhile gets the policies as they are then, and a slice that comes
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
-from gomq_py.broker.policies import EXCHANGE, PolicySet, merged, policy_of
+from gomq_py.broker.policies import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
 
 # Entities gone through before others get their turn: about 2 ms.
@@ -23,33 +23,39 @@ class VHostPolicies:
         self._run_sliced = run_sliced
         self._configure = configure
         self._round = 0
-
-    def in_force(self, kind, name):
-        """(policy or None, operator policy or None) for an entity; ``kind`` is EXCHANGE or a type of queue."""
-        return self.user.best(kind, name), self.operator.best(kind, name)
-
-    def effective(self, kind, name):
-        """The definition in force for an entity: both kinds of policies merged."""
-        return merged(*self.in_force(kind, name))
+        self._pairs = {}  # (policy or None, operator policy or None): InForce
 
     def configure_queue(self, queue):
-        """Give a queue the settings it has to observe now; None for a plain one."""
-        policy = self.effective(queue_type_of(queue.arguments), queue.name)
+        """Give a queue the policies in force and the settings it has to observe now; None for a plain one."""
+        queue.in_force = self._in_force(queue_type_of(queue.arguments), queue.name)
+        policy = queue.in_force.definition
         settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN
         self._configure(queue, None if settings.is_plain else settings)
 
     def configure_exchange(self, exchange):
         """Give an exchange the policies in force."""
-        policy = self.effective(EXCHANGE, exchange.name)
+        exchange.in_force = self._in_force(EXCHANGE, exchange.name)
+        policy = exchange.in_force.definition
         self._vhost.set_alternate(exchange, policy.get("alternate-exchange"))
         settings = deduplication_of(exchange.arguments, policy)
         if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):
             exchange.deduplication = None if settings is None else SeenIds(settings)
             self._vhost.routes_changed(exchange)
 
+    def _in_force(self, kind, name):
+        """What an entity stands under now: the best of each kind of policy, one value for all entities that have the same two."""
+        pair = self.user.best(kind, name), self.operator.best(kind, name)
+        if pair == (None, None):
+            return UNDER_NONE
+        found = self._pairs.get(pair)
+        if found is None:
+            found = self._pairs[pair] = InForce(*pair)
+        return found
+
     def changed(self):
         """Policies came or went: go through everything. A round that is under way is given up for this one."""
         self._round += 1
+        self._pairs = {}
         number = self._round
         left = [(self.configure_queue, self._vhost.queues, queue) for queue in self._vhost.queues.values()]
         left += [(self.configure_exchange, self._vhost.exchanges, exchange) for exchange in self._vhost.exchanges.values() if exchange.name]

@@ -5,10 +5,8 @@ Field names and types are those of a live RabbitMQ; what has no meaning here is 
 import ssl
 
 from gomq_py.auth import certificates
-from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.binding import escaped
 from gomq_py.broker.definitions import jsonable
-from gomq_py.broker.policies import EXCHANGE
 from gomq_py.http import statistics
 from gomq_py.http.answers import node
 
@@ -72,22 +70,19 @@ def exchange(one):
     """An exchange and what went through it."""
     shape = {
         "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
-        "internal": bool(one.internal), "arguments": jsonable(one.arguments), **in_force(one, EXCHANGE), "user_who_performed_action": "",
+        "internal": bool(one.internal), "arguments": jsonable(one.arguments), **in_force(one), "user_who_performed_action": "",
     }
     if one.state.publish_in or one.state.publish_out:
         shape["message_stats"] = statistics.view(statistics.EXCHANGE, one).put({})
     return shape
 
 
-def in_force(one, kind):
-    """The policies that an entity stands under, and what they come to."""
-    vhost = node().broker.vhosts.get(one.vhost)
-    if vhost is None:
-        return {"policy": None, "operator_policy": None, "effective_policy_definition": {}}
-    policy, operator_policy = vhost.policies.in_force(kind, one.name)
+def in_force(one):
+    """The policies that an entity stands under, and what they come to: those it observes, so one that has not reached it yet is not among them."""
+    found = one.in_force
     return {
-        "policy": policy.name if policy else None, "operator_policy": operator_policy.name if operator_policy else None,
-        "effective_policy_definition": vhost.policies.effective(kind, one.name),
+        "policy": found.policy.name if found.policy else None, "operator_policy": found.operator_policy.name if found.operator_policy else None,
+        "effective_policy_definition": found.definition,
     }
 
 
@@ -124,7 +119,7 @@ def queue(one):
         "message_bytes_persistent": ready_bytes + unacked_bytes if persistent else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
         "messages_persistent": ready + unacked if persistent else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
         "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0,
-        **in_force(one, queue_type_of(one.arguments)), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": active_tag(one),
+        **in_force(one), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": active_tag(one),
         "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [], "synchronised_slave_nodes": [],
     }
     if one.exclusive_owner is not None:

@@ -2,6 +2,10 @@
 import pika
 import pytest
 
+import gomq_py
+from gomq_py.patterns import Pattern
+from tests.management.conftest import API
+
 
 @pytest.fixture
 def vhost(api, name):
@@ -32,6 +36,36 @@ def test_a_policy_is_in_force_at_once_and_gone_when_it_is_deleted(api, inside, v
     assert (made.status_code, deleted.status_code) == (201, 204)
     assert (limited["messages_ready"], limited["policy"], limited["effective_policy_definition"]) == (2, "limit", {"max-length": 2})
     assert api.get(f"queues/{vhost}/short").json()["policy"] is None
+
+
+def test_a_list_matches_no_policy_again(monkeypatch):
+    """What a queue or exchange stands under is kept on it: with thousands of queues and tens of policies a list was a million matches."""
+    found_in, matches = Pattern.found_in, []
+
+    def counted(pattern, name):
+        if pattern.text.startswith("^p"):  # and not a permission
+            matches.append(name)
+        return found_in(pattern, name)
+
+    def fill(launcher):
+        vhost = launcher.broker.vhosts["/"]
+        for number in range(10):
+            vhost.declare_queue(f"policed.{number}")
+        for number in range(3):
+            value = {"pattern": "^policed", "definition": {"max-length": 5 + number}, "priority": number}
+            launcher.broker.parameters.set(vhost, "policy", f"p{number}", value)
+        vhost.declare_exchange("policed", "direct")
+
+    with gomq_py.Broker(http_port=0, sync=False) as broker:
+        api = API(broker.http_url)
+        broker.call(fill)
+        monkeypatch.setattr(Pattern, "found_in", counted)
+        listed = api.get("queues/%2F").json() + api.get("queues/%2F?page=1&page_size=5&sort=policy").json()["items"]
+        exchanges = api.get("exchanges/%2F").json()
+
+    assert matches == []
+    assert {(queue["policy"], queue["effective_policy_definition"]["max-length"]) for queue in listed} == {("p2", 7)}
+    assert {exchange["name"] for exchange in exchanges if exchange["policy"] == "p2"} == {"policed"}
 
 
 def test_an_operator_policy_lowers_what_a_policy_allows(api, inside, vhost):

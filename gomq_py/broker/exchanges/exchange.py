@@ -4,6 +4,7 @@ Below broker.vhost, which keeps both ends of a binding in step and walks from ex
 match. Changes only when its vhost says so. Never yields, never stores.
 """
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.policies import UNDER_NONE
 
 
 class Exchange:
@@ -25,6 +26,7 @@ class Exchange:
         self.arguments = arguments or {}
         self.alternate = None  # set by the vhost: from the arguments or a policy
         self.deduplication = None  # SeenIds, set by the vhost likewise
+        self.in_force = UNDER_NONE  # policies, set by the vhost
         self.state = ExchangeState()
         self._bindings = {}
 

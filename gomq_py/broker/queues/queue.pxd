@@ -14,7 +14,7 @@ cdef class Queue(destination.Destination):
     cdef readonly object vhost, arguments
     cdef readonly bint auto_delete, closed
     cdef public bint paused
-    cdef public object exclusive_owner, on_unused, on_closed, on_expiring
+    cdef public object exclusive_owner, on_unused, on_closed, on_expiring, in_force
     cdef public QueueGuard limits
     cdef readonly MessageStore store
     cdef readonly Scheduler scheduler

@@ -5,6 +5,7 @@ changes what could be delivered touches it, and it gets one turn at the end of t
 """
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker import destination
+from gomq_py.broker.policies import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.observability.log import logger
@@ -25,13 +26,14 @@ class Queue(destination.Destination):
     ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
     ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
     a delivery may stay unacked, 0 for any time; channels see to it. ``letters``: messages that are dead and wait for their copies (dead_letter).
+    ``in_force``: the policies it stands under (broker.policies.InForce), as its vhost has applied them.
     """
 
     __slots__ = (
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "__weakref__",
+        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "in_force", "__weakref__",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -47,6 +49,7 @@ class Queue(destination.Destination):
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.letters = 0
+        self.in_force = UNDER_NONE
         if store is not None:
             store.listener = self
 

@@ -117,10 +117,30 @@ def test_many_queues_are_gone_through_in_slices(model, monkeypatch):
     assert {limits(model, name)[0] for name in vhost.queues} == {6}
 
 
-def test_what_is_in_force_can_be_asked(model):
+def test_queue_and_exchange_know_what_they_stand_under(model):
+    vhost = model[0]
+    queue, _ = vhost.declare_queue("q")
+    exchange = vhost.declare_exchange("x", "direct")
+
     set_policy(model, "p", ".*", {"max-length": 100})
     set_policy(model, "o", ".*", {"expires": 10}, operator=True)
-    policies = model[0].policies
+    under_both = queue.in_force
+    clear_policy(model, "p")
 
-    assert [policy.name for policy in policies.in_force("classic", "q")] == ["p", "o"]
-    assert policies.effective("classic", "q") == {"max-length": 100, "expires": 10}
+    assert (under_both.policy.name, under_both.operator_policy.name, under_both.definition) == ("p", "o", {"max-length": 100, "expires": 10})
+    assert (queue.in_force.policy, queue.in_force.operator_policy.name, queue.in_force.definition) == (None, "o", {"expires": 10})
+    assert exchange.in_force is queue.in_force
+
+
+def test_policy_that_has_not_reached_a_queue_yet_is_not_said_to_be_in_force(model, monkeypatch):
+    monkeypatch.setattr(vhost_policies, "SLICE", 10)
+    vhost, factory, _ = model
+    queues = [vhost.declare_queue(f"q{number}")[0] for number in range(25)]
+
+    PolicyComponent().changed(vhost, "p", {"pattern": ".*", "definition": {"max-length": 5}})
+    reached = [queue.settings is not None for queue in queues]
+    said = [queue.in_force.policy is not None for queue in queues]
+    factory.run_all()
+
+    assert said == reached == [True] * 10 + [False] * 15
+    assert all(queue.in_force.definition == {"max-length": 5} for queue in queues)
