@@ -4,7 +4,7 @@ Beside metrics. Reads; what costs something (the loop's lag) is measured while s
 """
 import time
 
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.turns import give_way, paced
@@ -31,6 +31,7 @@ class OwnFamilies:
         """Of the whole broker: flushes, the loop, the oldest messages of all."""
         yield from self.sync()
         yield from self.loop()
+        yield self.failed_jobs()
         now_ms = time.time() * 1000
         ready = max((_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), SLICE)), default=0)
         yield _gauge("oldest_ready_age_seconds", "Age of the oldest ready message of all queues", ready)
@@ -44,6 +45,13 @@ class OwnFamilies:
         family = HistogramMetricFamily(f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one")
         family.add_metric((), taken.cumulative(), taken.total)
         yield family
+
+    def failed_jobs(self):
+        """How many slices of background work raised, by the work."""
+        family = CounterMetricFamily(f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",))
+        for name, count in sorted(self._node.broker.scheduler.failed_jobs.items()):
+            family.add_metric((name,), count)
+        return family
 
     def loop(self, _vhosts=None):
         """How late the event loop is: what a turn takes beyond asking for one. Measured now, by waiting for some turns. May switch."""

@@ -1,4 +1,4 @@
-"""Quiet log: at most one line per key and some seconds, for what strangers can bring about at will: a flood of them must not fill the disk.
+"""Quiet log: at most one line per key and some seconds, for what can come about very often: a flood of lines must not fill the disk.
 
 A leaf, over the standard library's logging. What was left out is counted and told with the next line of that key.
 """
@@ -29,7 +29,11 @@ class QuietLog:
         """The same at a lower level."""
         self._write(logging.INFO, key, text, arguments)
 
-    def _write(self, level: int, key: Hashable, text: str, arguments: tuple[object, ...]) -> None:
+    def error(self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+        """The same at a higher level, with the traceback of ``exc_info``."""
+        self._write(logging.ERROR, key, text, arguments, exc_info)
+
+    def _write(self, level: int, key: Hashable, text: str, arguments: tuple[object, ...], exc_info: BaseException | None = None) -> None:
         if not self._log.isEnabledFor(level):
             return
         now = self._clock()
@@ -45,4 +49,4 @@ class QuietLog:
         if left_out:
             text += " (and %d more like it since the last line)"
             arguments = (*arguments, left_out)
-        self._log.log(level, text, *arguments)
+        self._log.log(level, text, *arguments, exc_info=exc_info)

@@ -35,6 +35,7 @@ def test_the_node_says_how_it_is(api):
 
     assert node["running"] is True
     assert node["mem_used"] > 0 and node["fd_used"] > 0 and node["disk_free"] > 0
+    assert node["failed_jobs"] == {}
 
 
 @pytest.mark.parametrize("check", [

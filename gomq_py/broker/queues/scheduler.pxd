@@ -6,7 +6,8 @@ cdef class Scheduler:
     cdef public uint64_t now_ms
     cdef public bint walking
     cdef list touched
-    cdef object late, jobs, loop, clock, timer
+    cdef object late, jobs, budget, quiet, loop, clock, timer
+    cdef readonly object failed_jobs
     cdef bint armed
     cpdef touch(self, Destination destination)
     cpdef later(self, Destination destination)

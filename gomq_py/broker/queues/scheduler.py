@@ -3,31 +3,44 @@
 A queue that was published to, or whose consumers may take again, is touched any number of times while a door walks its read buffer, and gets one
 turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
 deep, keeps a socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
+
+Long work is a job: a function called once per poll until it has no more to do. All jobs share one budget of time per poll and take turns, so that
+many of them hold the loop up no longer than one. A job that raises is logged and counted, and its owner is told; the others go on.
 """
 import time
-from collections import deque
+from collections import Counter, deque
 
 import gevent
 
 from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types what is touched)
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("queue")
 
 # Octets written to sockets in one go before the loop is polled again: about the cost of reading four full buffers, some 0.3 ms.
 BUDGET_OCTETS = 512 * 1024
 
+# What all jobs together may take of one poll: one slice more, as a rule 2 to 5 ms, may have begun before it is over.
+JOBS_S = 0.004
+
 
 class Scheduler:
     """Touched destinations get their turn in ``finish``; ``later`` and ``run_sliced`` put work behind the next poll.
 
-    ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry.
+    ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry. ``failed_jobs``: {name of a
+    job: how many of its slices raised}.
     """
 
-    __slots__ = ("now_ms", "walking", "touched", "late", "jobs", "loop", "clock", "timer", "armed")
+    __slots__ = ("now_ms", "failed_jobs", "walking", "touched", "late", "jobs", "budget", "quiet", "loop", "clock", "timer", "armed")
 
-    def __init__(self, loop=None, clock=None):
+    def __init__(self, loop=None, clock=None, budget=None):
+        """``budget``: the SliceClock of all jobs of one poll."""
         self.clock = clock or unix_ms
+        self.budget = budget or SliceClock(JOBS_S)
+        self.quiet = QuietLog(LOG)
+        self.failed_jobs = Counter()
         self.now_ms = self.clock()
         self.walking = self.armed = False
         self.touched = []
@@ -57,9 +70,13 @@ class Scheduler:
             if not self.armed:
                 self._arm()
 
-    def run_sliced(self, slice_):
-        """Call ``slice_()`` once per poll of the loop until it returns False: how long work is done without holding up the rest."""
-        self.jobs.append(slice_)
+    def run_sliced(self, slice_, failed=None, name=None):
+        """Call ``slice_()``, at most once per poll of the loop, until it returns False: how long work is done without holding up the rest.
+
+        A slice that raises is logged and counted under ``name``, for people; then ``failed(error)`` tells the owner, which resets its state and
+        returns True if the job is to go on. Without ``failed`` the job is over.
+        """
+        self.jobs.append((slice_, failed, name or getattr(slice_, "__qualname__", repr(slice_))))
         if not self.armed:
             self._arm()
 
@@ -119,15 +136,35 @@ class Scheduler:
         touched.extend(late)
         self.touched = touched
         self._finish()
-        for _ in range(len(self.jobs)):
-            slice_ = self.jobs.popleft()
-            try:
-                if slice_():
-                    self.jobs.append(slice_)
-            except Exception:
-                LOG.exception("sliced work failed")
+        if self.jobs:
+            self._run_jobs()
         if (self.jobs or self.late or self.touched) and not self.armed:
             self._arm()
+
+    def _run_jobs(self):
+        """A slice of each job, as many as there is time for. Those that got none are the first of the next poll."""
+        self.budget.begin()
+        for _ in range(len(self.jobs)):
+            job = self.jobs.popleft()
+            try:
+                goes_on = job[0]()
+            except Exception as error:
+                goes_on = self._failed(job, error)
+            if goes_on:
+                self.jobs.append(job)
+            if self.budget.is_over():
+                break
+
+    def _failed(self, job, error):
+        """A slice raised. Whether the job goes on."""
+        _, failed, name = job
+        self.failed_jobs[name] += 1
+        self.quiet.error(name, "%s: a slice of it failed; other work goes on", name, exc_info=error)
+        try:
+            return failed is not None and failed(error)
+        except Exception as again:
+            self.quiet.error((name, "given up"), "%s is given up: it failed again when it was told", name, exc_info=again)
+            return False
 
 
 def unix_ms():

@@ -34,6 +34,7 @@ def node_shape():
             ("PLAIN", "SASL PLAIN authentication mechanism"), ("AMQPLAIN", "QPid AMQPLAIN mechanism"))],
         "exchange_types": [{"name": name, "description": f"{name} exchange", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
         "contexts": shapes.contexts(), "cluster_links": [], "gc_num": sum(one["collections"] for one in gc.get_stats()),
+        "failed_jobs": dict(node().broker.scheduler.failed_jobs),
     }
     statistics.view(statistics.THE_NODE, node()).put(shape)
     return statistics.view(statistics.NODE_CHURN, node()).put(shape)

@@ -82,7 +82,7 @@ COMPONENTS = {
         "partitions": some(ANYTHING), **dict.fromkeys(("log_files", "config_files", "enabled_plugins"), some(TEXT)),
         "applications": some(record(texts("name", "description", "version"))), "auth_mechanisms": some(record(NAMED)),
         "exchange_types": some(record(NAMED)), "contexts": some(ref("Context")), "cluster_links": some(ANYTHING),
-        **counted(NODE_STATS, NUMBER), **counted(CHURN),
+        "failed_jobs": {"type": "object", "additionalProperties": COUNT}, **counted(NODE_STATS, NUMBER), **counted(CHURN),
     }),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),

@@ -52,3 +52,10 @@ def test_many_keys_cost_no_memory(quiet, monkeypatch):
         quiet.warning(key, "x")
 
     assert len(quiet._quiet) <= 10
+
+
+def test_an_error_brings_its_traceback_once(quiet, caplog):
+    for _ in range(3):
+        quiet.error("a", "it failed", exc_info=ValueError("why"))
+
+    assert caplog.messages == ["it failed"] and caplog.text.count("ValueError: why") == 1

@@ -4,6 +4,8 @@ import pytest
 
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.queues.scheduler import BUDGET_OCTETS, Scheduler
+from gomq_py.broker.slice_clock import SliceClock
+from tests.support.clocks import StepClock
 from tests.support.queues import HandLoop
 from tests.support.waiting import wait_until
 
@@ -142,6 +144,67 @@ def test_sliced_work_runs_once_a_poll_until_it_is_done(scheduler, loop):
     for remaining in (2, 1, 0):
         assert loop.poll() and len(left) == remaining
     assert not loop.poll()
+
+
+def test_all_jobs_share_the_time_of_one_poll_and_take_turns(loop):
+    """However many there are: 3000 jobs of a millisecond each held the loop up for 3 s."""
+    scheduler = Scheduler(loop, budget=SliceClock(0.0035, clock=StepClock(0.001)))
+    log = []
+    for number in range(10):
+        scheduler.run_sliced(lambda number=number: log.append(number) or len(log) < 25)
+
+    slices = []
+    while loop.poll():
+        slices.append(len(log) - sum(slices))
+
+    assert max(slices) == 4
+    assert log[:25] == [*range(10), *range(10), *range(5)]
+
+
+def test_a_job_that_raises_is_counted_and_its_owner_is_told_and_the_others_go_on(scheduler, loop, caplog):
+    log, told = [], []
+
+    scheduler.run_sliced(lambda: log.append("first") or len(log) < 6)
+    scheduler.run_sliced(lambda: 1 // 0, told.append, "the ill one")
+    scheduler.run_sliced(lambda: log.append("last") or len(log) < 6)
+    while loop.poll():
+        pass
+
+    assert log == ["first", "last"] * 3 + ["first"]
+    assert [type(error) for error in told] == [ZeroDivisionError] and dict(scheduler.failed_jobs) == {"the ill one": 1}
+    assert "the ill one: a slice of it failed; other work goes on" in caplog.text and "ZeroDivisionError" in caplog.text
+
+
+def test_a_job_whose_owner_says_so_goes_on_after_a_slice_that_raised(scheduler, loop):
+    left = [1, 0, 1, 0, 1]
+
+    scheduler.run_sliced(lambda: bool(1 // left.pop()) and bool(left), lambda error: True, "one by one")
+    while loop.poll():
+        pass
+
+    assert left == [] and scheduler.failed_jobs["one by one"] == 2
+
+
+def test_a_job_whose_owner_fails_when_it_is_told_is_given_up_alone(scheduler, loop, caplog):
+    log = []
+
+    scheduler.run_sliced(lambda: 1 // 0, lambda error: {}["nothing"], "hopeless")
+    scheduler.run_sliced(lambda: log.append("other") or len(log) < 3)
+    while loop.poll():
+        pass
+
+    assert log == ["other"] * 3 and not scheduler.is_armed()
+    assert "hopeless is given up" in caplog.text and scheduler.failed_jobs["hopeless"] == 1
+
+
+def test_a_job_that_raises_at_every_poll_does_not_fill_the_log(scheduler, loop, caplog):
+    left = list(range(100))
+
+    scheduler.run_sliced(lambda: left.pop() and 1 // 0, lambda error: bool(left), "stubborn")
+    while loop.poll():
+        pass
+
+    assert scheduler.failed_jobs["stubborn"] == 99 and len(caplog.messages) == 1
 
 
 def test_on_a_real_loop_an_idle_scheduler_has_nothing_to_run():
