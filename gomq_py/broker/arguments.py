@@ -4,9 +4,10 @@ Used by vhosts when a queue is declared. Unknown keys are accepted and kept, as 
 checked again, so that a definition from an older broker stays usable.
 """
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.fields import Seconds
 from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import MAX_SIZE
-from gomq_py.broker.values import difference_in, same_argument, type_name
+from gomq_py.broker.values import MAX_TIMER_MS, difference_in, is_integer, same_argument, type_name
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 QUEUE_TYPE = "x-queue-type"
@@ -18,9 +19,6 @@ _ALL = TYPES = frozenset((CLASSIC, QUORUM, STREAM))
 _QUEUES = frozenset((CLASSIC, QUORUM))
 _CLASSIC_ONLY = frozenset((CLASSIC,))
 _STREAM_ONLY = frozenset((STREAM,))
-
-# 10 years, RabbitMQ's limit for timers.
-_MAX_TIMER_MS = 10 * 365 * 24 * 3600 * 1000
 
 
 class _Wrong(Exception):
@@ -79,8 +77,11 @@ def check_values(entity, arguments, keys):
 # one check per kind of value
 
 def _integer(value, _arguments):
-    if isinstance(value, bool) or not isinstance(value, int):
+    if is_integer(value):
+        return
+    if not isinstance(value, int) or isinstance(value, (bool, Seconds)):
         raise _Wrong(f'"expected integer, got {type_name(value)}"')
+    raise _Wrong(f"{{value_too_{'large' if value > 0 else 'small'},{value}}}")  # JSON has longer ones than AMQP
 
 
 def _not_negative(value, arguments):
@@ -91,7 +92,7 @@ def _not_negative(value, arguments):
 
 def _milliseconds(value, arguments):
     _not_negative(value, arguments)
-    if value > _MAX_TIMER_MS:
+    if value > MAX_TIMER_MS:
         raise _Wrong(f"{{value_too_large,{value}}}")
 
 

@@ -10,6 +10,7 @@ from hashlib import blake2b
 
 from gomq_py.amqp.wire.fields import get_key
 from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.broker.values import is_count
 
 ENABLED, SIZE, TTL, HEADER = "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"
 POLICY_KEY = "message-deduplication"
@@ -30,8 +31,8 @@ def deduplication_of(arguments, policy):
     if wanted is not True:
         return None
     size, ttl_ms, header = arguments.get(SIZE), arguments.get(TTL), arguments.get(HEADER)
-    size = min(size, MAX_SIZE) if _is_count(size) else DEFAULT_SIZE
-    return size, ttl_ms if _is_count(ttl_ms) else None, header if isinstance(header, str) else HEADER
+    size = min(size, MAX_SIZE) if is_count(size) else DEFAULT_SIZE
+    return size, ttl_ms if is_count(ttl_ms) else None, header if isinstance(header, str) else HEADER
 
 
 class SeenIds:
@@ -55,7 +56,7 @@ class SeenIds:
         if value is None:
             return None, None
         ttl_ms = get_key(headers, TTL)
-        return id_of(value), ttl_ms if _is_count(ttl_ms) else None
+        return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
         """Whether the id was seen and is not forgotten: then the message is a duplicate, and counted."""
@@ -107,7 +108,3 @@ def id_of(value):
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")
     return whole if len(whole) <= WHOLE_ID_OCTETS else blake2b(whole, digest_size=WHOLE_ID_OCTETS + 1).digest()
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

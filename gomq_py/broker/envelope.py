@@ -7,11 +7,9 @@ import re
 
 from gomq_py.amqp.wire.constants import DELIVERY_MODE_PERSISTENT, DELIVERY_MODE_TRANSIENT
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.broker.values import type_name
+from gomq_py.broker.values import MAX_TIMER_MS, type_name
 
 EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
-# Ten years: RabbitMQ's longest timer.
-EXPIRATION_MAX_MS = 315_360_000_000
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -39,7 +37,7 @@ def expiration_ms(expiration):
         reason = f'{{leftover_string,"{expiration[number.end():]}"}}'
     elif int(number.group()) < 0:
         reason = f"{{value_negative,{int(number.group())}}}"
-    elif int(number.group()) > EXPIRATION_MAX_MS:
+    elif int(number.group()) > MAX_TIMER_MS:
         reason = f"{{value_too_large,{int(number.group())}}}"
     else:
         return int(number.group())

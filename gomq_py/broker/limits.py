@@ -1,5 +1,6 @@
 """Limits of a vhost: how many queues and connections it may have. Parameters of component ``vhost-limits``, under the one name ``limits``."""
 from gomq_py.broker.parameters import Component, ParameterError
+from gomq_py.broker.values import is_integer
 
 COMPONENT, NAME = "vhost-limits", "limits"
 KEYS = ("max-connections", "max-queues")
@@ -14,7 +15,7 @@ class LimitsComponent(Component):
         for key, limit in value.items():
             if key not in KEYS:
                 raise ParameterError(f"{key} is not a recognised limit")
-            if isinstance(limit, bool) or not isinstance(limit, int):
+            if not is_integer(limit):
                 raise ParameterError(f"{key} should be a number, actually was {limit!r}")
 
     def changed(self, vhost, name, value):

@@ -4,6 +4,7 @@ Of the policies that match an entity the one of highest priority counts, and of 
 vhosts keep the sets and apply them, parameters persist them.
 """
 from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
 from gomq_py.observability.log import logger
 from gomq_py.patterns import Pattern
 
@@ -141,7 +142,7 @@ def _apply_to(value):
 
 
 def _priority(value):
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_integer(value):
         raise PolicyError(f"priority should be a number, actually was {value!r}")
     return value
 
@@ -171,19 +172,18 @@ def _invalid(key, value, needed):
 
 
 def _count(key, value):
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _invalid(key, value, "a number of 0 or more")
+    if not is_count(value):
+        raise _invalid(key, value, f"a number from 0 to {MAX_INTEGER}")
 
 
 def _positive(key, value):
-    _count(key, value)
-    if value == 0:
-        raise _invalid(key, value, "a number of 1 or more")
+    if not is_count(value) or value == 0:
+        raise _invalid(key, value, f"a number from 1 to {MAX_INTEGER}")
 
 
 def _limit(key, value):
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _invalid(key, value, "a number")
+    if not is_integer(value):
+        raise _invalid(key, value, f"a number from {MIN_INTEGER} to {MAX_INTEGER}")
 
 
 def _text(key, value):

@@ -7,6 +7,7 @@ before that (broker.policies).
 from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import deduplication_of
 from gomq_py.broker.queues.retry import retry_of
+from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_count
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 
@@ -49,6 +50,8 @@ class QueueSettings:
             values = [value for value in (arguments.get(argument), policy.get(key)) if _is_count(value)]
             if name == "consumer_timeout_ms":
                 values = [value for value in values if value] or values  # 0 is no limit, so it is not the smallest of two
+            if name.endswith("_ms"):
+                values = [min(value, MAX_TIMER_MS) for value in values]  # policies name longer times than timers have, as in RabbitMQ
             setattr(self, name, min(values, default=None))
         for name, (argument, key) in _ARGUMENT_FIRST.items():
             texts = [value for value in (arguments.get(argument), policy.get(key)) if isinstance(value, str)]
@@ -82,8 +85,8 @@ class QueueSettings:
 
 
 def _is_count(value):
-    """A number that is a limit: RabbitMQ takes a negative one (of delivery-limit) as none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    """A number that is a limit: RabbitMQ takes a negative one (of delivery-limit) as none. One that no counter holds is no limit either."""
+    return is_count(value) or isinstance(value, float) and 0 <= value < MAX_INTEGER
 
 
 def _age_ms(value):

@@ -2,6 +2,8 @@
 
 Between doors (HTTP sets them, AMQP asks before it opens something) and the users' log. Names, meanings and texts are RabbitMQ's.
 """
+from gomq_py.broker.values import is_integer
+
 CONNECTIONS, CHANNELS = "max-connections", "max-channels"
 NAMES = (CONNECTIONS, CHANNELS)
 
@@ -63,5 +65,5 @@ def check(name, value):
     """Refuse what is no limit. Raises UserLimitError."""
     if name not in NAMES:
         raise UserLimitError(f"{name} is not a recognised limit of a user")
-    if isinstance(value, bool) or not isinstance(value, int) or value.bit_length() > 63:
+    if not is_integer(value):
         raise UserLimitError(f"{name} should be a number, actually was {value!r}")

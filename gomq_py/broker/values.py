@@ -2,10 +2,25 @@
 from datetime import datetime
 from decimal import Decimal
 
-from gomq_py.amqp.wire.fields import Float32, TypedInt
+from gomq_py.amqp.wire.fields import Float32, Seconds, TypedInt
+
+# The integers that a field table, a compiled counter and JSON libraries hold alike.
+MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 63) - 1
+# Ten years: RabbitMQ's longest timer.
+MAX_TIMER_MS = 10 * 365 * 24 * 3600 * 1000
 
 _INT32 = 1 << 31
 _MISSING = object()
+
+
+def is_integer(value):
+    """Whether it is an integer of 64 bits; booleans are none, nor are timestamps."""
+    return isinstance(value, int) and not isinstance(value, (bool, Seconds)) and MIN_INTEGER <= value <= MAX_INTEGER
+
+
+def is_count(value):
+    """Whether it is an integer of 64 bits from 0 on."""
+    return is_integer(value) and value >= 0
 
 
 def equal(one, other):
@@ -39,6 +54,8 @@ def type_name(value):
         return "bool"
     if isinstance(value, TypedInt):
         return value.NAME
+    if isinstance(value, Seconds):
+        return "timestamp"
     if isinstance(value, int):
         return "signedint" if -_INT32 <= value < _INT32 else "long"
     for kind, name in _TYPE_NAMES:

@@ -2,6 +2,7 @@
 
 They come from a later version, or from a fault that the checksums did not see.
 """
+import json
 import logging
 import os
 
@@ -53,6 +54,23 @@ def test_a_definition_that_cannot_be_used_is_left_out_and_reported(root, payload
     assert set(node.vhost.queues) == {"jobs"}
     assert node.take("jobs")[0] == b"kept"
     assert "left out" in caplog.text
+    node.stop()
+
+
+@pytest.mark.parametrize("key", ["max-length", "max-length-bytes", "message-ttl", "expires", "delivery-limit"])
+def test_a_stored_policy_with_a_number_of_more_than_64_bits_is_without_effect(root, key, caplog):
+    """Releases that did not look at the size of numbers stored such policies, and booted no more."""
+    value = json.dumps({"pattern": ".*", "definition": {key: 1 << 63}, "apply-to": "all", "priority": 0})
+    append(root / "definitions", *(
+        encode_table({"op": "parameter", "vhost": "/", "component": component, "name": "big", "value": value})
+        for component in ("policy", "operator_policy")))
+
+    with caplog.at_level(logging.ERROR, "gomq_py"):
+        node = Node(root)
+
+    assert node.take("jobs")[0] == b"kept"
+    assert "policy 'big' in vhost '/' is without effect" in caplog.text
+    assert node.broker.parameters.clear(node.vhost, "policy", "big")
     node.stop()
 
 

@@ -92,6 +92,28 @@ def test_a_policy_that_makes_no_sense_is_refused_with_the_reason(api, body, reas
     assert reason in refused.json()["reason"]
 
 
+@pytest.mark.parametrize("family", ["policies", "operator-policies"])
+def test_a_policy_with_a_number_of_more_than_64_bits_is_refused_and_leaves_nothing_behind(api, inside, vhost, family):
+    inside.queue_declare("q")
+    for key in ("max-length", "max-length-bytes", "message-ttl", "expires", "delivery-limit"):
+        refused = api.put(f"{family}/{vhost}/big", {"pattern": ".*", "definition": {key: 1 << 63}})
+
+        assert (refused.status_code, f"{1 << 63} is not a valid" in refused.json()["reason"]) == (400, True)
+    assert api.get(f"{family}/{vhost}").json() == []
+    inside.queue_declare("another")
+
+
+def test_an_import_leaves_out_a_policy_with_a_number_of_more_than_64_bits(api, vhost):
+    value = {"pattern": ".*", "definition": {"max-length": 1 << 63}}
+
+    report = api.post("definitions", {
+        "policies": [{"vhost": vhost, "name": "big", **value}],
+        "parameters": [{"vhost": vhost, "component": "operator_policy", "name": "big", "value": value}]}).json()
+
+    assert len(report["refused"]) == 2 and all("is not a valid maximum length" in line for line in report["refused"])
+    assert api.get(f"policies/{vhost}").json() == api.get(f"operator-policies/{vhost}").json() == []
+
+
 def test_a_vhost_limit_holds_for_clients(api, inside, vhost):
     assert api.put(f"vhost-limits/{vhost}/max-queues", {"value": 1}).status_code == 204
     inside.queue_declare("first")

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.fields import Seconds
 from gomq_py.broker.arguments import ARGUMENTS, check_queue_arguments
 
 ENTITY = "queue 'q' in vhost '/'"
@@ -49,6 +50,8 @@ def test_accepted(arguments):
     ("x-expires", True, '"expected integer, got bool"'), ("x-expires", None, '"expected integer, got void"'),
     ("x-expires", 1.5, '"expected integer, got double"'), ("x-expires", YEARS_10_MS + 1, f"{{value_too_large,{YEARS_10_MS + 1}}}"),
     ("x-message-ttl", -1, "{value_negative,-1}"), ("x-max-length", -1, "{value_negative,-1}"),
+    ("x-max-length", 1 << 63, f"{{value_too_large,{1 << 63}}}"), ("x-delivery-limit", -1 << 64, f"{{value_too_small,{-1 << 64}}}"),
+    ("x-max-length", Seconds(1 << 40), '"expected integer, got timestamp"'),
     ("x-max-length-bytes", "1", '"expected integer, got longstr"'),
     ("x-max-priority", 256, "{max_value_exceeded,256}"), ("x-max-priority", -1, "{value_negative,-1}"),
     ("x-dead-letter-routing-key", 5, "{unacceptable_type,signedint}"), ("x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"),

@@ -63,9 +63,21 @@ def test_refused(key, bad):
         Policy("p", ".*", {key: bad})
 
 
+@pytest.mark.parametrize("key", [
+    "message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit", "consumer-timeout", "stream-max-segment-size-bytes",
+    "delayed-retry-min", "delayed-retry-max",
+])
+def test_number_is_one_of_64_bits(key):
+    for longer in (1 << 63, 1 << 64, 10 ** 400, -(1 << 63) - 1, 1e19, float("inf"), float("nan")):
+        with pytest.raises(PolicyError, match=f"is not a valid .*{key} needs a number from"):
+            Policy("p", ".*", {key: longer})
+    assert Policy("p", ".*", {key: (1 << 63) - 1}).definition == {key: (1 << 63) - 1}
+
+
 @pytest.mark.parametrize("value", [
     None, {}, {"pattern": ".*"}, {"pattern": "(", "definition": SOME}, {"pattern": 5, "definition": SOME}, {"pattern": ".*", "definition": {}},
     {"pattern": ".*", "definition": []}, {"pattern": ".*", "definition": SOME, "priority": "1"},
+    {"pattern": ".*", "definition": SOME, "priority": 1 << 63},
     {"pattern": ".*", "definition": SOME, "apply-to": "cats"},
 ])
 def test_malformed_policy_is_refused(value):

@@ -13,6 +13,22 @@ def test_smaller_number_counts(arguments, policy, expected):
     assert QueueSettings(arguments, policy).message_ttl_ms == expected
 
 
+def test_time_beyond_any_timer_counts_as_the_longest_one():
+    longest = 10 * 365 * 24 * 3600 * 1000
+
+    settings = QueueSettings({}, {"message-ttl": (1 << 63) - 1, "expires": 1 << 62, "consumer-timeout": longest + 1})
+
+    assert (settings.message_ttl_ms, settings.expires_ms, settings.consumer_timeout_ms) == (longest, longest, longest)
+
+
+@pytest.mark.parametrize("number", [1 << 63, 1 << 64, 10 ** 400, float("inf"), float("nan"), -1.0])
+def test_number_that_no_counter_holds_counts_as_not_set(number):
+    """Checks refuse it; a definition may come from a release that did not."""
+    settings = QueueSettings({"x-max-length": number}, {"max-length-bytes": number, "delivery-limit": number, "message-ttl": number})
+
+    assert settings.is_plain
+
+
 def test_argument_counts_before_the_policy():
     settings = QueueSettings({"x-dead-letter-exchange": "", "x-overflow": "drop-head"}, {
         "dead-letter-exchange": "p", "dead-letter-routing-key": "k", "overflow": "reject-publish",
