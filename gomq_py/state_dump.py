@@ -159,8 +159,7 @@ def waits_for(connection: Any, channels: list[Any]) -> str:
         reasons.append(f"the disk to confirm publishes of {confirming} channels")
     if connection.blocked_reason:
         reasons.append(f"an alarm to end ({connection.blocked_reason})")
-    if connection.stream.paused:
-        reasons.append("permission to read on")
+    reasons += [reason for reason in connection.stream.waits_for if reason not in reasons]
     return "waits for " + (" and ".join(reasons) or "the client")
 
 

@@ -2,19 +2,25 @@ from libc.stdint cimport uint64_t
 from gomq_py.net.buffers cimport HubBuffers
 from gomq_py.net.output cimport Output
 
+cdef class Hold:
+    cdef Stream stream
+    cdef readonly object waits_for
+    cpdef release(self)
+
 cdef class Stream:
     cdef readonly HubBuffers buffers
     cdef readonly Output output
     cdef readonly uint64_t received_octets
     cdef object socket, receive_into, pending, watcher, lane, handler, room, ended, after_poll
     cdef bytes tail
-    cdef int pauses
+    cdef dict holds
     cdef bint rewalk, together
     cdef object coalescer
     cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets
     cdef double flood_began
 
+    cpdef let_go(self, Hold hold)
     cdef Py_ssize_t _read(self) except -1
     cdef int _look_for_flood(self) except -1
     cdef bint _can_wait(self) except -1

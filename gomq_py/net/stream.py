@@ -22,6 +22,22 @@ LEAST_TOGETHER = 3
 MOST_OCTETS = 16 * 1024
 
 
+class Hold:
+    """A reason for which a stream is not read, until it is released. ``waits_for`` says to operators what would end it."""
+
+    __slots__ = ("stream", "waits_for")
+
+    def __init__(self, stream, waits_for):
+        self.stream = stream
+        self.waits_for = waits_for
+
+    def release(self):
+        """Let the stream be read, if nobody else holds it. A second time changes nothing, nor does it when the stream has ended."""
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            stream.let_go(self)
+
+
 class Stream:
     """Reads ``socket`` until its end.
 
@@ -32,7 +48,7 @@ class Stream:
 
     __slots__ = (
         "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane", "handler", "room", "ended", "after_poll",
-        "tail", "pauses", "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
+        "tail", "holds", "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
         "flood_sent_octets",
     )
 
@@ -45,7 +61,7 @@ class Stream:
         self.watcher = self.lane = self.handler = self.ended = self.after_poll = None
         self.room = buffers.input_view[buffers.reserve:]
         self.tail = b""
-        self.pauses = 0
+        self.holds = {}
         self.rewalk = False
         self.coalescer = coalescer
         self.together = False
@@ -65,7 +81,7 @@ class Stream:
         self.watcher = loop.io(self.socket.fileno(), READABLE)
         self.after_poll = loop.timer(0.0)
         try:
-            if not self.pauses:
+            if not self.holds:
                 self.watcher.start(self._readable)
             if rest:
                 self.tail = rest
@@ -88,19 +104,29 @@ class Stream:
         else:
             self.ended.set_exception(error)
 
-    def pause(self):
-        """Stop reading; as many resume() calls as pause() calls start it again. The walk in progress ends when the handler answers False."""
-        self.pauses += 1
-        self._stop_watching()
+    def hold(self, waits_for):
+        """Stop reading until the Hold that is returned is released, and every other one.
 
-    def resume(self):
-        """Go on reading, and first with what was read but not walked."""
-        self.pauses -= 1
-        if self.pauses == 0 and self.watcher is not None and not self.ended.ready():
+        The walk in progress ends when the handler answers False.
+        """
+        hold = Hold(self, waits_for)
+        self.holds[hold] = None
+        self._stop_watching()
+        return hold
+
+    def let_go(self, hold):
+        """A hold was released: go on reading when it was the last, and first with what was read but not walked."""
+        del self.holds[hold]
+        if not self.holds and self.watcher is not None and not self.ended.ready():
             self.watcher.start(self._readable)
             if self.tail or (self.pending is not None and self.pending()):
                 self.rewalk = True
                 self.after_poll.start(self._readable_again)
+
+    def release_all(self):
+        """Whatever it waits for does not matter any more."""
+        for hold in list(self.holds):
+            hold.release()
 
     def _stop_watching(self):
         if self.watcher is not None:
@@ -112,8 +138,13 @@ class Stream:
 
     @property
     def paused(self):
-        """Whether somebody has stopped the reading."""
-        return self.pauses > 0
+        """Whether somebody holds it."""
+        return len(self.holds) > 0
+
+    @property
+    def waits_for(self):
+        """What would have to happen before it is read again, each once; empty while it is read."""
+        return list(dict.fromkeys([hold.waits_for for hold in self.holds]))
 
     def _readable(self):
         count = self._read()
@@ -130,7 +161,7 @@ class Stream:
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
         self.flood_began = now
-        if is_flood and not self.pauses and not self.ended.ready() and self._can_wait():
+        if is_flood and not self.holds and not self.ended.ready() and self._can_wait():
             self.together = self.coalescer.add(self)
         if self.together:
             self.watcher.stop()
@@ -174,7 +205,7 @@ class Stream:
         reserve = self.buffers.reserve
         tail = self.tail
         self._walk(reserve - len(tail), reserve + count, tail)
-        if self.pending is not None and self.pending() and not self.pauses:
+        if self.pending is not None and self.pending() and not self.holds:
             self.after_poll.start(self._readable_again)
         return count
 
@@ -186,7 +217,7 @@ class Stream:
             tail = self.tail
             if tail:
                 self._walk(0, len(tail), tail)
-            if self.pending is None or not self.pending() or self.pauses:
+            if self.pending is None or not self.pending() or self.holds:
                 return
         self._readable()
 
@@ -211,7 +242,7 @@ class Stream:
 
     def _keep_tail(self, position, end):
         self.tail = bytes(self.buffers.input_view[position:end])
-        if len(self.tail) > self.buffers.reserve and not self.pauses:
+        if len(self.tail) > self.buffers.reserve and not self.holds:
             raise AssertionError(f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before the next read")
 
 

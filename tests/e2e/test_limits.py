@@ -4,6 +4,7 @@ import re
 import gevent
 import pytest
 
+from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen,
@@ -112,6 +113,29 @@ def test_unfinished_bodies_share_one_budget(limited):
     wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
     assert door.server.bodies.held == 0
     sending.join()
+
+
+@pytest.mark.parametrize("first_ends", [True, False])
+def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_is_read_again(limited, first_ends):
+    door = limited(max_unfinished_bodies=1024 * 1024)
+    first, second = door.client(), door.client()
+    begin = method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 1_400_000))
+    part = frame(BODY, 1, bytes(100_000))
+    first.send(begin, part * 13)
+    wait_until(lambda: door.server.bodies.held == 1_300_000, sleep=gevent.sleep)
+    held = list(door.server.connections)[-1]
+    second.send(begin, part)
+    wait_until(lambda: held.stream.waits_for == ["room for message bodies"], sleep=gevent.sleep)
+
+    held.fail_channel(held.channels[1], PreconditionFailed("enough"))
+    if first_ends:
+        first.send(part)
+
+    second.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - enough")
+    second.call(ChannelOpen(), ChannelOpenOk, 2)
+    second.send_method(ChannelCloseOk())
+    second.call(ChannelOpen(), ChannelOpenOk)
+    assert not held.stream.paused
 
 
 # output

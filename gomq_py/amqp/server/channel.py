@@ -173,15 +173,17 @@ class Channel(HotChannel):
 
     def settle_many(self, delivery_tag, how, then=None):
         """Settle everything up to this tag, in slices, and call ``then()``. The client is not read meanwhile: what it sends next finds it settled."""
-        stream = self.connection.stream
+        hold = None
 
         def done():
-            if then is not None and self.state == OPEN:
-                then()
-            stream.resume()
+            try:
+                if then is not None and self.state == OPEN:
+                    then()
+            finally:
+                hold.release()
 
         if self.settle_in_slices(delivery_tag, how, self.connection.scheduler, done):
-            stream.pause()
+            hold = self.connection.stream.hold("its settlements to be carried out")
         elif then is not None:
             then()
 

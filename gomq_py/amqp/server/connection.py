@@ -79,7 +79,7 @@ class Connection:
         self.capabilities = {}
         self.mechanism = ""
         self.blocked_reason = None
-        self._holding = False
+        self._alarm_hold = None
         self.why = ""
         self._timers = []
         self._token_life = None
@@ -257,7 +257,7 @@ class Connection:
             if kind == FRAME_METHOD:
                 channel.method(payload)
                 return not self.stream.paused
-            return channel.content_frame(kind, payload) or self._pause_reading()
+            return channel.content_frame(kind, payload)
         except AMQPError as error:
             raise blamed(error, channel.method_id)
 
@@ -339,19 +339,10 @@ class Connection:
 
         As in RabbitMQ it is the first publish that brings this about: clients that only consume are neither held nor told.
         """
-        if not self._holding:
-            self._holding = True
-            self.stream.pause()
+        if self._alarm_hold is None:
+            self._alarm_hold = self.stream.hold(f"an alarm to end ({self.blocked_reason})")
             if self.capabilities.get("connection.blocked"):
                 self.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))
-
-    def resume_reading(self):
-        """Undo a pause."""
-        self.stream.resume()
-
-    def _pause_reading(self):
-        self.stream.pause()
-        return False
 
     # ends
 
@@ -363,6 +354,8 @@ class Connection:
         self.why = self.why or str(error)
         LOG.warning("connection %s: closing with %s", self.name, error)
         self._release()
+        # Nothing that it waited for counts any more but its answer, which has to be read.
+        self.stream.release_all()
         self.write(close_frame(error))
         self._timers.append(gevent.spawn_later(CLOSE_TIMEOUT_S, self._stop))
 
@@ -413,7 +406,7 @@ class Connection:
 
     def _unread(self):
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
-        self.stream.pause()
+        hold = self.stream.hold("the client to read its answers")
         patience_s = self.server.settings.unread_timeout
         timer = gevent.spawn_later(patience_s, self.abort, f"the client has not read its answers for {patience_s} s")
         self._timers.append(timer)
@@ -421,7 +414,7 @@ class Connection:
         def drained():
             timer.kill(block=False)
             self._timers.remove(timer)
-            self.stream.resume()
+            hold.release()
 
         self.output.call_when_drained(drained)
 
@@ -452,16 +445,16 @@ class Connection:
         """The alarm is over."""
         self.blocked_reason = None
         self._choose_lanes()
-        if self._holding:
-            self._holding = False
+        if self._alarm_hold is not None:
+            hold, self._alarm_hold = self._alarm_hold, None
             if self.capabilities.get("connection.blocked") and self.state == OPEN:
                 self.write(method_frame(0, ConnectionUnblocked()))
-            self.stream.resume()
+            hold.release()
 
     @property
     def flow(self):
         """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its next publish would be, or ``running``."""
-        if self._holding:
+        if self._alarm_hold is not None:
             return "blocked"
         return "running" if self.blocked_reason is None else "blocking"
 

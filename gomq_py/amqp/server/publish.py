@@ -23,7 +23,7 @@ from gomq_py.storage.message import Message
 class Content:
     """A message being received: method seen, then header, then bodies until ``size`` octets are there. The body budget's client."""
 
-    __slots__ = ("channel", "method", "size", "properties", "chunks", "received")
+    __slots__ = ("channel", "method", "size", "properties", "chunks", "received", "hold")
 
     def __init__(self, channel, method):
         self.channel = channel
@@ -32,6 +32,7 @@ class Content:
         self.properties = b""
         self.chunks = []
         self.received = 0
+        self.hold = None
 
     def unexpected_frame(self):
         """The error for a frame out of its order, with RabbitMQ's texts."""
@@ -40,8 +41,9 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def resume(self):
-        """There is room for the rest."""
-        self.channel.connection.resume_reading()
+        """There is room for the rest, or nobody waits for it any more."""
+        if self.hold is not None:
+            self.hold.release()
 
     def fail(self, error):
         """It held up others for too long."""
@@ -113,7 +115,10 @@ def content_body(channel, payload):
     if content.received == content.size:
         _complete(channel, content)
         return True
-    return channel.connection.bodies.grow(content, len(payload))
+    if channel.connection.bodies.grow(content, len(payload)):
+        return True
+    content.hold = channel.connection.stream.hold("room for message bodies")
+    return False
 
 
 def drop_content(channel):
@@ -121,6 +126,7 @@ def drop_content(channel):
     content, channel.content = channel.content, None
     if content is not None:
         channel.connection.bodies.release(content)
+        content.resume()
 
 
 def _complete(channel, content):

@@ -14,21 +14,20 @@ FRAMES = 8
 
 
 class Turns:
-    """Who waits for its next turn, over all connections of a server."""
+    """The holds of those that wait for their next turn, over all connections of a server."""
 
     def __init__(self, scheduler):
         self._scheduler = scheduler
         self._waiting = deque()
 
     def wait(self, stream):
-        """Pause a stream until it is its turn."""
-        stream.pause()
-        self._waiting.append(stream)
+        """Hold a stream until it is its turn."""
+        self._waiting.append(stream.hold("its turn"))
         if len(self._waiting) == 1:
             self._scheduler.run_sliced(self._next)
 
     def _next(self):
-        self._waiting.popleft().resume()
+        self._waiting.popleft().release()
         return bool(self._waiting)
 
 

@@ -30,15 +30,15 @@ class TokenLife:
 
         Nothing behind it is read before: what the client asks then, it asks with the new token's rights.
         """
-        self._connection.stream.pause()
-        self._renewal = gevent.spawn(self._renew, secret)
+        hold = self._connection.stream.hold("its new token to be verified")
+        self._renewal = gevent.spawn(self._renew, secret, hold)
 
     def stop(self):
         for greenlet in (self._timer, self._renewal):
             if greenlet is not None:
                 greenlet.kill(block=False)
 
-    def _renew(self, secret):
+    def _renew(self, secret, hold):
         connection = self._connection
         try:
             self._logins.renew(connection.user, secret)
@@ -49,7 +49,7 @@ class TokenLife:
             connection.fail(refusal)
             return
         finally:
-            connection.stream.resume()
+            hold.release()
         LOG.info("connection %s: user '%s' renewed its token", connection.name, connection.user.name)
         self._arm()
         connection.write(method_frame(0, ConnectionUpdateSecretOk()))

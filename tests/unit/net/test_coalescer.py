@@ -48,13 +48,13 @@ class Taking:
         self.output = output
         self.answer = b""
         self.reads = []
-        self.pausing = None
+        self.pausing = self.hold = None
         self.plenty = False
 
     def process(self, start, end, now_ms):
         self.reads.append(end - start)
         if self.pausing is not None:
-            self.pausing.pause()
+            self.hold = self.pausing.hold("the test")
         return end
 
     def finish(self):
@@ -263,12 +263,12 @@ def test_the_end_of_the_peer_is_seen_at_a_tick(flooded):
 
 
 def test_a_pause_takes_it_out_and_a_resume_reads_at_once(flooded):
-    flooded.stream.pause()
+    hold = flooded.stream.hold("the test")
     assert not flooded.taken_in
     flooded.send(together())
     assert flooded.lane.reads == []
 
-    flooded.stream.resume()
+    hold.release()
 
     wait_until(lambda: flooded.lane.reads == [len(together())], sleep=gevent.sleep)
 
@@ -281,7 +281,7 @@ def test_a_pause_in_the_middle_of_a_tick_holds(flooded):
     assert flooded.stream.paused and not flooded.taken_in and flooded.lane.reads == [len(together())]
 
     flooded.lane.pausing = None
-    flooded.stream.resume()
+    flooded.lane.hold.release()
 
     wait_until(lambda: flooded.lane.reads == [len(together()), len(SEGMENT)], sleep=gevent.sleep)
 

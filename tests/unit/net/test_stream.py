@@ -17,7 +17,7 @@ class Lines:
     def __init__(self, buffers, output):
         self.buffers = buffers
         self.output = output
-        self.stream = None
+        self.stream = self.hold = None
         self.lines = []
         self.calls = []
 
@@ -37,7 +37,7 @@ class Lines:
             elif line == b"wrong":
                 raise ValueError("wrong line")
             elif line == b"pause":
-                self.stream.pause()
+                self.hold = self.stream.hold("the test")
                 return start
             self.output.write(b"ok " + line + b"\n")
 
@@ -150,22 +150,47 @@ def test_a_paused_stream_goes_on_where_the_walk_stopped(peer):
     let_the_loop_poll()
     assert peer.lane.lines == [b"one", b"pause"]
 
-    peer.stream.resume()
+    peer.lane.hold.release()
 
     peer.wait_for(b"one", b"pause", b"two", b"three", b"four")
 
 
-def test_pauses_add_up(peer):
-    peer.stream.pause()
-    peer.stream.pause()
+def test_a_stream_is_read_when_nobody_holds_it_and_a_hold_is_released_once(peer):
+    first, second = peer.stream.hold("room"), peer.stream.hold("its turn")
     peer.send(b"one\n")
-    peer.stream.resume()
+    first.release()
+    first.release()
     let_the_loop_poll()
-    assert peer.lane.lines == []
+    assert peer.lane.lines == [] and peer.stream.paused and peer.stream.waits_for == ["its turn"]
 
-    peer.stream.resume()
+    second.release()
 
     peer.wait_for(b"one")
+    assert not peer.stream.paused and peer.stream.waits_for == []
+
+
+def test_holds_that_do_not_matter_any_more_are_released_together(peer):
+    holds = [peer.stream.hold("its turn"), peer.stream.hold("its turn"), peer.stream.hold("room")]
+    assert peer.stream.waits_for == ["its turn", "room"]
+    peer.send(b"one\n")
+
+    peer.stream.release_all()
+
+    peer.wait_for(b"one")
+    for hold in holds:
+        hold.release()
+    assert not peer.stream.paused
+
+
+def test_a_hold_of_a_stream_that_has_ended_may_be_released(peer):
+    gevent.sleep(0)
+    hold = peer.stream.hold("room")
+    peer.stream.stop()
+    peer.running.get(timeout=30)
+
+    hold.release()
+
+    assert not peer.stream.paused
 
 
 def test_a_peer_that_went_away_ends_the_run_with_the_error_of_the_output(peer):

@@ -347,6 +347,23 @@ def test_alarm_is_told_to_publishers_that_understand(door):
     assert {connection.flow for connection in door.server.connections} == {"running"}
 
 
+def test_connection_that_an_alarm_holds_is_read_again_when_it_is_closed(door):
+    client = door.client()
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    connection = door.connection()
+    door.broker.alarms.set("a test", "disk")
+    client.publish("q")
+    client.expect(ConnectionBlocked, 0)
+    assert connection.stream.waits_for == ["an alarm to end (low on disk)"]
+
+    connection.force_close("enough")
+
+    client.expect(ConnectionClose, 0)
+    client.send_method(ConnectionCloseOk(), 0)
+    gone(door)
+    door.broker.alarms.clear("a test")
+
+
 def test_client_that_comes_while_an_alarm_is_on_is_held_too(door):
     door.broker.alarms.set("a test", "disk")
     client = door.client()
