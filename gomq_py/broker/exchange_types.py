@@ -27,10 +27,12 @@ PREDECLARED = (
     ("amq.topic", "topic", False),
 )
 
+# Both name the alternate exchange; the first holds where both are given.
+ALTERNATE_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
 # Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
-COMPARED_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange", "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type", *DEDUPLICATION)
-
-_NAME_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
+COMPARED_ARGUMENTS = (
+    *ALTERNATE_ARGUMENTS, "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type", *DEDUPLICATION,
+)
 
 
 def exchange_type(name):
@@ -43,7 +45,7 @@ def exchange_type(name):
 
 def check_exchange_arguments(kind, entity, arguments):
     """Check the arguments of a new exchange of this class; ``entity`` is how texts call it. Raises PreconditionFailed."""
-    for key in _NAME_ARGUMENTS:
+    for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
             raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
     check_values(entity, arguments, DEDUPLICATION)

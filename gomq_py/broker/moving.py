@@ -176,11 +176,12 @@ def to_queue(target):
     return route
 
 
-def to_origin(vhost, source, may_write, to="queue", clean=False):
+def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
     """A ``route`` that leads dead letters back: into the queue they died in first, or (``to="exchange"``) to the exchange they had come over, by the
     keys they had then.
 
-    ``may_write(kind, name)``: whether the operator may. ``clean`` takes the headers about the death away. ``source`` is never a target.
+    ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: whether the operator may. ``clean`` takes the
+    headers about the death away. ``source`` is never a target.
     """
 
     def route(message):
@@ -191,7 +192,7 @@ def to_origin(vhost, source, may_write, to="queue", clean=False):
             exchange = vhost.exchanges.get(origin.exchange)
             if exchange is None or exchange.internal:
                 return None, f"no exchange '{origin.exchange}'", None
-            if not may_write("exchange", exchange.name):
+            if not may_publish(exchange, origin.routing_keys):
                 return None, f"no permission to write to exchange '{exchange.name}'", None
         properties = origin.cleaned(message.get_properties()) if clean else message.get_properties()
         copy = _copy(message, _octets(origin.exchange), _octets(origin.routing_keys[0]), properties)
@@ -205,7 +206,7 @@ def to_origin(vhost, source, may_write, to="queue", clean=False):
         queue = vhost.queues.get(origin.queue)
         if queue is None or queue is source:
             return None, f"no queue '{origin.queue}'", None
-        if not may_write("queue", queue.name):
+        if not may_write(queue.name):
             return None, f"no permission to write to queue '{queue.name}'", None
         return f"queue '{queue.name}'", (queue,), copy
 

@@ -46,6 +46,12 @@ def find_queue(vhost_name, name):
     return queue
 
 
+def shared(queue):
+    """``queue``, unless it is some connection's alone. Raises ResourceLocked, whatever the tags of the user."""
+    find_vhost(queue.vhost).check_access(queue, None)
+    return queue
+
+
 def queue_to_take_from(vhost_name, name):
     """As ``find_queue``, for requests that RabbitMQ hands on to an AMQP channel, whose words a missing queue has there. Raises NoSuchObject."""
     queue = find_vhost(vhost_name).queues.get(name)
@@ -82,13 +88,22 @@ def named(exchange):
     return "" if exchange == "amq.default" else exchange
 
 
+def may_use_topic(user, verb, exchange, routing_key):
+    """Whether a user may use this routing key at an exchange: at a topic exchange that may be limited."""
+    limit = user.topic_permission(exchange.vhost, exchange.name) if exchange.type == "topic" else None
+    return limit is None or limit.allows(verb, routing_key)
+
+
 def require_topic(verb, exchange, routing_key):
     """The request's user may use this routing key at a topic exchange. Raises NotAuthorised."""
-    if exchange.type != "topic":
-        return
-    limit = g.user.topic_permission(exchange.vhost, exchange.name)
-    if limit is not None and not limit.allows(verb, routing_key):
+    if not may_use_topic(g.user, verb, exchange, routing_key):
         raise NotAuthorised(refused_topic(routing_key, exchange.name, exchange.vhost, g.user.name).text)
+
+
+def require_all(rights, vhost_name):
+    """The request's user has what ``broker.rights`` says that a verb needs. Raises NotAuthorised."""
+    for verb, kind, name in rights:
+        require(verb, kind, name, vhost_name)
 
 
 def require(verb, kind, name, vhost_name):

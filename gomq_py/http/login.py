@@ -131,14 +131,19 @@ def access(tag):
         def guarded(*args, **kwargs):
             g.user = authenticate()
             g.tags = reach(g.user)
-            if tag not in g.tags:
-                raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
+            require_tag(tag)
             return view(*args, **kwargs)
 
         setattr(guarded, "required_tag", tag)  # for the description
         return guarded
 
     return decorate
+
+
+def require_tag(tag):
+    """The tags of this request's user reach ``tag``. Raises NotAuthorised."""
+    if tag not in g.tags:
+        raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
 
 def sees_vhost(name):

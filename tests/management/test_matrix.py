@@ -87,6 +87,21 @@ def test_a_vhost_shows_nothing_without_permission(sessions, path):
     assert answers["monitoring"] in (200, 404) or needed(path, "GET") in ("policymaker", "administrator")
 
 
+@pytest.mark.parametrize(("component", "name", "value"), [
+    ("operator_policy", "cap", {"pattern": "^nosuch$", "definition": {"max-length": 1}, "apply-to": "queues"}),
+    ("vhost-limits", "limits", {"max-connections": 1000}),
+])
+def test_what_administrators_change_by_its_own_route_no_other_tag_changes_as_a_parameter(sessions, component, name, value):
+    base, by_tag = sessions
+    url = f"{base}/api/parameters/{component}/%2F/{name}"
+
+    refused = [by_tag["policymaker"].request(method, url, json={"value": value}, timeout=60) for method in ("PUT", "DELETE")]
+    done = [by_tag["administrator"].request(method, url, json={"value": value}, timeout=60) for method in ("PUT", "DELETE")]
+
+    assert [(answer.status_code, answer.json()["reason"]) for answer in refused] == [(401, "Not administrator user")] * 2
+    assert [answer.status_code for answer in done] == [201, 204]
+
+
 @pytest.mark.parametrize("method, path, body", [
     ("PUT", "queues/closed/q", {}), ("PUT", "exchanges/closed/x", {"type": "topic"}), ("DELETE", "exchanges/closed/amq.topic", None),
     ("POST", "exchanges/closed/amq.topic/publish", {"properties": {}, "routing_key": "", "payload": "", "payload_encoding": "string"}),

@@ -10,13 +10,20 @@ TOPIC = "topic"
 
 
 class Access:
-    """``user`` in a vhost. ``kind`` is "queue" or "exchange"; the first three raise AccessRefused, in RabbitMQ's words."""
+    """``user`` in a vhost. ``kind`` is "queue" or "exchange"; the first four methods raise AccessRefused, in
+    RabbitMQ's words.
+    """
 
     __slots__ = ("user", "_vhost_name")
 
     def __init__(self, user, vhost_name):
         self.user = user
         self._vhost_name = vhost_name
+
+    def check(self, rights):
+        """Has all of what ``broker.rights`` says that a verb needs."""
+        for verb, kind, name in rights:
+            self._require(verb, kind, name)
 
     def configure(self, kind, name):
         """May create, change and delete it."""

@@ -7,6 +7,7 @@ from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
     ExchangeBindOk, ExchangeDeclareOk, ExchangeDeleteOk, ExchangeUnbindOk, QueueBindOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueUnbindOk,
 )
+from gomq_py.broker import rights
 from gomq_py.broker.exchange_types import exchange_type
 from gomq_py.broker.names import check_not_reserved, cleaned, server_named
 
@@ -16,7 +17,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare. Needs configure, and with an alternate exchange read here and write there; passive: only that it exists."""
+    """exchange.declare; passive: asks only whether it exists, and for no right."""
     vhost, name = channel.vhost, cleaned(method.exchange)
     if not method.passive:
         exchange_type(method.type)
@@ -26,11 +27,7 @@ def exchange_declare(channel, method):
         if not method.no_wait:
             channel.reply(ExchangeDeclareOk())
         return
-    channel.access.configure("exchange", name)
-    alternate = method.arguments.get("alternate-exchange")
-    if isinstance(alternate, str) and name not in vhost.exchanges:
-        channel.access.read("exchange", name)
-        channel.access.write("exchange", alternate)
+    channel.access.check(rights.to_declare_exchange(vhost, name, method.arguments))
     exchange = vhost.declare_exchange(name, method.type, method.durable, method.auto_delete, method.internal, method.arguments)
     _answer(channel, method, ExchangeDeclareOk(), exchange.durable)
 
@@ -81,8 +78,7 @@ def queue_declare(channel, method):
 def queue_bind(channel, method):
     """queue.bind: write on the queue, read on the exchange. Without a queue name the last declared one; then an empty routing key is its name."""
     queue, routing_key = _queue_and_key(channel, method)
-    channel.access.write("queue", queue)
-    _may_read(channel, method.exchange, routing_key)
+    _may_bind(channel, method.exchange, rights.QUEUE, queue, routing_key)
     channel.vhost.bind_queue(queue, method.exchange, routing_key, method.arguments, channel.connection)
     _answer(channel, method, QueueBindOk(), _binding_durable(channel, method.exchange, queue))
 
@@ -90,8 +86,7 @@ def queue_bind(channel, method):
 def queue_unbind(channel, method):
     """queue.unbind: of what is not there too."""
     queue, routing_key = _queue_and_key(channel, method)
-    channel.access.write("queue", queue)
-    _may_read(channel, method.exchange, routing_key)
+    _may_bind(channel, method.exchange, rights.QUEUE, queue, routing_key)
     channel.vhost.unbind_queue(queue, method.exchange, routing_key, method.arguments, channel.connection)
     channel.reply_durably(QueueUnbindOk(), _binding_durable(channel, method.exchange, queue))
 
@@ -135,18 +130,14 @@ def named_queue(channel, name):
 
 def _declare(channel, method, name):
     """A queue.declare that is not passive."""
-    vhost, access = channel.vhost, channel.access
+    vhost = channel.vhost
     if name:
         check_not_reserved("queue", name)
     generated = not name
     if generated:
         # Made here and not by the vhost, because permissions are asked for by name.
         name = server_named()
-    access.configure("queue", name)
-    dead_letter_exchange = method.arguments.get("x-dead-letter-exchange")
-    if isinstance(dead_letter_exchange, str) and name not in vhost.queues:
-        access.read("queue", name)
-        access.write("exchange", dead_letter_exchange)
+    channel.access.check(rights.to_declare_queue(vhost, name, method.arguments))
     queue, _ = vhost.declare_queue(
         name, method.durable, method.exclusive, method.auto_delete, method.arguments, channel.connection, server_named=generated,
     )
@@ -171,14 +162,13 @@ def _may_bind_exchanges(channel, method):
     destination, source = cleaned(method.destination), cleaned(method.source)
     channel.vhost.check_not_default(destination)
     channel.vhost.check_not_default(source)
-    channel.access.write("exchange", destination)
-    _may_read(channel, source, method.routing_key)
+    _may_bind(channel, source, rights.EXCHANGE, destination, method.routing_key)
 
 
-def _may_read(channel, source, routing_key):
-    """Read on the exchange that messages will come from, and on the routing key where that is limited."""
+def _may_bind(channel, source, kind, destination, routing_key):
+    """Or unbind: the rights at both ends, and read on the routing key where that is limited."""
     source = cleaned(source)
-    channel.access.read("exchange", source)
+    channel.access.check(rights.to_bind(source, kind, destination))
     channel.access.read_topic(channel.vhost.exchanges.get(source), routing_key)
 
 

@@ -3,18 +3,21 @@ from urllib.parse import quote
 
 from flask import Blueprint
 
-from gomq_py.auth.permissions import READ, WRITE
+from gomq_py.auth.permissions import READ
+from gomq_py.broker import rights
 from gomq_py.broker.binding import Binding, escaped
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_vhost, named, require, require_topic, there_is, visible_vhosts, writable_vhost
+from gomq_py.http.finding import (
+    find_vhost, named, require_all, require_topic, there_is, visible_vhosts, writable_vhost,
+)
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("bindings", __name__)
-KINDS = {"q": "queue", "e": "exchange"}
+KINDS = {"q": rights.QUEUE, "e": rights.EXCHANGE}
 
 
 def of_vhost(vhost):
@@ -81,8 +84,7 @@ def post_binding(vhost, source, kind, destination):
     """Bind; 201 with the place of the binding, also when it was there."""
     there = writable_vhost(vhost)
     exchange, end = ends(there, source, kind, destination)
-    require(READ, "exchange", exchange.name, vhost)
-    require(WRITE, KINDS[kind], end.name, vhost)
+    require_all(rights.to_bind(exchange.name, KINDS[kind], end.name), vhost)
     wanted = body()
     routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
     if not isinstance(routing_key, str) or len(routing_key.encode()) > 255:
@@ -112,8 +114,7 @@ def delete_binding(vhost, source, kind, destination, key):
     one = _find(there, source, kind, destination, key)
     if not isinstance(one, Binding):
         there.check_not_default("")
-    require(READ, "exchange", one.source.name, vhost)
-    require(WRITE, KINDS[kind], one.destination.name, vhost)
+    require_all(rights.to_bind(one.source.name, KINDS[kind], one.destination.name), vhost)
     require_topic(READ, one.source, one.routing_key)
     unbind = there.unbind_queue if kind == "q" else there.unbind_exchange
     unbind(one.destination.name, one.source.name, one.routing_key, one.arguments)

@@ -7,12 +7,16 @@ from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
+from gomq_py.broker import rights
 from gomq_py.broker.envelope import keys_among
+from gomq_py.broker.names import cleaned
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
-from gomq_py.http.finding import exchange_to_publish_to, find_exchange, find_vhost, named, require, require_topic, visible_vhosts, writable_vhost
+from gomq_py.http.finding import (
+    exchange_to_publish_to, find_exchange, find_vhost, named, require, require_all, require_topic, visible_vhosts, writable_vhost,
+)
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -51,14 +55,16 @@ def get_exchange(vhost, name):
 def put_exchange(vhost, name):
     """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
     there = writable_vhost(vhost)
-    require(CONFIGURE, "exchange", name, vhost)
+    name = cleaned(name)
     wanted = body()
+    arguments = decoded_arguments(wanted)
+    require_all(rights.to_declare_exchange(there, name, arguments), vhost)
     check_node(wanted)
     type_ = text_of(wanted, "type", "direct")
     existed = name in there.exchanges
     there.declare_exchange(
         name, type_, durable=boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"),
-        internal=boolean_of(wanted, "internal"), arguments=decoded_arguments(wanted))
+        internal=boolean_of(wanted, "internal"), arguments=arguments)
     return no_content(204 if existed else 201)
 
 

@@ -11,7 +11,7 @@ from gomq_py.http.answers import body, json_answer, node
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_queue, find_vhost, require, there_is
+from gomq_py.http.finding import find_queue, find_vhost, may_use_topic, require, shared, there_is
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.storage.message import Message
 
@@ -100,7 +100,7 @@ def copy_messages(vhost, name):
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
     """Bring dead letters back to where x-death says they came from."""
-    queue = find_queue(vhost, name)
+    queue = shared(find_queue(vhost, name))
     require(READ, "queue", name, vhost)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")
@@ -108,12 +108,13 @@ def replay_messages(vhost, name):
         raise BadRequest("to must be queue or exchange")
     if x_death not in ("keep", "clean"):
         raise BadRequest("x_death must be keep or clean")
-    may_write = _permission_to_write(vhost)
-    return _run(queue, to_origin(find_vhost(vhost), queue, may_write, to, x_death == "clean"), wanted, keep=False)
+    may_write, may_publish = _permission_to_write(vhost)
+    route = to_origin(find_vhost(vhost), queue, may_write, may_publish, to, x_death == "clean")
+    return _run(queue, route, wanted, keep=False)
 
 
 def _move(vhost, name, keep):
-    queue = find_queue(vhost, name)
+    queue = shared(find_queue(vhost, name))
     require(READ, "queue", name, vhost)
     wanted = body(required=("destination",))
     target_vhost = wanted.get("destination_vhost", vhost)
@@ -127,9 +128,19 @@ def _move(vhost, name, keep):
 
 
 def _permission_to_write(vhost):
-    """A function that says whether this request's user may write to a queue or exchange of the vhost; it works outside the request, too."""
-    permission = g.user.permission(vhost)
-    return lambda _kind, name: permission is not None and permission.allows(WRITE, name)
+    """Two functions that say whether this request's user may write, outside the request too: of a queue's name, and
+    of an exchange and routing keys.
+    """
+    user = g.user
+
+    def may_write(name):
+        permission = user.permission(vhost)
+        return permission is not None and permission.allows(WRITE, name)
+
+    def may_publish(exchange, routing_keys):
+        return may_write(exchange.name) and all(may_use_topic(user, WRITE, exchange, key) for key in routing_keys)
+
+    return may_write, may_publish
 
 
 def _run(queue, route, wanted, keep):

@@ -1,15 +1,18 @@
 """/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords in them are not shown."""
 from flask import Blueprint
 
-from gomq_py.broker.policies import POLICY
+from gomq_py.broker.limits import COMPONENT as LIMITS
+from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
-from gomq_py.http.login import POLICYMAKER, access
+from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag
 from gomq_py.http.paging import listing
 from gomq_py.observability.secrets import restored, shown
 
 blueprint = Blueprint("parameters", __name__)
+# What has routes of its own that only administrators may change things by.
+ADMINISTRATORS_OWN = (OPERATOR_POLICY, LIMITS)
 
 
 def parameters_of(vhost, component=None):
@@ -55,6 +58,7 @@ def get_parameter(component, vhost, name):
 @access(POLICYMAKER)
 def put_parameter(component, vhost, name):
     """Set it; its component checks the value. Passwords that are given back as they are shown stay what they were."""
+    _may_change(component)
     there = writable_vhost(vhost)
     if component == POLICY:
         raise BadRequest("policies are set at /api/policies")
@@ -67,9 +71,15 @@ def put_parameter(component, vhost, name):
 @access(POLICYMAKER)
 def delete_parameter(component, vhost, name):
     """Clear it."""
+    _may_change(component)
     if component == POLICY or not node().broker.parameters.clear(find_vhost(vhost), component, name):
         raise NoSuchObject()
     return no_content()
+
+
+def _may_change(component):
+    if component in ADMINISTRATORS_OWN:
+        require_tag(ADMINISTRATOR)
 
 
 @blueprint.get("/api/global-parameters")

@@ -3,7 +3,7 @@ from flask import Blueprint
 
 from gomq_py.auth.permissions import CONFIGURE
 from gomq_py.http.answers import no_content
-from gomq_py.http.finding import find_queue, find_vhost, require
+from gomq_py.http.finding import find_queue, find_vhost, require, shared
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("queue_states", __name__)
@@ -36,6 +36,6 @@ def restart_queue(vhost, name):
 
 
 def _pause(vhost, name, paused):
-    queue = find_queue(vhost, name)
+    queue = shared(find_queue(vhost, name))
     require(CONFIGURE, "queue", name, vhost)
     find_vhost(vhost).pause_queue(queue, paused)

@@ -6,12 +6,16 @@ from flask import Blueprint, request
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
+from gomq_py.broker import rights
+from gomq_py.broker.names import cleaned
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_queue, find_vhost, queue_to_take_from, require, visible_vhosts, writable_vhost
+from gomq_py.http.finding import (
+    find_queue, find_vhost, queue_to_take_from, require, require_all, shared, visible_vhosts, writable_vhost,
+)
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
 from gomq_py.broker.turns import give_way, paced
@@ -74,11 +78,13 @@ def get_queue(vhost, name):
 def put_queue(vhost, name):
     """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
     there = writable_vhost(vhost)
-    require(CONFIGURE, "queue", name, vhost)
+    name = cleaned(name)
     wanted = body()
+    arguments = decoded_arguments(wanted)
+    require_all(rights.to_declare_queue(there, name, arguments), vhost)
     check_node(wanted)
     _, created = there.declare_queue(
-        name, durable=boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=decoded_arguments(wanted))
+        name, boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=arguments)
     return no_content(201 if created else 204)
 
 
@@ -96,7 +102,7 @@ def delete_queue(vhost, name):
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
     """Drop every ready message, or with ``?count=`` at most so many, the oldest first."""
-    queue = _shared(find_queue(vhost, name))
+    queue = shared(find_queue(vhost, name))
     require(READ, "queue", name, vhost)
     count = request.args.get("count", "")
     if not count:
@@ -112,12 +118,6 @@ def purge_queue(vhost, name):
         left -= dropped
         give_way()
     return no_content()
-
-
-def _shared(queue):
-    """``queue``, unless it is some connection's alone. Raises ResourceLocked, as RabbitMQ does whatever the tags of the user."""
-    find_vhost(queue.vhost).check_access(queue, None)
-    return queue
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
@@ -171,7 +171,7 @@ def list_queue_bindings(vhost, name):
 @access(MANAGEMENT)
 def get_messages(vhost, name):
     """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all. This changes the queue."""
-    queue = _shared(queue_to_take_from(vhost, name))
+    queue = shared(queue_to_take_from(vhost, name))
     require(READ, "queue", name, vhost)
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:

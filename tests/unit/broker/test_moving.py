@@ -178,12 +178,16 @@ def letters(node):
     return dead
 
 
-def allow(_kind, _name):
+def allow(*_):
     return True
 
 
+def refuse(*_):
+    return False
+
+
 def test_letters_go_back_to_the_queue_they_died_in(node, letters):
-    result = run(node, letters, to_origin(node.vhost, letters, allow))
+    result = run(node, letters, to_origin(node.vhost, letters, allow, allow))
 
     assert (result.done, result.targets) == (3, {"queue 'work'": 3})
     message = Message()
@@ -198,7 +202,7 @@ def test_letters_go_back_to_their_exchange_clean(node, letters):
     other = declare(node, "other")
     node.vhost.bind_queue("other", "x", "k.1")
 
-    run(node, letters, to_origin(node.vhost, letters, allow, to="exchange", clean=True))
+    run(node, letters, to_origin(node.vhost, letters, allow, allow, to="exchange", clean=True))
 
     assert (bodies(node.vhost.queue("work")), bodies(other)) == ([b"0", b"1", b"2"], [b"1"])
     assert Properties.decode(node.take("other")[1]).headers == {"mine": 1}
@@ -208,13 +212,13 @@ def test_letters_that_have_nowhere_to_go_stay_and_say_why(node, letters):
     node.publish("", "dead", b"no letter")
     node.vhost.delete_queue("work")
 
-    result = run(node, letters, to_origin(node.vhost, letters, allow))
+    result = run(node, letters, to_origin(node.vhost, letters, allow, allow))
 
     assert result.stayed == {"no queue 'work'": 3, "no origin recorded": 1}
     assert letters.ready_count == 4
 
 
 def test_letters_stay_where_the_operator_may_not_write(node, letters):
-    result = run(node, letters, to_origin(node.vhost, letters, lambda kind, name: False), dry_run=True)
+    result = run(node, letters, to_origin(node.vhost, letters, refuse, refuse), dry_run=True)
 
     assert result.stayed == {"no permission to write to queue 'work'": 3}

@@ -1,0 +1,38 @@
+"""Rights: which permissions a verb asks of whoever carries it out, as RabbitMQ asks for them.
+
+The doors check what this says; none has a rule of its own. Each function returns a list of (verb, kind, name) for
+``auth.permissions``, in the order in which they are asked for. Names are as the model keeps them: without carriage
+returns and line feeds.
+"""
+from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
+from gomq_py.broker.exchange_types import ALTERNATE_ARGUMENTS
+
+QUEUE, EXCHANGE = "queue", "exchange"
+DEAD_LETTER_ARGUMENTS = ("x-dead-letter-exchange",)
+
+
+def to_declare_queue(vhost, name, arguments):
+    """Configure; for a new queue with a dead letter exchange also read on the queue and write on that exchange."""
+    return [(CONFIGURE, QUEUE, name), *_to_send_on(QUEUE, name, vhost.queues, arguments, DEAD_LETTER_ARGUMENTS)]
+
+
+def to_declare_exchange(vhost, name, arguments):
+    """Configure; for a new exchange with an alternate also read on the exchange and write on the alternate."""
+    return [(CONFIGURE, EXCHANGE, name), *_to_send_on(EXCHANGE, name, vhost.exchanges, arguments, ALTERNATE_ARGUMENTS)]
+
+
+def to_bind(source, kind, destination):
+    """To unbind, too: write on the ``destination``, a queue or exchange by its ``kind``; read on the exchange ``source``.
+
+    At a topic exchange the doors ask for the routing key besides.
+    """
+    return [(WRITE, kind, destination), (READ, EXCHANGE, source)]
+
+
+def _to_send_on(kind, name, existing, arguments, keys):
+    """What it takes to hand messages on to the exchanges that the arguments name under these ``keys``.
+
+    Nothing for an entity that exists: a declare only compares, and the target is what its maker was allowed.
+    """
+    targets = [] if name in existing else [arguments[key] for key in keys if isinstance(arguments.get(key), str)]
+    return [right for target in targets for right in ((READ, kind, name), (WRITE, EXCHANGE, target))]
