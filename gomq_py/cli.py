@@ -41,6 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         return Launcher(settings, reread=functools.partial(sources.load, flags, dict(os.environ))).run()
     except BootError as error:
         return _complain(str(error), EXIT_FAILED)
+    except Exception:
+        boot.critical("ended by a fault of the broker", exc_info=True)
+        return EXIT_FAILED
 
 
 def _complain(line: str, code: int) -> int:

@@ -189,7 +189,10 @@ class Broker:
         import gevent
         from gevent.event import Event
 
+        from gomq_py.hub import log_faults
+
         hub = gevent.get_hub()
+        log_faults()
         watcher = hub.loop.async_()
         try:
             self._stopping = Event()

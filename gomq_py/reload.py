@@ -7,10 +7,9 @@ takes effect at run time; of the others that differ, the log says that they need
 from collections.abc import Callable
 from typing import Any
 
-import gevent
-
 from gomq_py.config.settings import OPTIONS, Option, Settings
 from gomq_py.config.sources import ConfigError
+from gomq_py.hub import in_thread
 from gomq_py.net.listener import BindError
 from gomq_py.observability import log
 
@@ -29,10 +28,9 @@ class Reloader:
 
     def reload(self) -> bool:
         """Read and apply; False when nothing was changed because something was wrong. The log file is opened anew either way. May switch."""
-        run = gevent.get_hub().threadpool.apply
         try:
-            new, warnings = run(self._reread)
-            contexts = run(self._doors.prepare, (new,))
+            new, warnings = in_thread(self._reread)
+            contexts = in_thread(self._doors.prepare, new)
             handler = log.open_handler(new.log_format, new.log_file)
         except (ConfigError, BindError) as error:
             return self._keep(str(error))

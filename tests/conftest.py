@@ -1,4 +1,5 @@
 """Fixtures and reports of the whole suite: a broker process, missing programs, and which twin of the hot modules is tested."""
+import contextlib
 import gc
 import logging
 import os
@@ -14,7 +15,8 @@ from gomq_py import build_info
 from gomq_py.observability import log
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
-from tests.support import programs, resources
+from tests.support import broker_process as processes
+from tests.support import programs, resources, telltale
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
@@ -72,6 +74,9 @@ def pytest_runtest_teardown(item):
     The folder itself stays: pytest would give its name to the next test of this name, beside whatever the last one has not ended.
     """
     result = yield
+    telltale.note_passwords_of_clients()
+    for process in list(processes.MADE):
+        process.check_log()
     if "tmp_path" in item.funcargs and not item.stash.get(HAS_FAILED, True):
         for path in item.funcargs["tmp_path"].glob("*"):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
@@ -171,9 +176,10 @@ def broker_process(tmp_path):
         return made[-1]
 
     yield make
-    for process in made:
-        if process.is_running:
-            process.kill()
+    with contextlib.ExitStack() as killing:  # all of them, whatever the log of the first tells
+        for process in made:
+            if process.is_running:
+                killing.callback(process.kill)
 
 
 @pytest.fixture

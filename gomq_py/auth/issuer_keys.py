@@ -16,6 +16,7 @@ import gevent
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.auth.errors import LoginRefused
+from gomq_py.hub import in_thread
 from gomq_py.observability.log import logger
 
 LOG = logger("auth")
@@ -69,7 +70,7 @@ class IssuerKeys:
                 return
             self._tried_s = self._now_s()
             try:
-                keys, kept_s = gevent.get_hub().threadpool.apply(self._fetch_keys)
+                keys, kept_s = in_thread(self._fetch_keys)
             except (OSError, ValueError) as error:
                 self._error = str(error)
                 LOG.error("the keys of the token issuer %s cannot be had: %s", self._issuer, error)

@@ -2,9 +2,8 @@
 
 Above users and tokens. A costly hash is computed and an issuer's keys are fetched in the hub's thread pool.
 """
-import gevent
-
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
+from gomq_py.hub import in_thread
 
 LOCAL, OAUTH = "local", "oauth"
 _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
@@ -52,7 +51,7 @@ class Logins:
     def _by_password(self, name, password, address):
         users = self._users
         if users.is_costly(name, password):
-            good = gevent.get_hub().threadpool.apply(users.verify, (name, password))
+            good = in_thread(users.verify, name, password)
         else:
             good = users.verify(name, password)
         if not good:

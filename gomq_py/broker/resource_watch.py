@@ -9,6 +9,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.broker.alarms import DISK, MEMORY
+from gomq_py.hub import begin, in_thread
 from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
 from gomq_py.observability.log import logger
@@ -124,16 +125,15 @@ class ResourceWatch:
 
     def _look(self):
         """One look at both. May switch."""
-        pool = gevent.get_hub().threadpool
         was_on = self._alarms.is_on(MEMORY)
         if self.look_at_memory():
             # What garbage and the allocator hold on to would keep the alarm on for ever. Collecting holds up everybody, so it is done once.
             if not was_on:
                 collect_everything()
-            pool.apply(self._probe.give_memory_back)
+            in_thread(self._probe.give_memory_back)
             self.look_at_memory()
         if self._asking is None:
-            self._asking = pool.spawn(self._ask)
+            self._asking = begin(self._ask)
         self._asking.wait(DISK_PATIENCE_S)
         if not self._asking.ready():
             if not self._silent:

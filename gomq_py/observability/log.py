@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 import time
+from contextlib import suppress
 from logging import Formatter, Handler, Logger, LogRecord
 
 from gomq_py.observability.secrets import without_passwords
@@ -17,6 +18,8 @@ LEVELS = {
     "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR, "fatal": logging.CRITICAL,
     "none": logging.CRITICAL + 1,
 }
+# Between two complaints that the log cannot be written: a full disk would make one of every line.
+COMPLAIN_EVERY_S = 60.0
 _NAMES = {number: name for name, number in LEVELS.items()}
 # C0, DEL, C1 and the two Unicode line separators: what a terminal or a line-wise reader would act on. Lone surrogates (octets that are no UTF-8)
 # cannot be written to the stream at all.
@@ -68,6 +71,32 @@ class JSONFormatter(Formatter):
         return json.dumps(entry)
 
 
+class _Complaining(Handler):
+    """Says in one line that a line of the log was lost, and why. The standard library prints a traceback and all arguments of the line."""
+
+    _complained_s = -COMPLAIN_EVERY_S
+
+    def handleError(self, record: LogRecord) -> None:
+        """In place of the traceback."""
+        error = sys.exc_info()[1]
+        if time.monotonic() - self._complained_s < COMPLAIN_EVERY_S:
+            return
+        self._complained_s = time.monotonic()
+        what = error.strerror if isinstance(error, OSError) else f"{type(error).__name__} at {record.pathname}:{record.lineno}"
+        with suppress(OSError, ValueError):  # standard error may be what is gone
+            print(f"gomq-py: lines of the log are lost: {what}", file=sys.stderr, flush=True)
+
+
+class _FileHandler(_Complaining, logging.FileHandler):
+    def close(self) -> None:
+        with suppress(OSError):  # a full disk refuses the line that it refused before, and the new file must not wait for it
+            super().close()
+
+
+class _StreamHandler(_Complaining, logging.StreamHandler):
+    pass
+
+
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
     """Send the log to ``path``, or to standard error when that is empty, in place of an earlier configuration.
 
@@ -81,7 +110,7 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
 def open_handler(format_: str, path: str) -> Handler:
     """What writes the log to ``path``, or to standard error when that is empty. Raises OSError; nothing has changed then."""
-    handler: Handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler(sys.stderr)
+    handler: Handler = _FileHandler(path, encoding="utf-8") if path else _StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
     return handler
 

@@ -15,6 +15,7 @@ import gevent
 from gevent.event import AsyncResult, Event
 from gevent.threadpool import ThreadPool
 
+from gomq_py.hub import begin
 from gomq_py.observability.histogram import Histogram
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.sync_watch import SyncWatch
@@ -190,8 +191,8 @@ class GroupCommit:
         while self._asides:
             function, arguments, done = self._asides.popleft()
             try:
-                result, error = self._threads_of().spawn(_attempt, function, arguments).get()
-            except Exception as failure:  # no thread to be had
+                result, error = begin(function, *arguments, pool=self._threads_of()).get(), None
+            except Exception as failure:  # the work's, or no thread to be had
                 result, error = None, failure
             if self._killed:
                 return  # the work ended in the very moment of the crash: nobody hears of it
@@ -311,7 +312,7 @@ class GroupCommit:
         """Run the jobs in the pool, divided among its threads. May switch."""
         try:
             lanes = min(self._threads, len(jobs))
-            results = [self._threads_of().spawn(_flush_each, jobs[lane::lanes], self._watch) for lane in range(lanes)]
+            results = [begin(_flush_each, jobs[lane::lanes], self._watch, pool=self._threads_of()) for lane in range(lanes)]
             for result in results:
                 for owner, error in result.get():
                     logger.error("sync failed: %s", error)
@@ -380,11 +381,3 @@ def _flush_each(jobs, watch):
         finally:
             watch.end()
     return failed
-
-
-def _attempt(function, arguments):
-    """In a pool thread: (result, error) of a call."""
-    try:
-        return function(*arguments), None
-    except Exception as error:
-        return None, error

@@ -1,11 +1,20 @@
 """The log tells an operator why each connection went, and never what it must not hold."""
+import base64
+import json
 import re
+import signal
 import socket
+import subprocess
+import sys
 
 import pika
 import pytest
+import trustme
 
 from gomq_py.client.connection import Connection
+from tests.support import telltale
+from tests.support.command import ROOT
+from tests.support.ports import reserve
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -72,3 +81,72 @@ def test_user_name_cannot_forge_a_line(broker):
 
     broker.wait_for_log("gave a wrong password or does not exist")
     assert [line for line in broker.log if re.match(r"2026-01-01T00:00:00.000Z", line)] == []
+
+
+@pytest.mark.parametrize("text", ["[main]\nlog_format = json\nlog_level = loud\n", "[main]\nlog_format = json\ntls_key = /absent.pem\n"])
+def test_a_reload_that_fails_is_one_object_without_the_environment(broker_process, tmp_path, text):
+    """And without the flags: the default user's password may be among both."""
+    config = tmp_path / "gomq.ini"
+    certificate = tmp_path / "tls.pem"
+    write_certificate(certificate)
+    config.write_text("[main]\nlog_format = json\n")
+    broker = broker_process(config=config, tls_cert=certificate, amqps_port=0, environment={"DB_PASSWORD": "t0p-of-the-tree"}).start()
+    before = len(broker.log)
+    config.write_text(text)
+
+    broker.signal(signal.SIGHUP)
+
+    broker.wait_for_log("the old configuration stays: ")
+    broker.stop()
+    entries = [json.loads(line) for line in broker.log[before:]]
+    assert [entry["message"].partition(":")[0] for entry in entries if entry["source"] == "reload"] == ["the old configuration stays"]
+    assert "t0p-of-the-tree" not in broker.log_text
+
+
+def write_certificate(path):
+    """A certificate and its key in one file."""
+    issued = trustme.CA().issue_cert("localhost")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+
+
+def test_a_token_whose_issuer_is_away_costs_lines_and_no_traceback(broker_process, tmp_path):
+    """Strangers may send as many as they like."""
+    config = tmp_path / "gomq.ini"
+    config.write_text("[main]\nlog_format = json\nauth_backends = oauth\n"
+                      f"[oauth]\nissuer = http://127.0.0.1:{reserve()}\nresource_server_id = gomq\n")
+    broker = broker_process(config=config).start()
+    token = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+                     for part in ({"alg": "RS256", "typ": "JWT", "kid": "1"}, {"sub": "joe"}, "no signature"))
+
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(pika.URLParameters(broker.url(password=token)))
+    broker.wait_for_log("the keys of the token issuer .* cannot be had")
+    broker.stop()
+
+    assert all(json.loads(line) for line in broker.log)
+
+
+def test_a_fault_at_boot_is_an_entry_of_the_log(tmp_path):
+    """What nobody has thought of: a traceback of ours is for the log, in its format, and not for standard error."""
+    program = "import sys; from gomq_py import cli, launcher; launcher.Launcher._build = lambda self: 1 / 0; sys.exit(cli.main(sys.argv[1:]))"
+    config = tmp_path / "gomq.ini"
+    config.write_text("[main]\nlog_format = json\n")
+
+    done = subprocess.run([sys.executable, "-c", program, "-c", str(config), "-D", str(tmp_path / "data")], cwd=ROOT, capture_output=True, text=True,
+                          check=False, timeout=120)
+
+    entry = json.loads(done.stderr.splitlines()[-1])
+    assert done.returncode == 1
+    assert entry["message"] == "ended by a fault of the broker"
+    assert "ZeroDivisionError" in entry["traceback"]
+
+
+def test_the_check_of_logs_sees_a_traceback_the_environment_and_a_password(broker_process):
+    """Of every broker process that tests start."""
+    broker = broker_process().start()
+    telltale.note_password("told-in-a-test-Pa55")
+    for line in (telltale.TRACEBACK, telltale.CANARY, "password told-in-a-test-Pa55 was given"):
+        broker.log.append(line)
+
+        with pytest.raises(AssertionError, match="the broker's log tells "):
+            broker.check_log()

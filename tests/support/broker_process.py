@@ -12,31 +12,41 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
+from tests.support import telltale
 from tests.support.waiting import TIMEOUT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
-ANNOUNCEMENT = re.compile(r"listening (\w+) (\S+):(\d+)\s*$")
+ANNOUNCEMENT = re.compile(r"listening (\w+) (\S+):(\d+)(?:\"})?\s*$")
 READY = re.compile(r"\bready after ")
+# All that there are: each test ends with a look at their logs.
+MADE = weakref.WeakSet()
 
 
 class BrokerProcess:
     """One ``python -m gomq_py``. Started by ``start`` or ``with``; its log is kept in ``log``."""
 
-    def __init__(self, data_dir, config=None, environment=None, **options):
-        """``config`` is an INI file's path; ``environment`` is added to this process's own."""
+    def __init__(self, data_dir, config=None, environment=None, faults=False, **options):
+        """``config`` is an INI file's path; ``environment`` is added to this process's own. ``faults``: the test makes the broker fail, and its log
+        may hold tracebacks.
+        """
         self.data_dir = Path(data_dir)
         self._config = config
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **(environment or {})}
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+                             telltale.CANARY_NAME: telltale.CANARY, **(environment or {})}
+        self._faults = faults
+        self._checked = 0
         self._options = {"port": 0, "mqtt_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1, "control_unix_path": "", **options}
         self.process = None
         self.ports = {}
         self.log = []
         self._reader = None
         self._changed = threading.Condition()
+        MADE.add(self)
 
     def __enter__(self):
         return self.start()
@@ -71,7 +81,8 @@ class BrokerProcess:
 
     def spawn(self):
         """Start the child and return at once, for a broker that logs elsewhere or is to fail."""
-        self.ports, self.log = {}, []
+        telltale.note_passwords_of_clients()
+        self.ports, self.log, self._checked = {}, [], 0
         self.process = subprocess.Popen(
             self.arguments, env=self._environment, cwd=ROOT, text=True, errors="replace", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -107,7 +118,14 @@ class BrokerProcess:
             self.process.wait()
             raise AssertionError(f"the broker did not leave within {timeout_s} s\n{self.log_text}") from None
         self._reader.join(timeout_s)
+        self.check_log()
         return code
+
+    def check_log(self):
+        """Nothing that has been logged since the last call tells a traceback, the environment or a password. AssertionError where it does."""
+        first, self._checked = self._checked, len(self.log)
+        told = telltale.told(self.log[first:self._checked], not self._faults)
+        assert not told, "the broker's log tells " + "\n".join([*told, self.log_text])
 
     def wait_for_log(self, pattern, timeout_s=TIMEOUT_S):
         """Wait for a log line that matches ``pattern`` (compiled or text); returns the match. Lines from before the call count."""
@@ -147,6 +165,7 @@ class BrokerProcess:
 
     def url(self, user="guest", password="guest", vhost="%2F"):
         """An AMQP URL; ``vhost`` is percent-encoded already."""
+        telltale.note_password(password, user)
         return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{vhost}"
 
     @property

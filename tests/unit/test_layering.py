@@ -9,7 +9,7 @@ import pytest
 from tests.unit.source_tree import declarations, imports, module_name, sources
 
 LEAVES = {"octets", "amqp.wire", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
-GROUND = LEAVES | {"storage", "net"}
+GROUND = LEAVES | {"storage", "net", "hub"}
 CORE = GROUND | {"auth", "broker"}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
 DOOR = CORE - {"storage"}
@@ -22,9 +22,9 @@ MAP = {
     "launcher": CORE | {"amqp.server", "http", "doors", "reload", "state_dump", ""},
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
-    "reload": {"config", "net", "observability"},
+    "reload": {"config", "net", "observability", "hub"},
     "state_dump": {"observability", "amqp.server", "broker", "storage"},
-    "embedded": {"launcher", "config", "http", ""},
+    "embedded": {"launcher", "config", "http", "hub", ""},
     "testing": {"embedded", "testing.chaos", ""},
     "testing.chaos": DOOR | {"amqp.server"},
     # doors: a peer speaks; we translate
@@ -34,8 +34,8 @@ MAP = {
     # core: vhosts, exchanges, queues, policies
     "broker": GROUND | {"auth", ""},  # "": the version, which exported definitions carry
     # ground: who may, octets on disk, sockets
-    "auth": LEAVES | {"storage"},
-    "storage": LEAVES,
+    "auth": LEAVES | {"storage", "hub"},
+    "storage": LEAVES | {"hub"},
     "net": LEAVES,
     # leaves
     "": {"purepython", "embedded"},
@@ -47,6 +47,7 @@ MAP = {
     "config": set(),
     "observability": set(),
     "patterns": set(),
+    "hub": {"observability"},
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart
@@ -64,7 +65,6 @@ LIBRARIES = {
     "testing.chaos": {"gevent"},
     "__main__": {"gevent"},
     "launcher": {"gevent"},
-    "reload": {"gevent"},
     "state_dump": {"gevent", "greenlet"},
     "amqp.server": {"gevent", "greenlet"},
     "amqp.server.fast_lane": {"gevent"},
@@ -73,6 +73,7 @@ LIBRARIES = {
     "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet"},
+    "hub": {"gevent"},
     "octets": {"crc32c"},
     "ctl": {"click"},
     "patterns": {"regex"},

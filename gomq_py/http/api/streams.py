@@ -5,7 +5,6 @@ Bounds come from the broker and cover what has been flushed only, so that an off
 import os
 import posix
 
-import gevent
 from flask import Blueprint, Response, request
 
 from gomq_py.auth.permissions import READ
@@ -15,6 +14,7 @@ from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_queue, require
 from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.hub import in_thread
 
 blueprint = Blueprint("streams", __name__)
 
@@ -97,7 +97,7 @@ def _chunks(fd, at, end):
     """Octets of a file up to ``end``; the descriptor is closed behind them. May switch."""
     try:
         while at < end:
-            chunk = gevent.get_hub().threadpool.apply(os.pread, (fd, min(CHUNK_OCTETS, end - at), at))
+            chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)
             if not chunk:
                 return
             at += len(chunk)

@@ -106,3 +106,33 @@ def test_libraries_warn_but_do_not_chat(lines):
     logging.getLogger("somelibrary").warning("careful")
 
     assert [line.rpartition(" ")[2] for line in read()] == ["careful"]
+
+
+def test_lines_that_cannot_be_written_are_one_complaint_without_what_they_held(kept_logging, capfd):
+    log.configure("info", "text", "/dev/full")
+
+    for _ in range(3):
+        log.logger("amqp").info("user %s", "s3cret-Pa55word")
+
+    assert capfd.readouterr().err.splitlines() == ["gomq-py: lines of the log are lost: No space left on device"]
+
+
+def test_a_file_that_cannot_be_written_gives_way_to_another(lines):
+    log.configure("info", "text", "/dev/full")
+    log.logger("amqp").info("lost")
+
+    read = lines()
+    log.logger("amqp").info("kept")
+
+    assert [line.endswith("amqp: kept") for line in read()] == [True]
+
+
+def test_a_line_that_cannot_be_made_is_one_complaint_without_its_arguments(lines, capfd):
+    read = lines()
+
+    log.logger("amqp").info("%d messages", "s3cret-Pa55word")
+
+    (complaint,) = capfd.readouterr().err.splitlines()
+    assert complaint.startswith("gomq-py: lines of the log are lost: TypeError at ")
+    assert "s3cret" not in complaint
+    assert read() == []
