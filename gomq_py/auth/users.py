@@ -12,8 +12,8 @@ from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.auth import passwords
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.observability.log import logger
-from gomq_py.storage.framed_log import FramedLog, LogError
-from gomq_py.storage.log_records import RecordError, is_str, is_table, is_text, is_texts, optional, read_record
+from gomq_py.storage.framed_log import FramedLog, LogError, keep_left_out
+from gomq_py.storage.log_records import RecordError, are_numbers, is_str, is_text, is_texts, optional, read_record
 
 LOG = logger("auth")
 TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
@@ -74,7 +74,7 @@ class Users:
         self._users = {}
         self._cache_key = os.urandom(32)
         self._verified = {}
-        self.unreadable = 0  # records of the log that this version could not use
+        self._files = files
         self._log = FramedLog(files, path, born_whole=True)
         committer.mark_folder(os.path.dirname(path))  # its name may be new
         self._replay()
@@ -250,24 +250,38 @@ class Users:
 
     def _replay(self):
         try:
-            for payload in self._log.replay():
-                self._apply_payload(payload)
+            left_out = [payload for payload in self._log.replay() if not self._apply_payload(payload)]
         except LogError as error:
             advice = "Restore it from a backup; or remove it, to begin again with the default user alone"
             raise LogError(error.path, f"{error.reason}. {advice}") from error
         for damage in self._log.damage:
             kept = f"; a copy of the file is kept as {self._log.path}.damaged. Check users, passwords and permissions" if damage.promised else ""
             LOG.error("users: %s: changes in octets %d to %d are lost: %s%s", self._log.path, damage.start, damage.end, damage.reason, kept)
+        if left_out:
+            self._keep(left_out)
         current = len(self._users) + sum(len(user.permissions) + len(user.topic_permissions) for user in self._users.values())
         if self._log.record_count > 2 * current + _COMPACT_OVER:
             self._log.rewrite([encode_table(record) for record in self._snapshot()])
 
     def _apply_payload(self, payload):
+        """Whether the record could be used. No record keeps the broker from booting."""
         try:
             self._apply(read_record(payload, SHAPES))
+            return True
+        except (OSError, MemoryError):
+            raise
         except RecordError as error:
-            self.unreadable += 1
             LOG.error("users: a record is left out: %s", error)
+        except Exception as error:
+            LOG.error("users: a record is left out: %s: %s", type(error).__name__, error)
+        return False
+
+    def _keep(self, left_out):
+        try:
+            keep_left_out(self._files, self._log.path, left_out)
+            LOG.error("users: what was left out is kept in %s.left-out", self._log.path)
+        except OSError as error:
+            LOG.error("users: what was left out stands in %s only until that is compacted, for it cannot be copied: %s", self._log.path, error)
 
     def _apply(self, record):
         op = record["op"]
@@ -284,7 +298,7 @@ class Users:
             if user is not None:
                 user.limits = record["limits"]
         else:
-            LOG.warning("users: a record of unknown kind %r is left out", op)
+            raise RecordError(f"its kind {op!r} is unknown here")
 
     @staticmethod
     def _apply_right(op, user, vhost, record):
@@ -322,7 +336,7 @@ SHAPES = {
     "permission-delete": {"user": is_text, "vhost": is_text},
     "topic-permission": {"user": is_text, "vhost": is_text, "exchange": is_text, "write": is_str, "read": is_str},
     "topic-permission-delete": {"user": is_text, "vhost": is_text, "exchange": is_text},
-    "limits": {"user": is_text, "limits": is_table},
+    "limits": {"user": is_text, "limits": are_numbers},
 }
 
 

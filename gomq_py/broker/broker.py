@@ -162,8 +162,8 @@ class Broker:
     # boot
 
     def _recover(self):
-        left_out = 0
-        descriptions, global_parameters = recovery.replay(self._log.replay(), lambda: self._log.is_damaged)
+        left_out = []
+        descriptions, global_parameters = recovery.replay(self._log.replay(), lambda: self._log.is_damaged, left_out.append)
         for damage in self._log.damage:
             kept = f"; a copy of the file is kept as {self._log.path}.damaged. Check queues, exchanges and bindings" if damage.promised else ""
             LOG.error("definitions: %s: changes in octets %d to %d are lost: %s%s", self._log.path, damage.start, damage.end, damage.reason, kept)
@@ -174,7 +174,9 @@ class Broker:
             vhost.default_queue_type = kind if kind in TYPES else CLASSIC
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
-        self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or left_out > 0)
+        self._log.leave_out(left_out)
+        lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
+        self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or lost_a_folder)
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _open_log_exchange(self):

@@ -98,9 +98,11 @@ class Parameters:
             return None
         try:
             handler.check(vhost, name, value)
+            handler.changed(vhost, name, value)
         except ValueError as error:
             return str(error)
-        handler.changed(vhost, name, value)
+        except Exception as error:  # no parameter keeps a broker from booting
+            return f"{type(error).__name__}: {error}"
         return None
 
 
@@ -113,8 +115,12 @@ def encoded(value):
 
 
 def decoded(text):
-    """A value from the log."""
-    return json.loads(text)
+    """A value from the log. Raises ValueError; RecursionError where it is nested too deep."""
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no JSON")
 
 
 def _nothing(_vhost, _component, _name, _value):

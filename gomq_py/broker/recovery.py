@@ -1,7 +1,8 @@
 """Recovery: the topology log back into vhosts, exchanges, queues and bindings, at boot.
 
 Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a queue that was declared and deleted
-a thousand times costs nothing. What cannot be brought back (an exchange type this version lacks, a binding to nowhere) is logged and left out.
+a thousand times costs nothing. What cannot be brought back (an exchange type this version lacks, a binding to nowhere) is logged, left out and given
+back to be kept: nothing that is stored keeps a broker from booting, whatever it brings about.
 """
 from functools import partial
 
@@ -15,8 +16,8 @@ from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 
-# What a definition raises that this version cannot use: an exchange type it lacks, an argument it takes for something else.
-UNUSABLE = (AMQPError, ValueError, TypeError, LookupError, AttributeError)
+# What is no fault of a definition, whichever one it was that met it: no room, no descriptors, no memory.
+SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
@@ -85,27 +86,21 @@ HANDLERS = {
 }
 
 
-def replay(records_, is_damaged=lambda: False):
-    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}.
+def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
+    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}. ``leave_out(record)`` hears of those of no use.
 
     A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does. But where
     ``is_damaged()``, asked at the end, it may be the vhost's own record that is lost: it costs the vhost its description, not all that is in it.
     """
     vhosts, parameters = {}, {}
     for record in records_:
-        op = record["op"]
-        if op == "vhost":
-            vhosts.setdefault(text(record["name"]), VHostDescription()).record = record
-        elif op == "vhost-delete":
-            vhosts.pop(text(record["name"]), None)
-        elif op == "global-parameter":
-            parameters[text(record["name"])] = text(record["value"])
-        elif op == "global-parameter-clear":
-            parameters.pop(text(record["name"]), None)
-        elif op in HANDLERS:
-            HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
-        else:
-            LOG.warning("definitions: a record of unknown kind %r is left out", op)
+        try:
+            _take_over(record, vhosts, parameters)
+        except SURROUNDINGS:
+            raise
+        except Exception as error:
+            LOG.error("definitions: %r is left out: %s", record["op"], _reason(error))
+            leave_out(record)
     for name in [name for name, description in vhosts.items() if description.record is None]:
         if is_damaged():
             LOG.error("definitions: vhost %r was never declared; the log is damaged, so that it is taken to be there", name)
@@ -116,43 +111,67 @@ def replay(records_, is_damaged=lambda: False):
     return vhosts, parameters
 
 
+def _take_over(record, vhosts, parameters):
+    op = record["op"]
+    if op == "vhost":
+        vhosts.setdefault(text(record["name"]), VHostDescription()).record = record
+    elif op == "vhost-delete":
+        vhosts.pop(text(record["name"]), None)
+    elif op == "global-parameter":
+        parameters[text(record["name"])] = text(record["value"])
+    elif op == "global-parameter-clear":
+        parameters.pop(text(record["name"]), None)
+    elif op in HANDLERS:
+        HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
+    else:
+        raise ValueError("a record of a kind that is unknown here")
+
+
 def restore(vhost, description, parameters):
     """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges, queues, bindings. For boot: blocks.
 
-    Returns how many definitions this version could not use; each is logged and left out.
+    Returns the records of what could not be used; each is logged and left out.
     """
-    return sum((
-        _restore_all(description.parameters, _restore_parameter, vhost, parameters),
-        _restore_all(description.exchanges, _restore_exchange, vhost),
-        _restore_all(description.queues, _restore_queue, vhost),
-        _restore_all(description.bindings, _restore_binding, vhost),
-    ))
+    values = {key: records.parameter_set(vhost.name, *key, value) for key, value in description.parameters.items()}
+    return [
+        *_restore_all(values, _restore_parameter, vhost, parameters),
+        *_restore_all(description.exchanges, _restore_exchange, vhost),
+        *_restore_all(description.queues, _restore_queue, vhost),
+        *_restore_all(description.bindings, _restore_binding, vhost),
+    ]
 
 
 def restore_global_parameters(parameters, values):
-    """{name: JSON text} into the global parameters. Returns how many were left out."""
-    return _restore_all(values, _restore_global_parameter, parameters)
+    """{name: JSON text} into the global parameters. Returns the records of those that were left out."""
+    return _restore_all({name: records.global_parameter_set(name, value) for name, value in values.items()}, _restore_global_parameter, parameters)
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, definition, *arguments)`` for each; returns how many it could not restore."""
-    left_out = 0
-    for key, definition in definitions.items():
+    """Call ``restore_one(key, record, *arguments)`` for each; returns the records that it could not restore."""
+    left_out = []
+    for key, record in definitions.items():
         try:
-            restore_one(key, definition, *arguments)
-        except UNUSABLE as error:
-            left_out += 1
-            LOG.error("definitions: %r is left out: %s", key, error.text if isinstance(error, AMQPError) else f"{type(error).__name__}: {error}")
+            restore_one(key, record, *arguments)
+        except SURROUNDINGS:
+            raise
+        except Exception as error:  # whatever is wrong with one of them, the others are there and the broker boots
+            left_out.append(record)
+            where = f" in vhost {text(record['vhost'])!r}" if "vhost" in record else ""
+            LOG.error("definitions: %s %r%s is left out: %s", record["op"], key, where, _reason(error))
     return left_out
 
 
-def _restore_global_parameter(name, value, parameters):
-    parameters.global_[name] = decoded(value)
+def _reason(error):
+    return error.text if isinstance(error, AMQPError) else f"{type(error).__name__}: {error}"
 
 
-def _restore_parameter(key, value, vhost, parameters):
+def _restore_global_parameter(name, record, parameters):
+    parameters.global_[name] = decoded(record["value"])
+
+
+def _restore_parameter(key, record, vhost, parameters):
     component, name = key
-    refusal = parameters.restore(vhost, component, name, decoded(value))
+    refusal = parameters.restore(vhost, component, name, decoded(record["value"]))
     if refusal is not None:
         LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
 
@@ -172,8 +191,7 @@ def _restore_binding(_key, record, vhost):
     ends = vhost.queues if record["to"] == "queue" else vhost.exchanges
     destination = ends.get(text(record["destination"]))
     if source is None or destination is None:
-        LOG.error("a binding from %r to %r in vhost %r is left out: one end is missing", record["source"], record["destination"], vhost.name)
-        return
+        raise LookupError("one end is missing")
     binding = Binding(source, destination, text(record["key"]), record["arguments"])
     if source.find(binding.identity) is None:
         vhost.add_binding(binding)

@@ -12,7 +12,7 @@ import os
 from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.broker.records import SHAPES
 from gomq_py.observability.log import logger
-from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.framed_log import FramedLog, keep_left_out
 from gomq_py.storage.log_records import RecordError, read_record
 
 LOG = logger("broker")
@@ -39,7 +39,7 @@ class TopologyLog:
         self._snapshot = None
         self._size_hint = 0  # definitions in the last snapshot
         self._next = None
-        self.unreadable = 0
+        self._unreadable = []  # payloads that replay left out
         if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
             files.unlink(self._path + NEXT)
         self._log = FramedLog(files, self._path)
@@ -66,19 +66,30 @@ class TopologyLog:
     @property
     def is_damaged(self):
         """Whether replay left out anything of the log."""
-        return bool(self._log.damage or self.unreadable)
+        return bool(self._log.damage or self._unreadable)
 
     def replay(self):
         """Every record in order, as dicts of the forms in broker.records. For boot: blocks. Raises LogError.
 
-        What this version cannot use is logged, counted in ``unreadable`` and left out.
+        What this version cannot use is logged and left out.
         """
         for payload in self._log.replay():
             try:
                 yield read_record(payload, SHAPES)
             except RecordError as error:
-                self.unreadable += 1
+                self._unreadable.append(payload)
                 LOG.error("definitions: a record is left out: %s", error)
+
+    def leave_out(self, records):
+        """Nobody could use these of the replayed records, either. Keeps all that was left out in a file of its own. For boot: blocks."""
+        left_out = [*self._unreadable, *map(encode_table, records)]
+        if not left_out:
+            return
+        try:
+            keep_left_out(self._files, self._path, left_out)
+            LOG.error("definitions: what was left out is kept in %s.left-out", self._path)
+        except OSError as error:
+            LOG.error("definitions: what was left out stands in %s only until that is compacted, for it cannot be copied: %s", self._path, error)
 
     def compact_when_long(self, snapshot):
         """From now on, compact when the log is much longer than a snapshot. Begins at once if it is."""
@@ -127,9 +138,13 @@ class TopologyLog:
             return False
         records = []
         while pending and len(records) < SLICE:
-            record = pending.pop()()
-            if record is not None:
-                records.append(encode_table(record))
+            try:
+                record = pending.pop()()
+                if record is not None:
+                    records.append(encode_table(record))
+            except (ValueError, TypeError) as error:
+                self._give_up(f"a definition cannot be written: {error}")
+                return False
         if records and not self._append_to_next(records):
             return False
         if pending:

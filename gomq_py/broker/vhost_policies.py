@@ -8,6 +8,9 @@ from gomq_py.broker.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
 from gomq_py.broker.policies import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
 
 # Entities gone through before others get their turn: about 2 ms.
 SLICE = 500
@@ -27,15 +30,29 @@ class VHostPolicies:
 
     def configure_queue(self, queue):
         """Give a queue the policies in force and the settings it has to observe now; None for a plain one."""
-        queue.in_force = self._in_force(queue_type_of(queue.arguments), queue.name)
-        policy = queue.in_force.definition
-        settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN
-        self._configure(queue, None if settings.is_plain else settings)
+        self._put_under(queue, queue_type_of(queue.arguments), self._configure_queue)
 
     def configure_exchange(self, exchange):
         """Give an exchange the policies in force."""
-        exchange.in_force = self._in_force(EXCHANGE, exchange.name)
-        policy = exchange.in_force.definition
+        self._put_under(exchange, EXCHANGE, self._configure_exchange)
+
+    def _put_under(self, entity, kind, configure):
+        """Checks refuse a policy that cannot be applied. One that slipped through them costs itself: the entity is there, and all others."""
+        entity.in_force = self._in_force(kind, entity.name)
+        try:
+            configure(entity, entity.in_force.definition)
+        except Exception as error:
+            names = [policy.name for policy in (entity.in_force.policy, entity.in_force.operator_policy) if policy is not None]
+            LOG.error("%s %r in vhost %r is under no policy, for %s cannot be applied to it: %s: %s",
+                      kind, entity.name, self._vhost.name, " and ".join(map(repr, names)), type(error).__name__, error)
+            entity.in_force = UNDER_NONE
+            configure(entity, UNDER_NONE.definition)
+
+    def _configure_queue(self, queue, policy):
+        settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN
+        self._configure(queue, None if settings.is_plain else settings)
+
+    def _configure_exchange(self, exchange, policy):
         self._vhost.set_alternate(exchange, policy.get("alternate-exchange"))
         settings = deduplication_of(exchange.arguments, policy)
         if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):

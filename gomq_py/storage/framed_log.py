@@ -5,6 +5,7 @@ record: it is reported, and those behind it are found again.
 
 The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``; never interprets a payload.
 """
+import contextlib
 import errno
 import os
 
@@ -137,6 +138,21 @@ class FramedLog:
         path = f"{self.path}.damaged"
         if not os.path.exists(path):
             atomic_file.replace(self._files, path, self.file.read(0, self.file.size))
+
+
+def keep_left_out(files, path, payloads):
+    """Keep what a log's reader cannot use in ``<path>.left-out``, a log itself, beside what earlier boots left out: compaction drops it from the log.
+
+    Blocks; for boot. Raises OSError.
+    """
+    kept_path = f"{os.fspath(path)}.left-out"
+    kept = []
+    if os.path.exists(kept_path):
+        with open(kept_path, "rb") as file, contextlib.suppress(LogError):
+            kept.extend(LogScan(kept_path, file.read()))
+    new = [payload for payload in dict.fromkeys(payloads) if payload not in kept]
+    if new:
+        atomic_file.replace(files, kept_path, encode_log(kept + new)[0])
 
 
 class _Successor:

@@ -39,6 +39,11 @@ def is_str(value):
     return isinstance(value, str)
 
 
+def are_numbers(value):
+    """A table of integers."""
+    return isinstance(value, dict) and all(isinstance(item, int) and not isinstance(item, bool) for item in value.values())
+
+
 def optional(check):
     """The field may be missing."""
     return lambda value: value is None or check(value)

@@ -10,6 +10,13 @@ import pytest
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.fields import decode_table, encode_table
+from gomq_py.auth.users import Users
+from gomq_py.broker import recovery
+from gomq_py.broker.limits import LimitsComponent
+from gomq_py.broker.parameters import Parameters
+from gomq_py.broker.queue_factory import QueueFactory
+from gomq_py.broker.vhost import VHost
+from gomq_py.broker.vhost_policies import PolicyComponent
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import FramedLog, LogScan
 from tests.support.node import Node
@@ -23,6 +30,12 @@ UNUSABLE = [
     encode_table({**EXCHANGE, "type": "of a later version"}),
     encode_table({"op": "parameter", "vhost": "/", "component": "policy", "name": "p", "value": "no JSON"}),
     encode_table({"op": "global-parameter", "name": "g", "value": "{"}),
+    encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "deep", "value": "[" * 100_000 + "]" * 100_000}),
+    encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "nan", "value": "NaN"}),
+    encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "long", "value": "1" * 5000}),
+    encode_table({"op": "of a later version", "name": "n"}),
+    encode_table({"op": "bind", "vhost": "/", "source": "amq.topic", "destination": "nobody", "to": "queue", "key": "k", "arguments": {}}),
+    encode_table({"op": "bind", "vhost": "/", "source": "gone", "destination": "jobs", "to": "queue", "key": "k", "arguments": {}}),
 ]
 
 
@@ -54,6 +67,55 @@ def test_a_definition_that_cannot_be_used_is_left_out_and_reported(root, payload
     assert set(node.vhost.queues) == {"jobs"}
     assert node.take("jobs")[0] == b"kept"
     assert "left out" in caplog.text
+    node.stop()
+    assert list(LogScan("kept", (root / "definitions.left-out").read_bytes())) == [payload]
+
+
+def test_what_was_left_out_is_kept_once_and_beside_what_was_left_out_before(root):
+    first, second = encode_table({"op": "first"}), encode_table({"op": "second"})
+    append(root / "definitions", first)
+    Node(root).stop()
+    append(root / "definitions", first, second)
+
+    Node(root).stop()
+
+    assert list(LogScan("kept", (root / "definitions.left-out").read_bytes())) == [first, second]
+
+
+class ItemFault(Exception):
+    """What nobody has thought of."""
+
+
+@pytest.mark.parametrize("owner, name", [
+    (Parameters, "restore"), (VHost, "add_exchange"), (QueueFactory, "create"), (VHost, "recover_queue"), (VHost, "add_binding"),
+    (QueueFactory, "configure"), (VHost, "set_alternate"), (PolicyComponent, "check"), (PolicyComponent, "changed"), (LimitsComponent, "changed"),
+    (recovery, "decoded"), (recovery, "_binding_key"),
+])
+def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, name, caplog, monkeypatch):
+    """A fault at each step of the recovery of each kind of record; some kinds it costs all that is of them, and no more."""
+    node = Node(root)
+    node.vhost.declare_exchange("x", "topic", durable=True)
+    node.vhost.declare_queue("last", durable=True, arguments={"x-max-length": 5})
+    node.vhost.bind_queue("last", "x", "k")
+    node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": ".*", "definition": {"alternate-exchange": "amq.topic", "max-length": 7}})
+    node.broker.parameters.set(node.vhost, "vhost-limits", "limits", {"max-queues": 100})
+    node.stop()
+    real = getattr(owner, name)
+
+    def faulty(*arguments):
+        if arguments[-1] is None or getattr(arguments[-1], "name", "").startswith("amq."):
+            return real(*arguments)  # of what every vhost has
+        raise ItemFault("of one")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "gomq_py"):
+        patch.setattr(owner, name, faulty)
+        node = Node(root)
+
+    assert "ItemFault: of one" in caplog.text
+    node.vhost.declare_queue("new", durable=True)
+    node.stop()
+    node = Node(root)
+    assert "new" in node.vhost.queues
     node.stop()
 
 
@@ -96,6 +158,33 @@ def test_a_user_that_cannot_be_used_is_left_out_and_the_default_user_does_not_co
 
     assert len(node.broker.users) == 0
     assert "left out" in caplog.text
+    node.stop()
+    assert list(LogScan("kept", (root / "users.left-out").read_bytes())) == [payload]
+
+
+def test_limits_of_a_user_that_are_no_numbers_are_left_out(root):
+    append(root / "users", encode_table({"op": "limits", "user": "guest", "limits": {"max-channels": "many"}}))
+
+    node = Node(root)
+
+    assert node.broker.user_limits.limit(node.broker.users.get("guest"), "max-channels") is None
+    node.stop()
+
+
+def test_whatever_one_record_of_users_brings_about_the_others_are_there(root, monkeypatch, caplog):
+    node = Node(root)
+    node.broker.users.set_user("other", password="p")
+    node.broker.users.set_permission("other", "/", ".*", ".*", ".*")
+    node.stop()
+
+    def faulty(*_):
+        raise ItemFault("of one")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "gomq_py"):
+        patch.setattr(Users, "_apply_right", staticmethod(faulty))
+        node = Node(root)
+
+    assert "other" in node.broker.users and "ItemFault: of one" in caplog.text
     node.stop()
 
 
