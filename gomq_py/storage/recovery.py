@@ -170,18 +170,21 @@ class Recovery:
             scanner.tally(segment.get_runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
-    def _scan(self, segment, head):
-        """Read every record of a segment that was not sealed; flush and seal what is there."""
+    def _scan(self, segment, head, least_ordinal=0):
+        """Read every record of a segment that was not sealed; flush and seal what is there. Ordinals go on behind those that were promised."""
         self.scanned += 1
         msgs, runs = segment.msgs, segment.get_runs()
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
         damaged = [part for part in scanner.damaged if not _is_gone(runs, part[0])]
+        next_ordinal = scanner.next_ordinal
         if scanner.at < segment.synced:
             damaged.append((scanner.at, min(segment.synced, msgs.size), 0))
+            # No more records than that were there, if their number is not known: a stream gives none of their offsets to other messages.
+            next_ordinal += 0 if least_ordinal else (segment.synced - scanner.at) // _SMALLEST_RECORD
         segment.restore(head, head_format.Seal(
-            scanner.count, scanner.next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
+            scanner.count, max(next_ordinal, least_ordinal), scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
         segment.restore_acked(scanner.acked, scanner.acked_bytes)
         for start, end, count in damaged:
             self.lost += count if start < segment.synced else 0

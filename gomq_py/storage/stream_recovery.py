@@ -70,5 +70,7 @@ class StreamRecovery(Recovery):
         segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT))
         if seal is not None and head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
             segment.restore(head, seal)
-        else:
-            self._scan(segment, head)
+            return
+        self._scan(segment, head, 0 if seal is None else seal.next_ordinal)
+        if seal is not None:
+            self._report_missing(segment, seal)

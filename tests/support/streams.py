@@ -1,5 +1,7 @@
 """Streams for tests: a store in a folder, with messages as plain values, and what the wire says of a stream."""
 from gomq_py.storage.files import Files
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.message import Message
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.stream_cursor import StreamCursor
@@ -97,3 +99,23 @@ class StreamBench:
     def files_there(self):
         """The names of the stream's segment files."""
         return sorted(path.name for path in (self.folder / "stream").glob("msgs.*"))
+
+    def damage(self, offsets, place="body"):
+        """Turn a bit in the header or the body of the records of these offsets, on the disk."""
+        for path in (self.folder / "stream").glob("msgs.*"):
+            damage_records(path, offsets, place)
+
+
+def damage_records(path, offsets, place="body"):
+    """Turn a bit in those records of a stream's sound segment file that have one of these offsets."""
+    content = bytearray(path.read_bytes())
+    head = head_format.decode(content)
+    scanner = RecordScanner(bytes(content), head_format.HEAD_BYTES, len(content), head.seed)
+    hit = []
+    while scanner.next():
+        if head.first_offset + scanner.ordinal in offsets:
+            body_at = scanner.position + 40 + scanner.routing_length + scanner.properties_length
+            hit.append(scanner.position + 16 if place == "header" else body_at)
+    for at in hit:
+        content[at] ^= 0x40
+    path.write_bytes(content)

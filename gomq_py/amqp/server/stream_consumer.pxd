@@ -18,6 +18,7 @@ cdef class StreamConsumer(consumer_delivery.AMQPConsumer):
     cdef readonly uint64_t most_octets
     cpdef Py_ssize_t capacity(self) except -1
     cpdef bint is_behind(self) except -1
+    cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     cdef bint _show_next(self) except -1
     cdef dict _headers_added(self)
     @cython.locals(reader=StreamReader, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,

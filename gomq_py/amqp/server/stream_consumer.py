@@ -48,6 +48,10 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         """Whether there are messages it has not looked at."""
         return self.reader is not None and self.reader.is_behind()
 
+    def _deliver_traced(self, limit):
+        at = consumer_delivery.AMQPConsumer._deliver_traced(self, limit)
+        return at + self.reader.forget_passed()
+
     def _show_next(self):
         return self.reader.next(self.message)
 

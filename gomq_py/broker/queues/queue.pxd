@@ -44,7 +44,7 @@ cdef class Queue(destination.Destination):
     cpdef remove_consumer(self, Consumer consumer)
     cpdef check_exclusive(self, bint exclusive)
     cpdef offer(self, Consumer consumer)
-    @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t, consumer=Consumer)
+    @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t, before=Py_ssize_t, taken=Py_ssize_t, asked=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(consumer=Consumer, ring=ConsumerRing)

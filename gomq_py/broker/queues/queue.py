@@ -319,11 +319,17 @@ class Queue(destination.Destination):
 
     def _deliver(self):
         octets = 0
+        before = taken = asked = -1
         while octets < TURN_OCTETS:
             ready = self.waiting()
             rivals = 0 if self.ring is None else self.ring.ready_at_top()
             if ready == 0 or rivals == 0:
                 break
+            if octets == taken and ready == before and self.ring.ready == asked:
+                # A round in which nobody was given anything: the counts promise more than there is. The hub would do nothing but ask again.
+                self.behind = False
+                return octets
+            before, taken, asked = ready, octets, self.ring.ready
             # Each of the ready consumers gets its share of what is there; one message, one consumer when the publisher is slow.
             quantum = (ready + rivals - 1) // rivals
             while rivals > 0 and octets < TURN_OCTETS and self.ring is not None and self.waiting():

@@ -36,5 +36,5 @@ cdef class StreamQueue(queue.Queue):
     @cython.locals(was_ready=bint)
     cpdef offer(self, Consumer consumer)
     cdef Py_ssize_t waiting(self) except -1
-    @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, more=bint, consumer=Consumer)
+    @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, taken=Py_ssize_t, more=bint, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1

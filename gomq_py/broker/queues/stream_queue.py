@@ -259,11 +259,12 @@ class StreamQueue(queue.Queue):
                 if consumer is None:
                     break
                 rivals -= 1
-                if consumer.is_behind():
-                    octets += consumer.deliver(_consumers.UNLIMITED)
+                taken = consumer.deliver(_consumers.UNLIMITED) if consumer.is_behind() else 0
+                octets += taken
                 if self.ring is not None and consumer.queue is self:
                     self.ring.offer(consumer)
-                    if consumer.ringed and consumer.is_behind():
+                    # One that found nothing though it is behind is not asked again before something changes: the hub would do nothing else.
+                    if taken and consumer.ringed and consumer.is_behind():
                         more = True
             if rivals > 0:
                 more = True

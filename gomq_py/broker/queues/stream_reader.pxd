@@ -22,7 +22,7 @@ cdef class StreamReader:
     cpdef uint64_t take(self, Py_ssize_t body_length) except 0
     cpdef bint settle(self, uint64_t location, bint is_done) except -1
     @cython.locals(cost=Py_ssize_t)
-    cdef Py_ssize_t forget_passed(self)
+    cpdef Py_ssize_t forget_passed(self) except -1
     cpdef bint is_behind(self)
     cpdef uint64_t position(self)
     cdef uint64_t octets_in_flight(self)

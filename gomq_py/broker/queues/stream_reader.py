@@ -70,8 +70,8 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """A turn is over. Returns what passing over messages has cost in it, in octets of a turn."""
-        cost = self.passed * PASSED_OVER_OCTETS
+        """A turn is over. Returns what passing over messages and damage has cost in it, in octets of a turn."""
+        cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
 

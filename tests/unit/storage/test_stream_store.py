@@ -5,8 +5,10 @@ import os
 import gevent
 import pytest
 
+from gomq_py.broker.queues.stream_offset import FIRST, LAST, NEWEST, NEXT, NUMBER, SINCE, StreamStart
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
 from gomq_py.storage.stream_recovery import open_stream_store
 from tests.durability import flush_pool
 from tests.support.no_switch import no_switch
@@ -254,6 +256,117 @@ def test_damaged_record_costs_one_record_and_its_offset_is_skipped(bench, at):
     assert [count for _, _, _, count in bench.damaged] == [1]  # said once, however many readers meet it
     bench.push(1)
     assert bench.read_all(9) == [9, 10]
+
+
+HIT = {
+    "the last": range(2999, 3000), "the last three": range(2997, 3000), "all of the last segment": range(2336, 3000), "all": range(3000),
+    "some in the middle": range(1160, 1180), "every other": range(0, 3000, 2), "the first": range(1),
+}
+
+
+@pytest.mark.parametrize("place", ["header", "body"])
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("hit", HIT.values(), ids=list(HIT))
+def test_reader_that_has_passed_all_damage_stands_at_the_end(bench, hit, ending, place):
+    """Who is behind is asked again and again: a reader that stands before damage at the end must not count as behind once it is past."""
+    bench.push(3000)
+    getattr(bench, {"stop": "reopen", "kill": "crash"}[ending])()
+    bench.damage(hit, place)
+    if ending == "kill":
+        bench.crash()
+    sound = [offset for offset in range(3000) if offset not in hit]
+    cursors = [bench.cursor(offset) for offset in (0, 5, 1170, 2350, 2998, 2999, 3000)]
+
+    assert bench.store.next_offset == 3000
+    for cursor in cursors:
+        start = cursor.offset
+        assert bench.read(cursor) == [offset for offset in sound if offset >= start]
+        assert cursor.offset == bench.store.next_offset
+    bench.push(2)
+    for cursor in cursors:
+        assert bench.read(cursor) == [3000, 3001]
+
+
+@pytest.mark.parametrize("start, expected", [
+    (StreamStart(FIRST), 0), (StreamStart(LAST), None), (StreamStart(NEXT), None), (StreamStart(NUMBER, 0), 0), (StreamStart(NUMBER, 20), 50),
+    (StreamStart(NUMBER, 50), 50), (StreamStart(NUMBER, 95), None), (StreamStart(NUMBER, 100), None), (StreamStart(NEWEST, 3), None),
+    (StreamStart(NEWEST, 60), 50), (StreamStart(SINCE, StreamBench.epoch_ms + 20), 50), (StreamStart(SINCE, StreamBench.epoch_ms + 95), None),
+], ids=repr)
+def test_start_that_points_into_damage_is_the_next_sound_message(bench, start, expected):
+    bench.push(100)
+    bench.reopen()
+    bench.damage([*range(20, 50), *range(90, 100)])
+    cursor = bench.cursor()
+
+    start.move(cursor, bench.epoch_ms + 100)
+
+    assert bench.read(cursor, 1) == ([] if expected is None else [expected])
+    assert expected is not None or cursor.offset == bench.store.next_offset
+    bench.push(1)
+    bench.read(cursor)
+    assert cursor.offset == bench.store.next_offset == 101
+
+
+def test_offset_found_by_time_counts_the_damaged_records_before_it(bench):
+    bench.push(100)
+    bench.reopen()
+    bench.damage(range(20, 50))
+
+    assert [bench.cursor().skip_before(bench.epoch_ms + ms) for ms in (10, 30, 60, 100)] == [10, 50, 60, 100]
+
+
+def test_damaged_records_in_a_row_are_said_and_kept_together(bench):
+    bench.push(1000)
+    bench.reopen()
+    bench.damage(range(100, 900))
+
+    assert len(bench.read_all()) == 200
+
+    (_, start, end, count), = bench.damaged
+    copy, = (bench.folder / "stream").glob("damaged.*")
+    assert count == 800 and copy.stat().st_size == end - start
+
+
+def test_much_damage_is_stepped_over_with_pauses_for_others(tmp_path):
+    bench = StreamBench(tmp_path, segment_bytes=8 << 20)
+    bench.push(1)
+    bench.append(60, b"y" * 100_000)
+    bench.reopen()
+    bench.damage(range(61))
+    cursor, message, pauses = bench.cursor(), Message(), 0
+
+    while cursor.offset < bench.store.next_offset:
+        assert not cursor.peek(message)
+        pauses += 1
+        assert cursor.forget_skipped() > 0
+
+    assert pauses == 5  # of 6 MB
+
+
+def test_offsets_of_flushed_records_at_a_damaged_end_are_not_given_again(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(100)
+    bench.sync()
+    bench.committer.kill()
+    bench.damage(range(90, 100), "header")
+    bench.start()
+
+    bench.push(1, b"another")
+
+    assert bench.store.next_offset > 100
+
+
+def test_stream_file_that_was_cut_short_is_said_and_its_offsets_are_not_given_again(bench, caplog):
+    bench.push(100)
+    bench.store.close()
+    bench.committer.stop()
+    path, = (bench.folder / "stream").glob("msgs.*")
+    os.truncate(path, 4096)
+
+    bench.start()
+
+    assert "cut short" in caplog.text and bench.store.next_offset == 100
+    assert bench.read_all() == list(range(len(bench.read_all())))
 
 
 def test_message_larger_than_a_segment_gets_one_that_fits(bench):

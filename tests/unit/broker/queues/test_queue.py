@@ -328,3 +328,30 @@ def test_a_full_disk_refuses_and_the_queue_stays_open(bench, queue, monkeypatch)
     assert bench.publish(queue, b"b") == [1]
 
     assert taken(queue) == [b"b"]
+
+
+class Unfed(KeepingConsumer):
+    """Is given nothing, as if the queue's counts promised more than there is."""
+
+    def deliver(self, limit):
+        self.turns.append(0)
+        assert len(self.turns) < 1000, "asked again and again"
+        return 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_consumers_that_are_given_nothing_are_not_asked_again_before_something_changes(bench, queue, count):
+    bench.publish(queue, b"0")
+    consumers = [Unfed() for _ in range(count)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+
+    polls = 0
+    while bench.loop.poll():
+        polls += 1
+        assert polls < 100, "the hub has no rest"
+    asked = sum(len(consumer.turns) for consumer in consumers)
+    bench.publish(queue, b"1")
+
+    assert asked <= 3 * count
+    assert sum(len(consumer.turns) for consumer in consumers) > asked
