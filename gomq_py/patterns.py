@@ -1,9 +1,9 @@
-"""Patterns: regular expressions that strangers write (policies, permissions, filters of lists), matched within a limit of time and memory.
+"""Patterns: expressions that strangers write (policies, permissions, scopes of tokens, filters of lists), matched within a limit of time and memory.
 
 A leaf. The standard library's matcher may take hours for a few characters, ``(a+)+$`` is the classic, and nothing can interrupt it; the ``regex``
 library takes the same grammar and a time-out. What it would blow up in memory, nested counts, is refused before it is compiled.
 """
-from contextlib import suppress
+import time
 
 import regex
 
@@ -12,11 +12,11 @@ LENGTH_MAX = 1024
 # regex writes x{n} out n times; this many copies are some megabytes.
 COPIES_MAX = 4096
 # CPU seconds for one name, which has at most 255 octets: honest patterns take microseconds, so this is for patterns that would never end.
-BUDGET_S = 0.005
+BUDGET_S = 0.002
 # A pattern that ran out of time gets half as much the next time, down to this, so that ten thousand names cost two seconds and not a minute.
-LEAST_BUDGET_S = 0.0002
-# Of the second try that a pattern is given once.
-SECOND_BUDGET_S = 0.05
+LEAST_BUDGET_S = 0.0001
+# Tries by this thread's own clock; one that uses the budget by it is the last. More than one where other threads use up the matcher's clock.
+TRIES = 4
 # What most permissions are.
 MATCH_ALL = (".*", "^.*$")
 
@@ -26,12 +26,13 @@ _COUNT = regex.compile(r"\{\s*(\d+)")
 class Pattern:
     """One pattern. ``text`` is what was given."""
 
-    __slots__ = ("text", "_search", "_budget_s")
+    __slots__ = ("text", "_search", "_budget_s", "_clock")
 
-    def __init__(self, text, ignore_case=False):
-        """Raises ValueError with a line for whoever wrote it."""
+    def __init__(self, text, ignore_case=False, clock=time.thread_time):
+        """``clock``: CPU seconds of this thread. Raises ValueError with a line for whoever wrote it."""
         self.text = text
         self._budget_s = BUDGET_S
+        self._clock = clock
         self._search = _compiled(text, regex.IGNORECASE if ignore_case else 0).search
 
     def __repr__(self):
@@ -44,12 +45,57 @@ class Pattern:
         try:
             return self._search(name, timeout=self._budget_s) is not None
         except TimeoutError:
-            if self._budget_s == BUDGET_S:
-                with suppress(TimeoutError):
-                    # The clock is the whole process's, and what its other threads used must not cost anybody a right.
-                    return self._search(name, timeout=SECOND_BUDGET_S) is not None
-            self._budget_s = max(self._budget_s / 2, LEAST_BUDGET_S)
-            raise
+            return self._found_by_own_clock(name)
+
+    @property
+    def is_costly(self):
+        """Whether it has run out of time for some name."""
+        return self._budget_s < BUDGET_S
+
+    def _found_by_own_clock(self, name):
+        """Match again: the matcher's clock is the whole process's, and what other threads used must not cost anybody a right. Raises TimeoutError."""
+        for _ in range(TRIES):
+            began = self._clock()
+            try:
+                return self._search(name, timeout=self._budget_s) is not None
+            except TimeoutError:
+                if self._clock() - began >= self._budget_s / 2:
+                    break
+        self._budget_s = max(self._budget_s / 2, LEAST_BUDGET_S)
+        raise TimeoutError(f"regular expression {self.text!r} takes too long")
+
+
+class Globs:
+    """Texts in which * stands for any text, as a pattern of whole names: one of them matches. Takes time in proportion to the name."""
+
+    __slots__ = ("text", "_parts")
+
+    def __init__(self, globs):
+        self.text = " ".join(globs)
+        self._parts = [glob.split("*") for glob in globs]
+
+    def __repr__(self):
+        return f"<Globs {self.text!r}>"
+
+    def found_in(self, name):
+        """Whether one of them is all of the name."""
+        return any(_is_all_of(name, parts) for parts in self._parts)
+
+
+def _is_all_of(name, parts):
+    """Whether a name is these parts with any text in between. The first place of each is as good as any other."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return name == first
+    at, end = len(first), len(name) - len(last)
+    if at > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in parts[1:-1]:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _compiled(text, flags):

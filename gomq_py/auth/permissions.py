@@ -6,9 +6,11 @@ exchange is asked for as ``amq.default``. One that takes too long for a name doe
 """
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern, escaped
 
-LOG = logger("auth")
+# A client can ask for names that its expressions take too long for as often as it likes.
+QUIET = QuietLog(logger("auth"))
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 DEFAULT_EXCHANGE = "amq.default"
@@ -24,14 +26,15 @@ class Permission:
 
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers")
 
-    def __init__(self, user, vhost, configure, write, read):
-        """Raises ValueError for a regular expression that is none."""
+    def __init__(self, user, vhost, configure, write, read, make=None):
+        """``make`` makes a pattern of what is given for a verb, by default of a regular expression. Raises ValueError for one that is none."""
+        make = make or compiled
         self.user = user
         self.vhost = vhost
         self.configure = configure
         self.write = write
         self.read = read
-        self._patterns = {verb: compiled(pattern) for verb, pattern in ((CONFIGURE, configure), (WRITE, write), (READ, read))}
+        self._patterns = {verb: make(pattern) for verb, pattern in ((CONFIGURE, configure), (WRITE, write), (READ, read))}
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
@@ -97,8 +100,8 @@ def _found(pattern, name, user):
     try:
         return pattern.found_in(name)
     except TimeoutError:
-        LOG.error("permission expression %r of user %r takes too long for %r, which is refused: write it without nested repeats",
-                  pattern.text, user, name)
+        QUIET.error((user, pattern.text), "permission expression %r of user %r takes too long for %r, which is refused: write it without nested "
+                    "repeats", pattern.text, user, name)
         return False
 
 

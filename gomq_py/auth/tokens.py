@@ -8,7 +8,6 @@ claims. Scopes, after the broker's prefix is taken off:
 
 The token itself is never logged and not kept.
 """
-import re
 import time
 from urllib.parse import unquote
 
@@ -16,14 +15,14 @@ import jwt
 
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.issuer_keys import IssuerKeys
-from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission, TopicPermission
+from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission
 from gomq_py.auth.users import TAGS, User
+from gomq_py.patterns import Globs
 
 ALGORITHMS = ("RS256", "ES256")
 VERBS = (CONFIGURE, WRITE, READ)
 # Rights kept per user by vhost, and by exchange; at the bound all are worked out again.
 CACHED_VHOSTS = 1024
-NO_NAME_MATCHES = r"(?!)"
 
 
 class Claims:
@@ -92,21 +91,35 @@ class TokenUser(User):
     def _permission(self, vhost):
         names = {verb: [] for verb in VERBS}
         for verb, vhost_glob, name_glob, _ in self.scopes:
-            if glob_expression(vhost_glob).fullmatch(vhost):
+            if Globs((vhost_glob,)).found_in(vhost):
                 names[verb].append(name_glob)
         if not any(names.values()):
             return None
-        return Permission(self.name, vhost, *(_either(names[verb]) for verb in VERBS))
+        return Permission(self.name, vhost, *(names[verb] for verb in VERBS), make=Globs)
 
     def _topic_permission(self, vhost, exchange):
         keys = {WRITE: [], READ: []}
-        reaching = [scope for scope in self.scopes if glob_expression(scope[1]).fullmatch(vhost) and glob_expression(scope[2]).fullmatch(exchange)]
+        reaching = [scope for scope in self.scopes if Globs((scope[1],)).found_in(vhost) and Globs((scope[2],)).found_in(exchange)]
         if all(key_glob is None for _, _, _, key_glob in reaching):
             return None
         for verb, _, _, key_glob in reaching:
             if verb in keys:
                 keys[verb].append("*" if key_glob is None else key_glob)
-        return TopicPermission(self.name, vhost, exchange, _either(keys[WRITE]), _either(keys[READ]))
+        return TokenTopicPermission(keys)
+
+
+class TokenTopicPermission:
+    """With which routing keys a token lets its user publish to (write) and bind from (read) one topic exchange: as a TopicPermission, from globs."""
+
+    __slots__ = ("_globs",)
+
+    def __init__(self, keys):
+        """``keys``: {verb: globs}."""
+        self._globs = {verb: Globs(globs) for verb, globs in keys.items()}
+
+    def allows(self, verb, routing_key, client_id=None):
+        """Whether ``verb`` is granted for the routing key."""
+        return self._globs[verb].found_in(routing_key)
 
 
 class Tokens:
@@ -188,24 +201,9 @@ class Tokens:
         return [scope.removeprefix(prefix) for scope in found if scope.startswith(prefix)]
 
 
-def glob_expression(glob):
-    """A compiled expression that matches what the glob does: * is any text, all else is itself."""
-    return re.compile(_expression(glob), re.DOTALL)
-
-
 def looks_like_token(password):
     """Whether a password may be a JSON Web Token at all: three parts, nothing else that people choose looks like it."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
-
-
-def _expression(glob):
-    # Runs of * are one: they mean the same and would cost exponential time.
-    return ".*".join(map(re.escape, re.sub(r"\*+", "*", glob).split("*")))
-
-
-def _either(globs):
-    """One regular expression for all of these globs, whole names; none of them: none matches."""
-    return f"^(?:{'|'.join(map(_expression, globs))})\\Z" if globs else NO_NAME_MATCHES
 
 
 def _words(value):

@@ -6,9 +6,14 @@ vhosts keep the sets and apply them, parameters persist them.
 from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern
 
-LOG = logger("broker")
+# Of patterns that take too long for very many names, one line per policy and some seconds.
+QUIET = QuietLog(logger("broker"))
+
+# Patterns that have run out of time before and are tried for one name all the same: with more of them every declare would cost milliseconds.
+COSTLY_TRIES = 8
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 EXCHANGE = "exchange"
@@ -59,9 +64,19 @@ class Policy:
         try:
             return self._pattern.found_in(name)
         except TimeoutError:
-            LOG.error("policy %r is not in force for %s %r: its pattern %r takes too long for that name; write it without nested repeats",
-                      self.name, kind, name, self.pattern)
+            QUIET.error(("policy", self.name, self.pattern), "policy %r is not in force for %s %r: its pattern %r takes too long for that name; "
+                        "write it without nested repeats", self.name, kind, name, self.pattern)
             return False
+
+    @property
+    def is_costly(self):
+        """Whether its pattern has run out of time for some name."""
+        return self._pattern.is_costly
+
+    def say_untried(self, kind, name):
+        """Log that it was not even tried for an entity, because too many of its kind take too long."""
+        QUIET.error(("untried", self.name, self.pattern), "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
+                    "long; write them without nested repeats", self.name, kind, name, COSTLY_TRIES)
 
     def as_value(self):
         """The policy as parameters keep it."""
@@ -96,7 +111,13 @@ class PolicySet:
 
     def best(self, kind, name):
         """The policy in force for an entity, or None. Of equal priorities the first by name."""
+        tries_left = COSTLY_TRIES
         for policy in self._ranked:
+            if policy.is_costly:
+                if not tries_left:
+                    policy.say_untried(kind, name)
+                    continue
+                tries_left -= 1
             if policy.applies(kind, name):
                 return policy
         return None

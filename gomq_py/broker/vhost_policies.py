@@ -1,19 +1,17 @@
 """A vhost's policies at work: which are in force for each queue and exchange, applied when they, or the policies, come and go.
 
-Beside vhost, above policies. A change of policies goes through all entities in slices, so that 10 000 queues do not hold up the hub; an entity that
-is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
+Beside vhost, above policies. A change of policies goes through all entities in slices of time, so that 100 000 queues, or patterns that take long,
+do not hold up the hub; an entity that is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
 """
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
 from gomq_py.broker.policies import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-
-# Entities gone through before others get their turn: about 2 ms.
-SLICE = 500
 
 
 class VHostPolicies:
@@ -25,7 +23,8 @@ class VHostPolicies:
         self._vhost = vhost
         self._run_sliced = run_sliced
         self._configure = configure
-        self._round = 0
+        self._round = None
+        self._clock = SliceClock()
         self._pairs = {}  # (policy or None, operator policy or None): InForce
 
     def configure_queue(self, queue):
@@ -71,22 +70,32 @@ class VHostPolicies:
 
     def changed(self):
         """Policies came or went: go through everything. A round that is under way is given up for this one."""
-        self._round += 1
         self._pairs = {}
-        number = self._round
-        left = [(self.configure_queue, self._vhost.queues, queue) for queue in self._vhost.queues.values()]
-        left += [(self.configure_exchange, self._vhost.exchanges, exchange) for exchange in self._vhost.exchanges.values() if exchange.name]
-        left.reverse()
+        round_ = self._round = self._go_through()
 
         def slice_():
-            for _ in range(min(SLICE, len(left))):
-                configure, there, entity = left.pop()
-                if there.get(entity.name) is entity:
-                    configure(entity)
-            return bool(left) and number == self._round
+            if round_ is not self._round:
+                return False
+            self._clock.begin()
+            for _ in round_:
+                if self._clock.is_over():
+                    return True
+            return False
 
         if slice_():
-            self._run_sliced(lambda: number == self._round and slice_())
+            self._run_sliced(slice_, name="applying policies")
+
+    def _go_through(self):
+        """A generator: every queue and exchange that is there now and still there in its turn, configured anew."""
+        vhost = self._vhost
+        for there, configure in ((vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)):
+            for entity in list(there.values()):
+                if entity.name and there.get(entity.name) is entity:
+                    try:
+                        configure(entity)
+                    except Exception:  # whatever is the matter with one must not keep the policy from the others
+                        LOG.exception("the policies in force could not be applied to %r in vhost %r", entity.name, vhost.name)
+                yield
 
 
 class PolicyComponent(Component):

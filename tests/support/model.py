@@ -41,13 +41,17 @@ class FakeFactory:
         self.sliced = []
         self.exchange_defaults = {}
 
-    def run_sliced(self, slice_):
+    def run_sliced(self, slice_, failed=None, name=None):
         self.sliced.append(slice_)
+
+    def run_once(self):
+        """What the scheduler would do in one poll."""
+        self.sliced = [slice_ for slice_ in self.sliced if slice_()]
 
     def run_all(self):
         """What the scheduler would do."""
         while self.sliced:
-            self.sliced = [slice_ for slice_ in self.sliced if slice_()]
+            self.run_once()
 
     def give_park(self, exchange, route, incarnation=None):
         exchange.park = FakeQueue(f"amq.delayed-{exchange.name}")

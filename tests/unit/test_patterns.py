@@ -1,10 +1,13 @@
 """Patterns: found like the standard library finds, and given up in time."""
+import fnmatch
+import random
 import time
 
 import pytest
 
 from gomq_py import patterns
-from gomq_py.patterns import BUDGET_S, SECOND_BUDGET_S, Pattern
+from gomq_py.patterns import BUDGET_S, LEAST_BUDGET_S, TRIES, Globs, Pattern
+from tests.support.clocks import StepClock
 
 
 @pytest.mark.parametrize("text, name, found", [
@@ -41,21 +44,54 @@ def test_pattern_that_would_never_end_is_given_up(text):
     assert time.process_time() - began < 2
 
 
-@pytest.mark.parametrize("second", [object(), None], ids=["found", "not found"])
-def test_a_pattern_that_ran_out_of_time_once_is_tried_again_with_more(monkeypatch, second):
-    """The matcher's clock counts what other threads of the process use, too."""
-    pattern, budgets = Pattern("^jobs"), []
+class Searches(list):
+    """Stands for the matcher: the budgets of its searches, the first of which run out of time, as many as ``out_of_time``."""
 
-    def search(name, timeout):
-        budgets.append(timeout)
-        if len(budgets) == 1:
+    def __init__(self, pattern, out_of_time, answer=None):
+        super().__init__()
+        pattern._search = self.search
+        self.out_of_time = out_of_time
+        self.answer = answer
+
+    def search(self, name, timeout):
+        self.append(timeout)
+        if len(self) <= self.out_of_time:
             raise TimeoutError
-        return second
+        return self.answer
 
-    monkeypatch.setattr(pattern, "_search", search)
 
-    assert [pattern.found_in(name) for name in ("jobs.1", "jobs.2")] == [second is not None] * 2
-    assert budgets == [BUDGET_S, SECOND_BUDGET_S, BUDGET_S]
+@pytest.mark.parametrize("answer", [object(), None], ids=["found", "not found"])
+@pytest.mark.parametrize("out_of_time", [1, TRIES])
+def test_time_that_other_threads_used_costs_a_pattern_nothing(out_of_time, answer):
+    """The matcher's clock counts what other threads of the process use, too."""
+    pattern = Pattern("^jobs", clock=StepClock(0))
+    searches = Searches(pattern, out_of_time, answer)
+
+    assert [pattern.found_in(name) for name in ("jobs.1", "jobs.2")] == [answer is not None] * 2
+    assert searches == [BUDGET_S] * (out_of_time + 2) and not pattern.is_costly
+
+
+def test_a_pattern_that_takes_its_time_itself_is_given_up_after_the_second_try_and_has_less_the_next_time():
+    pattern = Pattern("^jobs", clock=StepClock(BUDGET_S))
+    searches = Searches(pattern, 1000)
+
+    for _ in range(10):
+        with pytest.raises(TimeoutError, match=r"'\^jobs' takes too long"):
+            pattern.found_in("jobs.1")
+
+    assert pattern.is_costly
+    assert searches[:4] == [BUDGET_S, BUDGET_S, BUDGET_S / 2, BUDGET_S / 2]
+    assert searches[-2:] == [LEAST_BUDGET_S] * 2 and len(searches) == 20
+
+
+def test_a_pattern_whose_time_others_use_for_ever_is_given_up_too():
+    pattern = Pattern("^jobs", clock=StepClock(0))
+    searches = Searches(pattern, 1000)
+
+    with pytest.raises(TimeoutError):
+        pattern.found_in("jobs.1")
+
+    assert len(searches) == 1 + TRIES
 
 
 @pytest.mark.parametrize("text", [".*", "^.*$"])
@@ -64,3 +100,33 @@ def test_what_matches_everything_is_not_asked(text, monkeypatch):
     monkeypatch.setattr(pattern, "_search", None)
 
     assert pattern.found_in("anything") and pattern.found_in("")
+
+
+@pytest.mark.parametrize("glob, matching, other", [
+    ("orders", "orders", "orders.eu"), ("*", "", None), ("*", "any\nthing", None), ("a*c", "abc", "abd"), ("a*c", "ac", "xac"), ("a.c", "a.c", "abc"),
+    ("***x", "yx", "xy"), ("(a+)+$", "(a+)+$", "aaa"), ("a*a", "aa", "a"), ("", "", "x"),
+])
+def test_globs_match_whole_names(glob, matching, other):
+    assert Globs(["never", glob]).found_in(matching)
+    assert other is None or not Globs([glob]).found_in(other)
+
+
+def test_no_globs_match_nothing():
+    assert not Globs([]).found_in("")
+
+
+def test_globs_match_what_the_standard_librarys_do():
+    chosen = random.Random(7)
+    for _ in range(5000):
+        glob = "".join(chosen.choices("ab**", k=chosen.randrange(8)))
+        name = "".join(chosen.choices("ab", k=chosen.randrange(8)))
+        assert Globs([glob]).found_in(name) == fnmatch.fnmatchcase(name, glob), (glob, name)
+
+
+def test_many_stars_cost_no_time():
+    globs = Globs(["*a" * 120 + "*b"] * 100)
+    began = time.thread_time()
+
+    assert not globs.found_in("a" * 254 + "c")
+
+    assert time.thread_time() - began < 0.2

@@ -1,7 +1,8 @@
 """Policies: which one counts, what it may say, and how two are merged."""
 import pytest
 
-from gomq_py.broker.policies import EXCHANGE, Policy, PolicyError, PolicySet, merged, policy_of
+from gomq_py.broker.policies import COSTLY_TRIES, EXCHANGE, Policy, PolicyError, PolicySet, merged, policy_of
+from gomq_py.patterns import Pattern
 
 SOME = {"max-length": 5}
 
@@ -30,6 +31,31 @@ def test_highest_priority_counts_then_the_first_name():
     assert policies.best(EXCHANGE, "x1").name == "narrow"
     assert policies.remove("a") and not policies.remove("a")
     assert policies.best(EXCHANGE, "name").name == "b"
+
+
+def test_of_patterns_that_take_too_long_only_some_are_tried_for_a_name(monkeypatch, caplog):
+    """A hundred of them at 0.2 ms would hold everybody up at every declare."""
+    tried = []
+    policies = PolicySet()
+    for number in range(COSTLY_TRIES + 5):
+        policies.put(Policy(f"p{number:02}", f"(a+)+{number}", SOME, priority=1))
+    policies.put(Policy("sound", "^a", SOME))
+
+    def ran_out_of_time(pattern, name):
+        if pattern.text == "^a":
+            return True
+        tried.append(pattern.text)
+        pattern._budget_s /= 2
+        raise TimeoutError
+
+    monkeypatch.setattr(Pattern, "found_in", ran_out_of_time)
+    first = policies.best("classic", "aaa")
+    count, tried[:] = len(tried), []
+    second = policies.best("classic", "aaaa")
+
+    assert first.name == second.name == "sound"
+    assert (count, len(tried)) == (COSTLY_TRIES + 5, COSTLY_TRIES)
+    assert "policy 'p08' is not in force for classic 'aaaa': 8 policies before it have patterns that take too long" in caplog.text
 
 
 def test_operators_policy_caps_numbers_and_overrides_the_rest():

@@ -1,8 +1,10 @@
 """Policies at work: applied to what is there, to what comes later, and taken back."""
 import pytest
 
-from gomq_py.broker import vhost_policies
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.vhost_policies import PolicyComponent
+from gomq_py.patterns import BUDGET_S
+from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed
 
 
@@ -20,6 +22,11 @@ def set_policy(model, name, pattern, definition, operator=False, **options):
 def clear_policy(model, name, operator=False):
     PolicyComponent(operator).cleared(model[0], name)
     model[1].run_all()
+
+
+def cut_after(monkeypatch, vhost, entities):
+    """Let a slice of the vhost's policies end after so many entities."""
+    monkeypatch.setattr(vhost.policies, "_clock", SliceClock(entities, clock=StepClock(1)))
 
 
 def limits(model, queue):
@@ -103,8 +110,8 @@ def test_alternate_exchange_of_the_arguments_counts_before_the_policys(model):
 
 
 def test_many_queues_are_gone_through_in_slices(model, monkeypatch):
-    monkeypatch.setattr(vhost_policies, "SLICE", 10)
     vhost, factory, _ = model
+    cut_after(monkeypatch, vhost, 10)
     for number in range(35):
         vhost.declare_queue(f"q{number}")
 
@@ -132,9 +139,49 @@ def test_queue_and_exchange_know_what_they_stand_under(model):
     assert exchange.in_force is queue.in_force
 
 
-def test_policy_that_has_not_reached_a_queue_yet_is_not_said_to_be_in_force(model, monkeypatch):
-    monkeypatch.setattr(vhost_policies, "SLICE", 10)
+def test_entity_that_cannot_be_configured_is_said_and_keeps_the_policy_from_nobody_else(model, monkeypatch, caplog):
     vhost, factory, _ = model
+    for name in ("a", "ill", "z"):
+        vhost.declare_queue(name)
+    configure = vhost.policies._configure
+
+    def failing(queue, settings):
+        if queue.name == "ill":
+            raise OverflowError("too large")
+        configure(queue, settings)
+
+    monkeypatch.setattr(vhost.policies, "_configure", failing)
+    set_policy(model, "p", ".*", {"max-length": 5})
+
+    assert limits(model, "a") == limits(model, "z") == (5, None)
+    assert "the policies in force could not be applied to 'ill' in vhost '/'" in caplog.text
+
+
+def test_slice_ends_with_the_time_that_a_pattern_takes(model, monkeypatch):
+    """Slices of 500 queues with a pattern that takes 5 ms for each name held everybody up for seconds."""
+    vhost, factory, _ = model
+    matches = []
+    clock = StepClock(0)
+    monkeypatch.setattr(vhost.policies, "_clock", SliceClock(clock=clock))
+    for number in range(5):
+        vhost.declare_queue(f"q{number}")
+
+    def slow(pattern, name):
+        matches.append(name)
+        clock.now += BUDGET_S
+        raise TimeoutError
+
+    monkeypatch.setattr("gomq_py.patterns.Pattern.found_in", slow)
+    PolicyComponent().changed(vhost, "p", {"pattern": "^(a|aa)+$", "definition": {"max-length": 5}})
+    in_the_first = list(matches)
+    factory.run_once()
+
+    assert in_the_first == ["q0"] and matches == ["q0", "q1"]
+
+
+def test_policy_that_has_not_reached_a_queue_yet_is_not_said_to_be_in_force(model, monkeypatch):
+    vhost, factory, _ = model
+    cut_after(monkeypatch, vhost, 10)
     queues = [vhost.declare_queue(f"q{number}")[0] for number in range(25)]
 
     PolicyComponent().changed(vhost, "p", {"pattern": ".*", "definition": {"max-length": 5}})
