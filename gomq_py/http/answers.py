@@ -112,8 +112,8 @@ def body_octets(max_octets=MAX_BODY_OCTETS):
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")
-    if request.mimetype not in ("", "application/json", "application/x-www-form-urlencoded"):
-        raise UnsupportedType(f"content type {request.mimetype} is not application/json")
+    if request.mimetype not in ("", "application/json"):
+        raise UnsupportedType(f"content type {request.mimetype} is not application/json: bodies are JSON")
     octets = request.stream.read(max_octets + 1)
     if len(octets) > max_octets:
         raise TooLarge(f"the body is over the limit of {max_octets} octets")

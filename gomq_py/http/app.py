@@ -6,7 +6,7 @@ from flask import Flask, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
-from gomq_py.http import errors
+from gomq_py.http import errors, foreign_pages
 from gomq_py.http.api import (
     bindings, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes, overview, parameters, permissions,
     policies, queue_states, queues, streams, users, vhosts,
@@ -46,6 +46,7 @@ def create_app(node):
     for resource in RESOURCES:
         app.register_blueprint(resource.blueprint)
     errors.register(app)
+    app.before_request(foreign_pages.check)
     app.before_request(_check_path)
     app.after_request(_add_headers)
     return app

@@ -42,6 +42,12 @@ class LoginFailed(NotAuthorised):
     error = "not_authorized"
 
 
+class ForeignPage(APIError):
+    """403: whoever asks may, but it is another site's page that has their browser ask."""
+
+    status, error = 403, "forbidden"
+
+
 class NoSuchObject(APIError):
     """404: as RabbitMQ words it, whatever the object."""
 

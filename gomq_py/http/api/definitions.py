@@ -4,7 +4,7 @@ from flask import Blueprint, request
 from gomq_py.broker.definitions import DefinitionsError, Importer, sections, sections_of_vhost
 from gomq_py.http.answers import body_octets, json_answer, no_content, node, paced_answer
 from gomq_py.http.columns import paths_in
-from gomq_py.http.errors import BadRequest, TooLarge
+from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access
@@ -67,19 +67,8 @@ def _import(vhost):
 
 
 def _parsed():
-    """The JSON of the body, or of the form's ``file``, as browsers upload it."""
+    """The JSON of the body. RabbitMQ's page uploads a form; no form is taken here (``foreign_pages``)."""
     try:
-        return parsed(_octets() or b"{}")
+        return parsed(body_octets(MAX_DEFINITIONS_OCTETS) or b"{}")
     except NotJSON:
         raise BadRequest("failed_to_parse_json") from None
-
-
-def _octets():
-    if request.mimetype != "multipart/form-data":
-        return body_octets(MAX_DEFINITIONS_OCTETS)
-    if request.content_length is None or request.content_length > MAX_DEFINITIONS_OCTETS:
-        raise TooLarge(f"the upload is over the limit of {MAX_DEFINITIONS_OCTETS} octets")
-    uploaded = request.files.get("file")
-    if uploaded is None:
-        raise BadRequest("the form has no file")
-    return uploaded.read()

@@ -1,0 +1,39 @@
+"""Foreign pages: a browser that is logged in here must not change anything because some other site's page asks it to.
+
+Browsers add a login that they remember to any request, also to a form that another site posts. They say so, too: in
+``Sec-Fetch-Site`` where they hold the connection to be safe, and in ``Origin``, which no page can forge or leave out of a
+request that changes something. And without asking us first a page can send no body but a form's. Programs send neither
+header, and JSON.
+"""
+from urllib.parse import urlsplit
+
+from flask import request
+
+from gomq_py.http.errors import ForeignPage, UnsupportedType
+
+READING = frozenset(("GET", "HEAD", "OPTIONS"))
+FOREIGN_SITES = frozenset(("cross-site", "same-site"))
+# What a form may be posted as: HTML, "form-submission-algorithm".
+FORMS = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "text/plain"))
+
+
+def check():
+    """For requests that may change something, before anything else. Raises ForeignPage, UnsupportedType."""
+    if request.method in READING:
+        return
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site in FOREIGN_SITES:
+        raise ForeignPage(f"a page of another site ({origin or site}) may change nothing here")
+    # A proxy may have changed Host, in which case only the browser knows that page and API are one.
+    if site != "same-origin" and origin is not None and not _is_ours(origin):
+        raise ForeignPage(f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}")
+    if request.mimetype in FORMS:
+        raise UnsupportedType(f"{request.mimetype} is a form's content type: send Content-Type: application/json")
+
+
+def _is_ours(origin):
+    """Whether the page came from the host and port that were asked. Not the scheme: a proxy may have ended TLS."""
+    try:
+        return urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower() != ""
+    except ValueError:
+        return False
