@@ -5,7 +5,8 @@ of them. An append is on disk when the committer has synced: whoever answers a c
 
 Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the second is on disk it takes the first
 one's name. Its snapshot is taken while the model changes, and is right all the same: a record says what is, not what to do with what was before,
-and a change that came after a slice is in the log after it.
+and a change that came after a slice is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that is
+slow with names holds nobody up.
 """
 import os
 
@@ -39,6 +40,7 @@ class TopologyLog:
         self._snapshot = None
         self._size_hint = 0  # definitions in the last snapshot
         self._next = None
+        self._opening = self._renaming = self._closed = False
         self._unreadable = []  # payloads that replay left out
         if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
             files.unlink(self._path + NEXT)
@@ -51,7 +53,7 @@ class TopologyLog:
 
     @property
     def is_compacting(self):
-        return self._next is not None
+        return self._opening or self._next is not None
 
     @property
     def path(self):
@@ -101,35 +103,47 @@ class TopologyLog:
         """Add a record. Raises OSError, ValueError for one that could not be read again; then nothing has changed."""
         payload = encode_table(record)
         read_record(payload, SHAPES)
-        self._compact_if_long()  # before: what this record says is not in the model yet, so a snapshot begun after it would miss it
+        self._compact_if_long()
+        if self._renaming:
+            self._append_to_both(payload)
+            return
         self._log.append(payload)
         self._committer.mark_file(self._log.file)
         if self._next is not None:
             self._append_to_next([payload])
 
     def close(self):
-        if self._next is not None:
+        self._closed = True
+        if self._next is not None and not self._renaming:
             self._give_up("the broker stops; it begins anew at the next boot")
         self._log.close()
 
     # compaction
 
     def _compact_if_long(self):
-        if self._snapshot is None or self._next is not None or self._log.record_count <= 2 * self._size_hint + self._slack:
+        if self._snapshot is None or self.is_compacting or self._log.record_count <= 2 * self._size_hint + self._slack:
             return
-        pending = list(self._snapshot())
-        self._size_hint = max(self._size_hint, len(pending))
+        self._size_hint = max(self._size_hint, sum(1 for _ in self._snapshot()))
         if self._log.record_count <= 2 * self._size_hint + self._slack:
             return  # there is more than at the last look, and most of it is no waste
-        try:
-            self._next = FramedLog(self._files, self._path + NEXT)
-        except OSError as error:
+        self._opening = True
+        self._committer.aside(self._files.make_log, self._path + NEXT, done=self._opened)
+
+    def _opened(self, file, error):
+        """The second log is there, empty. What the model holds now is written to it; every change from here on goes to both."""
+        self._opening = False
+        if error is not None:
             self._give_up(error)
             return
+        self._files.made(file)
+        self._next = following = FramedLog(self._files, self._path + NEXT, file=file)
+        if self._closed:
+            self._give_up("the broker stops; it begins anew at the next boot")
+            return
         self._committer.mark_folder(os.path.dirname(self._path))
+        pending = list(self._snapshot())
         pending.reverse()
         self._size_hint = len(pending)
-        following = self._next
         self._run_sliced(lambda: self._write_slice(following, pending))
 
     def _write_slice(self, following, pending):
@@ -162,22 +176,43 @@ class TopologyLog:
             self._give_up(error)
             return False
 
+    def _append_to_both(self, payload):
+        """The second log is about to take the first one's name, nobody knows when: what one of them refuses is refused.
+
+        Raises OSError.
+        """
+        mark = self._next.mark()
+        self._next.append(payload)
+        try:
+            self._log.append(payload)
+        except OSError:
+            self._next.take_back(mark)
+            raise
+        self._committer.mark_file(self._next.file)
+        self._committer.mark_file(self._log.file)
+
     def _replace(self, following, error):
-        """The second log is on disk: give it the name. What is appended from here on is answered after the folder's sync, which is marked here."""
+        """The second log is on disk: give it the name. The sync that does so flushes the folder too."""
         if self._next is not following:
             return
         if error is not None:
             self._give_up(error)
             return
-        try:
-            self._files.rename(following.file.path, self._path, following.file)
-        except OSError as failure:
-            self._give_up(failure)
+        self._renaming = True
+        self._committer.change([self._files.renaming(following.file.path, self._path, following.file)], self._renamed)
+        self._committer.mark_folder(os.path.dirname(self._path))
+
+    def _renamed(self, error):
+        self._renaming = False
+        following = self._next
+        if error is not None:
+            self._give_up(error)
             return
         LOG.info("definitions: %d records rewritten as %d", self._log.record_count, following.record_count)
         old, self._log, self._next = self._log, following, None
-        self._committer.mark_folder(os.path.dirname(self._path))
         old.close()
+        if self._closed:
+            following.close()
 
     def _give_up(self, reason):
         """Go on with the first log alone; the next try is when it has grown by as much again."""
@@ -186,7 +221,8 @@ class TopologyLog:
         abandoned, self._next = self._next, None
         if abandoned is not None:
             abandoned.close()
-            try:
-                self._files.unlink(self._path + NEXT)
-            except OSError as error:
-                LOG.warning("definitions: %s stays until the next boot: %s", self._path + NEXT, error)
+            self._committer.change([self._files.unlinking(abandoned.file.path)], self._removed)
+
+    def _removed(self, error):
+        if error is not None:
+            LOG.warning("definitions: %s stays until the next boot: %s", self._path + NEXT, error)

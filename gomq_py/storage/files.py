@@ -6,9 +6,10 @@ themselves and announce the ranges once per batch, or ``write`` a batch, and *lo
 forgets what was not synced.
 
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
-hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``, ``unmake``. Never decides what
-is durable: that is ``storage.sync``. Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time
-later, and takes a descriptor of another thread that has the same number for one that is closed already.
+hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``,
+``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is ``storage.sync``.
+Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time later, and takes
+a descriptor of another thread that has the same number for one that is closed already.
 """
 import contextlib
 import errno
@@ -118,6 +119,33 @@ class File:
             self._aside(close_parts, mapping, fd)
 
 
+class Change:
+    """A change of a name in two halves: ``act`` asks the system and may block, so that a thread does it; ``told``, in the hub, tells
+    the listeners.
+    """
+
+    __slots__ = ("path", "_act", "_told", "_result")
+
+    def __init__(self, path, act, told):
+        self.path = path
+        self._act = act
+        self._told = told
+        self._result = None
+
+    def act(self):
+        """Do it. Blocks. Raises OSError, and nothing has changed."""
+        self._result = self._act()
+
+    def told(self):
+        """It is done: once, after ``act``."""
+        self._told(self._result)
+
+    def make(self):
+        """Both halves at once: for boot, and where nobody waits. Blocks. Raises OSError."""
+        self.act()
+        self.told()
+
+
 class Files:
     """Changes files and folders, and tells the listeners. One per broker."""
 
@@ -144,7 +172,7 @@ class Files:
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size))
 
     def made(self, file):
-        """Tell the listeners of a file that ``make`` gave."""
+        """Tell the listeners of a file that ``make`` or ``make_log`` gave."""
         for listener in self._listeners:
             listener.created(file.path, file.size)
 
@@ -218,6 +246,11 @@ class Files:
             listener.created(path, 0)
         return File(path, fd, 0, False)
 
+    def make_log(self, path):
+        """A new, empty log, for a thread: nobody is told before the hub calls ``made`` of it. Blocks."""
+        path = os.fspath(path)
+        return File(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0, False)
+
     def append(self, file, octets):
         """Write at the end of a log; all of it or nothing. Returns where it begins.
 
@@ -271,28 +304,36 @@ class Files:
         return True
 
     def rename(self, source, target, file=None):
-        """Give a file or folder another name, in place of what has it now. ``file``: the open File, whose path follows."""
+        """Give a file or folder another name, in place of what has it now. ``file``: the open File, whose path follows. Blocks."""
+        self.renaming(source, target, file).make()
+
+    def renaming(self, source, target, file=None):
+        """``rename`` as a Change."""
         source, target = os.fspath(source), os.fspath(target)
-        os.rename(source, target)
-        if file is not None:
-            file.path = target
-        for listener in self._listeners:
-            listener.renamed(source, target)
+
+        def told(_):
+            if file is not None:
+                file.path = target
+            for listener in self._listeners:
+                listener.renamed(source, target)
+
+        return Change(source, lambda: self._rename(source, target), told)
 
     def unlink(self, path, aside=None):
-        """Take a file's name away. Raises FileNotFoundError. ``aside`` as in File.close: what it held is given back to the disk elsewhere."""
+        """Take a file's name away. Raises FileNotFoundError. ``aside`` as in File.close: what it held is given back to the disk elsewhere. Blocks."""
+        self.unlinking(path, aside).make()
+
+    def unlinking(self, path, aside=None):
+        """``unlink`` as a Change."""
         path = os.fspath(path)
-        fd = -1
-        if aside is not None:
-            with contextlib.suppress(OSError):  # then the unlinking does it all
-                fd = self._open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            os.unlink(path)
-        finally:
+
+        def told(fd):
             if fd >= 0:
                 aside(posix.close, fd)
-        for listener in self._listeners:
-            listener.unlinked(path)
+            for listener in self._listeners:
+                listener.unlinked(path)
+
+        return Change(path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told)
 
     def close(self, file, aside=None):
         """Close now, or when the last holder lets go; ``aside`` as in File.close."""
@@ -301,18 +342,26 @@ class Files:
     # folders
 
     def make_folder(self, path):
-        """Create one folder. Raises FileExistsError."""
+        """Create one folder. Raises FileExistsError. Blocks."""
+        self.making_folder(path).make()
+
+    def making_folder(self, path):
+        """``make_folder`` as a Change."""
         path = os.fspath(path)
-        os.mkdir(path, FOLDER_MODE)
-        for listener in self._listeners:
-            listener.folder_created(path)
+        return Change(path, lambda: self._make_folder(path), lambda _: self._tell("folder_created", path))
 
     def remove_folder(self, path):
-        """Remove an empty folder. Raises OSError (ENOTEMPTY)."""
+        """Remove an empty folder. Raises OSError (ENOTEMPTY). Blocks."""
+        self.removing_folder(path).make()
+
+    def removing_folder(self, path):
+        """``remove_folder`` as a Change."""
         path = os.fspath(path)
-        os.rmdir(path)
+        return Change(path, lambda: self._remove_folder(path), lambda _: self._tell("folder_removed", path))
+
+    def _tell(self, event, path):
         for listener in self._listeners:
-            listener.folder_removed(path)
+            getattr(listener, event)(path)
 
     def remove_tree(self, path):
         """Remove a folder with all it holds, each part through the seam."""
@@ -349,6 +398,32 @@ class Files:
 
     def _open(self, path, flags):
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+    def _rename(self, source, target):
+        os.rename(source, target)
+
+    def _unlink(self, path):
+        os.unlink(path)
+        return -1
+
+    def _make_folder(self, path):
+        os.mkdir(path, FOLDER_MODE)
+
+    def _remove_folder(self, path):
+        os.rmdir(path)
+
+    def _unlink_keeping(self, path):
+        """A descriptor on what had the name, so that unlinking gives nothing back yet; -1 where none is to be had."""
+        fd = -1
+        with contextlib.suppress(OSError):
+            fd = self._open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            self._unlink(path)
+        except BaseException:
+            if fd >= 0:
+                posix.close(fd)
+            raise
+        return fd
 
     def _create(self, path, size):
         fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)

@@ -21,10 +21,11 @@ class FramedLog:
     ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no crash's doing.
     """
 
-    def __init__(self, files, path, born_whole=False):
+    def __init__(self, files, path, born_whole=False, file=None):
+        """``file``: a new one that is open already, whose name the caller has flushed."""
         self.path = os.fspath(path)
-        self.file = files.open_log(self.path)
-        if not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
+        self.file = file or files.open_log(self.path)
+        if file is None and not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
             files.sync_folder(os.path.dirname(self.path))
         self.damage = []  # what replay found: Damage, in the order of the file
         self.record_count = 0
@@ -84,6 +85,18 @@ class FramedLog:
         self.record_count += len(payloads)
         if self._successor is not None:
             self._successor.append_all(payloads)
+
+    def mark(self):
+        """Where the log ends, for ``take_back``."""
+        return self.file.size, self._log_id, self._ordinal, self.record_count
+
+    def take_back(self, mark):
+        """Cut off what was appended since ``mark``. If that fails the log takes no more."""
+        size, self._log_id, self._ordinal, self.record_count = mark
+        try:
+            self._files.truncate(self.file, size)
+        except OSError as error:
+            self.file.broken = error
 
     def rewrite(self, payloads):
         """Replace the whole log by these payloads (compaction), atomically. For boot: blocks.

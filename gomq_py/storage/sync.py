@@ -59,6 +59,7 @@ class GroupCommit:
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
         self._killed = False
+        self._changes = []  # ([storage.files.Change, ...], done or None) for the sync that begins next
         self._asides = deque()  # (function, arguments, done or None)
         self._aside_greenlet = None
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
@@ -94,6 +95,16 @@ class GroupCommit:
         self._folders[os.fspath(path)] = None
         self._begin_soon()
 
+    def change(self, changes, done=None):
+        """Have names changed in a thread, in the order in which it was asked for, before the next sync flushes anything; ``after_sync`` covers it.
+
+        ``changes``: storage.files.Change, each made only if those before it in the list were. ``done(error or None)`` is called in
+        the hub, and must neither switch nor raise. A change that fails fails the sync for whoever waits for it; one of a file that
+        was not there any more does not.
+        """
+        self._changes.append((changes, done))
+        self._begin_soon()
+
     # who waits
 
     def after_sync(self, callback, hurry=True):
@@ -124,8 +135,8 @@ class GroupCommit:
     def stop(self):
         """Flush what is marked and end. May switch."""
         self._stopping = True
-        if not self.enabled:
-            self._forget_marks()
+        if self._has_marks() or self._later:
+            self._begin_soon()
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
@@ -138,7 +149,7 @@ class GroupCommit:
         """End as a crash does: what is marked is not flushed, nobody is called back."""
         self._killed = True
         self._release(self._logs)
-        self._stores, self._later, self._logs, self._folders = {}, {}, {}, {}
+        self._stores, self._later, self._logs, self._folders, self._changes = {}, {}, {}, {}, []
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
@@ -218,7 +229,7 @@ class GroupCommit:
     # the cycle
 
     def _has_marks(self):
-        return bool(self._stores or self._folders or self._logs)
+        return bool(self._stores or self._folders or self._logs or self._changes)
 
     def _begin_soon(self):
         if self._greenlet is None:
@@ -226,15 +237,21 @@ class GroupCommit:
             self._greenlet.name = "group-commit"
 
     def _forget_marks(self):
-        """Without syncing, what is marked counts as flushed at the end of the loop's turn."""
-        self._greenlet = None
-        while self._has_marks() or self._later:
-            logs, self._logs, self._folders = self._logs, {}, {}
-            self._release(logs)
-            stores, self._stores, self._later = {**self._stores, **self._later}, {}, {}
-            for store in stores:
-                store.sync_files(True)
-                store.synced()
+        """Without syncing, what is marked counts as flushed at the end of the loop's turn. May switch, for changes of names."""
+        try:
+            while self._has_marks() or self._later:
+                changes, self._changes = self._changes, []
+                self._make(changes, {})
+                if self._killed:
+                    return
+                logs, self._logs, self._folders = self._logs, {}, {}
+                self._release(logs)
+                stores, self._stores, self._later = {**self._stores, **self._later}, {}, {}
+                for store in stores:
+                    store.sync_files(True)
+                    store.synced()
+        finally:
+            self._greenlet = None
 
     def _run(self):
         """Cycle while there is something to flush, then end: an idle broker has no greenlet here."""
@@ -255,14 +272,18 @@ class GroupCommit:
         callbacks, self._in_flight, self._waiting = self._in_flight + self._waiting, [], []
         self._release(self._logs)
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
+        changes, self._changes = self._changes, []
+        for _, done in changes:
+            if done is not None:
+                done(error)
         self._tell_stores(stores, dict.fromkeys(stores, error))
         for callback in callbacks:
             callback(error)
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
-        stores, logs, folders = self._stores, self._logs, self._folders
-        self._stores, self._logs, self._folders = {}, {}, {}
+        stores, logs, folders, changes = self._stores, self._logs, self._folders, self._changes
+        self._stores, self._logs, self._folders, self._changes = {}, {}, {}, []
         self.begun += 1
         unawaited = set()
         if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
@@ -273,7 +294,12 @@ class GroupCommit:
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
-        failures = {}  # store, or path of a log or folder -> error
+        failures = {}  # store, or path of a log or folder, or change -> error
+        if changes:
+            self._make(changes, failures)
+            if self._killed:
+                return
+            self.begun += 1  # the flushes find names that were made meanwhile, too
         jobs = self._collect(stores, logs, folders, unawaited, failures)
         began = time.perf_counter()
         self._flush(jobs, failures)
@@ -285,6 +311,28 @@ class GroupCommit:
         self._tell_stores(stores, failures)
         self._answer(next(iter(failures.values()), None))
         self._is_syncing = False
+
+    def _make(self, changes, failures):
+        """Have the changes made, one after the other, and tell of them. May switch."""
+        if not changes:
+            return
+        try:
+            results = begin(_change_each, [group for group, _ in changes], self._watch, pool=self._threads_of()).get()
+        except Exception as error:  # no thread to be had: nothing was done
+            results = [(0, error)] * len(changes)
+        if self._killed:
+            return
+        for (group, done), (made, error) in zip(changes, results):
+            try:
+                for change in group[:made]:
+                    change.told()
+                if error is not None and not isinstance(error, FileNotFoundError):
+                    logger.error("a name could not be changed: %s", error)
+                    failures[group[made]] = error
+                if done is not None:
+                    done(error)
+            except Exception:
+                logger.exception("a callback after a change of names failed")
 
     def _collect(self, stores, logs, folders, unawaited, failures):
         """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too, but not one
@@ -381,3 +429,22 @@ def _flush_each(jobs, watch):
         finally:
             watch.end()
     return failed
+
+
+def _change_each(groups, watch):
+    """In a pool thread: make each group's changes until one fails. Returns how many were made, and the error or None, for each."""
+    results = []
+    for group in groups:
+        made, error = 0, None
+        for change in group:
+            watch.begin(change.path)
+            try:
+                change.act()
+            except Exception as failure:
+                error = failure
+                break
+            finally:
+                watch.end()
+            made += 1
+        results.append((made, error))
+    return results

@@ -24,7 +24,7 @@ class FlushPool:
             except BaseException as error:
                 result.set_exception(error)
 
-        gevent.spawn(run)
+        gevent.spawn(run).is_in_flush_pool = True
         return result
 
     def kill(self):
@@ -34,6 +34,11 @@ class FlushPool:
 def use(monkeypatch):
     """Flush in greenlets from here to the end of the test."""
     monkeypatch.setattr(sync, "ThreadPool", FlushPool)
+
+
+def is_in_pool():
+    """Whether what calls runs in the pool's place."""
+    return getattr(gevent.getcurrent(), "is_in_flush_pool", False)
 
 
 def give_way(random, most=6):

@@ -16,6 +16,7 @@ import errno
 import os
 import threading
 
+from tests.durability.flush_pool import is_in_pool
 from tests.support.watched_files import POOL_CALLS, WatchedFiles
 
 PAGE = 4096
@@ -351,6 +352,12 @@ class PowerCutFiles(WatchedFiles):
         self.disk.born(file.path)
         return file
 
+    def make_log(self, path):
+        file = super().make_log(path)
+        self._opened.append(file)
+        self.disk.born(file.path)
+        return file
+
     def unmake(self, file):
         super().unmake(file)
         self.disk.gone(file.path)
@@ -367,21 +374,24 @@ class PowerCutFiles(WatchedFiles):
             self.disk.born(file.path)
         return file
 
-    def make_folder(self, path):
-        super().make_folder(path)
-        self.disk.folder_born(os.fspath(path))
+    def _make_folder(self, path):
+        super()._make_folder(path)
+        self.disk.folder_born(path)
 
-    def rename(self, source, target, file=None):
-        super().rename(source, target, file)
-        self.disk.renamed(os.fspath(source), os.fspath(target))
+    def _rename(self, source, target):
+        super()._rename(source, target)
+        self.disk.renamed(source, target)
+        self._pause_in_pool(source)
 
-    def unlink(self, path, aside=None):
-        super().unlink(path, aside)
-        self.disk.gone(os.fspath(path))
+    def _unlink(self, path):
+        answer = super()._unlink(path)
+        self.disk.gone(path)
+        self._pause_in_pool(path)
+        return answer
 
-    def remove_folder(self, path):
-        super().remove_folder(path)
-        self.disk.gone(os.fspath(path))
+    def _remove_folder(self, path):
+        super()._remove_folder(path)
+        self.disk.gone(path)
 
     def sync(self, file):
         self.about_to("sync", file.path)
@@ -401,6 +411,11 @@ class PowerCutFiles(WatchedFiles):
         flush = self.disk.begin_folder_flush(os.fspath(path))
         self._pause(path)
         self.disk.end_folder_flush(flush)
+
+    def _pause_in_pool(self, path):
+        """The hub goes on while a thread changes names."""
+        if is_in_pool() and self.flush_pause is not None and not self.off:
+            self.flush_pause(path)
 
     def _pause(self, path):
         if self.flush_pause is not None:

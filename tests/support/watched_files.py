@@ -7,12 +7,14 @@ from gomq_py.storage.files import Files
 
 # Calls that ask the system for something, and so can fail. Composed ones (remove_tree) are made of these; closing is not a change.
 CALLS = (
-    "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "write", "truncate", "extend", "punch", "rename", "unlink",
-    "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_unnamed", "unmake",
+    "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "write", "truncate", "extend", "punch",
+    "sync", "sync_folder", "make", "make_unnamed", "make_log", "unmake",
 )
+# Changes of names, of which the half is watched that asks the system: whoever makes them, at once in the hub or later in a thread.
+NAME_CALLS = ("rename", "unlink", "make_folder", "remove_folder")
 ANNOUNCEMENTS = ("appended", "overwritten")
 FLUSHES = frozenset({"sync", "sync_folder"})
-POOL_CALLS = FLUSHES | {"make", "make_unnamed", "unmake"}  # the only ones that may come from another thread
+POOL_CALLS = FLUSHES | {"make", "make_unnamed", "make_log", "unmake"}  # these come from another thread while a broker serves, as changes of names do
 
 
 class WatchedFiles(Files):
@@ -22,17 +24,19 @@ class WatchedFiles(Files):
         """Called before ``call`` on ``subject`` (a path); what it raises is what the caller sees."""
 
 
-def _watched(name):
-    inherited = getattr(Files, name)
+def _watched(name, method):
+    inherited = getattr(Files, method)
 
     def call(self, subject, *arguments):
         self.about_to(name, getattr(subject, "path", subject))
         return inherited(self, subject, *arguments)
 
-    call.__name__ = name
+    call.__name__ = method
     call.__doc__ = inherited.__doc__
     return call
 
 
 for _name in CALLS + ANNOUNCEMENTS:
-    setattr(WatchedFiles, _name, _watched(_name))
+    setattr(WatchedFiles, _name, _watched(_name, _name))
+for _name in NAME_CALLS:
+    setattr(WatchedFiles, f"_{_name}", _watched(_name, f"_{_name}"))

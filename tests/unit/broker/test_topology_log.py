@@ -1,8 +1,11 @@
 """Topology log: compaction while the broker works, and when it cannot be finished."""
 import errno
 import os
+import threading
+from itertools import count
 from random import Random
 
+import gevent
 import pytest
 
 from gomq_py.broker import topology_log
@@ -10,6 +13,8 @@ from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
 from tests.support.faulty_files import FaultyFiles
+from tests.support.hub_calls import HubCalls
+from tests.support.waiting import wait_until
 
 
 class Names:
@@ -46,10 +51,13 @@ class Names:
             self.slices.pop(0)
 
     def finish(self):
-        while self.slices:
+        """Until no compaction is under way."""
+        def is_over():
             self.run_slice()
-        self.committer.wait()
-        self.committer.wait()
+            self.committer.after_sync(lambda error: None)  # it need not wait for the next unhurried one
+            return not self.log.is_compacting and self.committer.is_idle and self.committer.is_done_aside
+
+        wait_until(is_over, sleep=gevent.sleep)
 
     def stop(self):
         self.committer.wait()
@@ -150,3 +158,68 @@ def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
         again = Names(folder)
         assert again.names == expected, f"call {fail_at}: {clean.calls[fail_at - 1]}"
         again.log.close()
+
+
+def test_a_compaction_asks_nothing_of_the_disk_in_the_hub_but_to_append(tmp_path, small):
+    files = HubCalls()
+    model = Names(tmp_path, files)
+    files.begin()
+
+    for number in range(100):
+        model.change("add", f"n{number % 5}", number)
+        model.finish()
+
+    assert model.log.record_count < 60
+    assert set(files.in_hub) <= {"append"}
+    assert {"make_log", "rename", "sync", "sync_folder"} <= set(files.elsewhere)
+    model.stop()
+
+
+def test_what_only_one_log_takes_while_their_names_change_is_refused(tmp_path, small):
+    """From the order to rename until it is done nobody knows which of the two a crash would leave."""
+    files = HeldName()
+    model = Names(tmp_path, files)
+    numbers = count()
+
+    def is_held():
+        number = next(numbers)
+        model.change("add", f"n{number % 5}", number)
+        model.run_slice()
+        model.committer.after_sync(lambda error: None)
+        return files.is_held
+
+    wait_until(is_held, sleep=gevent.sleep)
+    model.change("add", "both", 1)
+
+    for which in ("definitions", "definitions.next"):
+        files.full = which
+        with pytest.raises(OSError):
+            model.change("add", "one", 1)
+    files.full = None
+    model.change("add", "later", 2)
+    files.go_on.set()
+    model.finish()
+    expected = dict(model.names)
+    model.stop()
+
+    again = Names(tmp_path)
+    assert again.names == expected and expected["later"] == 2
+    again.stop()
+
+
+class HeldName(FaultyFiles):
+    """A disk on which ``rename`` hangs until it may go on, and on which one file (``full``) cannot grow."""
+
+    def __init__(self):
+        super().__init__()
+        self.go_on = threading.Event()
+        self.is_held = False
+        self.full = None
+
+    def about_to(self, call, subject):
+        super().about_to(call, subject)
+        if call == "rename":
+            self.is_held = True
+            self.go_on.wait(20)
+        if call == "append" and os.path.basename(subject) == self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)

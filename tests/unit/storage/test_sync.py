@@ -1,5 +1,6 @@
 """Group commit: what is covered by a sync, who is called back when, and what a failure does."""
 import errno
+import threading
 from types import SimpleNamespace
 
 import gevent
@@ -506,3 +507,101 @@ def test_work_aside_that_ends_in_the_moment_of_a_crash(monkeypatch):
         gevent.sleep(0)
 
     assert done == ["made"]
+
+
+class NameChange:
+    """As much of a storage.files.Change as a sync needs; what is done to it stands in ``log``."""
+
+    def __init__(self, name, log, error=None):
+        self.path = name
+        self.name, self.log, self.error = name, log, error
+
+    def act(self):
+        if self.error is not None:
+            raise self.error
+        self.log.append((self.name, threading.get_native_id() == HUB))
+
+    def told(self):
+        self.log.append((self.name, "told"))
+
+
+HUB = threading.get_native_id()
+
+
+def test_names_change_in_a_thread_in_order_before_the_flush_and_are_told_in_the_hub(committer, files):
+    log, answers = files.flushed, Answers()
+    for names in ("ab", "c"):
+        committer.change([NameChange(name, log) for name in names], lambda error, names=names: log.append((names, error)))
+    committer.mark_folder("/data/queues")
+    committer.after_sync(answers)
+    assert not log and not answers
+
+    wait_until(lambda: answers)
+
+    assert log == [
+        ("a", False), ("b", False), ("c", False), ("a", "told"), ("b", "told"), ("ab", None), ("c", "told"), ("c", None), "/data/queues"]
+    assert answers == [None]
+
+
+def test_a_change_of_names_that_fails_ends_its_list_and_fails_who_waits_for_it(committer):
+    log, answers, heard = [], Answers(), Answers()
+    error = OSError(errno.EIO, "Input/output error", "b")
+    committer.change([NameChange("a", log), NameChange("b", log, error), NameChange("c", log)], heard)
+    committer.change([NameChange("d", log)])
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert log == [("a", False), ("d", False), ("a", "told"), ("d", "told")]
+    assert heard == answers == [error]
+    committer.change([NameChange("e", log)])
+    committer.after_sync(answers)
+    wait_until(lambda: answers[1:])
+    assert answers == [error, None]
+
+
+def test_a_name_that_was_gone_already_fails_nobody_else(committer):
+    answers, heard = Answers(), Answers()
+    committer.change([NameChange("a", [], FileNotFoundError(errno.ENOENT, "No such file", "a"))], heard)
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert answers == [None] and isinstance(heard[0], FileNotFoundError)
+
+
+def test_a_change_of_names_during_a_sync_waits_for_the_next_one(committer, files):
+    files.open = False
+    log, first, second = files.flushed, Answers(), Answers()
+    committer.mark_folder("/data/queues")
+    committer.after_sync(first)
+    gevent.sleep(0)
+    committer.change([NameChange("a", log)])
+    committer.after_sync(second)
+    gevent.sleep(0)
+    assert not log
+
+    files.open = True
+    wait_until(lambda: second)
+
+    assert first == second == [None]
+    assert log == ["/data/queues", ("a", False), ("a", "told")]
+
+
+def test_names_change_without_sync_too_and_at_the_latest_when_it_stops(files):
+    committer, log = GroupCommit(files, enabled=False), []
+    committer.change([NameChange("a", log)])
+
+    committer.stop()
+
+    assert log == [("a", False), ("a", "told")] and files.flushed == []
+
+
+def test_a_kill_changes_no_names(committer):
+    log = []
+    committer.change([NameChange("a", log)])
+
+    committer.kill()
+    gevent.sleep(0)
+
+    assert log == []
