@@ -177,7 +177,7 @@ class Channel(HotChannel):
 
         def done():
             try:
-                if then is not None and self.state == OPEN:
+                if then is not None and self.is_open():
                     then()
             finally:
                 hold.release()
@@ -186,6 +186,32 @@ class Channel(HotChannel):
             hold = self.connection.stream.hold("its settlements to be carried out")
         elif then is not None:
             then()
+
+    def work_off(self, step, then, waits_for):
+        """Call ``step()`` until it returns False, and then ``then()``. Where that takes longer, the client is not read meanwhile.
+
+        It is carried out though the channel ends. What a step raises closes the channel, or the connection.
+        """
+        hold, method_id = None, self.method_id
+
+        def done():
+            try:
+                if then is not None:
+                    then()
+            finally:
+                hold.release()
+
+        def failed(error):
+            self.connection.failed_later(self, method_id, error)
+
+        if self.settlements(self.connection.scheduler).carry_out(step, done, failed):
+            hold = self.connection.stream.hold(waits_for)
+        elif then is not None:
+            then()
+
+    def is_open(self):
+        """Whether neither side has closed it."""
+        return self.state == OPEN
 
     # the end
 
@@ -227,7 +253,9 @@ class Channel(HotChannel):
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
         publish.drop_content(self)
-        self.transaction = None
+        if self.transaction is not None:
+            self.transaction.clear()
+            self.transaction = None
         consume.stop_reply_consumer(self)
         self.confirming = False
         emit, acting = self.connection.events.emit, self.connection.acting

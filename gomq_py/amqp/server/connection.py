@@ -367,6 +367,14 @@ class Connection:
         """Close one channel with an error that no frame of the client brought about."""
         self._refuse(channel.id, error)
 
+    def failed_later(self, channel, method_id, error):
+        """Work that a method of this channel began, and that went on in slices, raised."""
+        if not isinstance(error, AMQPError):
+            LOG.error("connection %s: fault in what a client asked for on channel %d", self.name, channel.id, exc_info=error)
+            self.fail(blamed(InternalError("Unexpected error, please report"), method_id))
+        elif channel.is_open():
+            self._refuse(channel.id, blamed(error, method_id))
+
     def abort(self, why):
         """Drop the client without a word: it does not listen."""
         self.why = self.why or why

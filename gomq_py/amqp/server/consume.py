@@ -125,9 +125,7 @@ def _recover(channel, method, then):
     if channel.transaction is None:
         channel.settle_many(channel.unacked.next_tag - 1, REQUEUE, then)
         return
-    channel.transaction.requeue_unsettled()
-    if then is not None:
-        then()
+    channel.transaction.requeue_unsettled(then)
 
 
 def _check_consumer_count(channel):

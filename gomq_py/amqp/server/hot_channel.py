@@ -51,9 +51,13 @@ class HotChannel:
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
         """Settle everything up to ``tag``. Returns whether some of it is left for later; ``done()`` is called when that is settled, too."""
+        return self.settlements(scheduler).order(tag, how, done)
+
+    def settlements(self, scheduler):
+        """What is carried out in slices, in the order in which it was asked for."""
         if self.settling is None:
             self.settling = Settling(self, scheduler)
-        return self.settling.order(tag, how, done)
+        return self.settling
 
     def close(self, scheduler):
         """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in order, very much of it in slices."""

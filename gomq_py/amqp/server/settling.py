@@ -16,12 +16,12 @@ AT_ONCE = 2_500
 
 
 class Settling:
-    """The orders of one channel, each up to a delivery tag."""
+    """The orders of one channel: up to a delivery tag, or whatever a transaction does to what is unacked."""
 
     def __init__(self, channel, scheduler):
         self._channel = channel
         self._scheduler = scheduler
-        self._orders = deque()  # (tag, how, queues that deliver nothing until then, done)
+        self._orders = deque()  # (step, done, failed)
 
     def order(self, tag, how, done=None):
         """Settle everything up to ``tag``; ``how`` as in settle. Returns whether some of it is left for later; then ``done()`` is called in the end.
@@ -33,23 +33,49 @@ class Settling:
         queues = () if how in (ACK, DROP) else self._channel.unacked.queues()
         for queue in queues:
             queue.hold()
-        self._orders.append((tag, how, queues, done))
-        if len(self._orders) == 1:
-            self._scheduler.run_sliced(self._slice)
+
+        def over():
+            for queue in queues:
+                queue.release()
+            if done is not None:
+                done()
+
+        def failed(error):
+            LOG.error("channel %d: not everything up to delivery tag %d was settled", self._channel.id, tag, exc_info=error)
+
+        self._begin(lambda: self._settle_some(tag, how), over, failed)
         return True
 
+    def carry_out(self, step, done, failed):
+        """Call ``step()``, behind the orders before it, until it returns False. Returns whether some of it is left for later.
+
+        Then ``done()`` is called in the end, after ``failed(error)`` if a step raised. What the first step raises now is raised.
+        """
+        if not self._orders and not step():
+            return False
+        self._begin(step, done, failed)
+        return True
+
+    def _begin(self, step, done, failed):
+        self._orders.append((step, done, failed))
+        if len(self._orders) == 1:
+            self._scheduler.run_sliced(self._slice, self._goes_on, "settlements of a channel")
+
     def _slice(self):
-        tag, how, queues, done = self._orders[0]
+        step, done, failed = self._orders[0]
         try:
-            if self._settle_some(tag, how):
+            if step():
                 return True
-        except Exception:
-            LOG.exception("channel %d: not everything up to delivery tag %d was settled", self._channel.id, tag)
+        except Exception as error:
+            failed(error)
         self._orders.popleft()
-        for queue in queues:
-            queue.release()
-        if done is not None:
-            done()
+        done()
+        return bool(self._orders)
+
+    def _goes_on(self, _error):
+        """It failed to tell of a failure, or of the end."""
+        if self._orders:
+            self._orders.popleft()
         return bool(self._orders)
 
     def _settle_some(self, tag, how):

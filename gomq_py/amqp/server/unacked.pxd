@@ -37,7 +37,10 @@ cdef class Unacked:
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cpdef bint settle(self, uint64_t tag, bint multiple) except -1
     cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1
-    cpdef bint take(self, uint64_t tag, bint multiple, taker) except -1
+    cpdef bint take(self, uint64_t tag, taker) except -1
+    cpdef bint take_some(self, uint64_t tag, taker, Py_ssize_t limit) except -1
+    @cython.locals(row=Py_ssize_t)
+    cpdef uint64_t next_outstanding(self, uint64_t tag) except? 0
     cpdef bint is_long(self, uint64_t tag) except -1
     cpdef bint settle_some(self, uint64_t tag, int how, Py_ssize_t limit) except -1
     @cython.locals(row=Py_ssize_t, tag=uint64_t)
@@ -64,8 +67,10 @@ cdef class Unacked:
     cdef _move_aside(self, Py_ssize_t entries)
     @cython.locals(at=cython.p_uchar)
     cdef uint64_t _aside_tag(self, Py_ssize_t row) except? 0
-    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
+    @cython.locals(row=Py_ssize_t)
     cdef Py_ssize_t _find_aside(self, uint64_t tag) except -2
+    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
+    cdef Py_ssize_t _aside_from(self, uint64_t tag) except -2
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cdef _settle_aside(self, Py_ssize_t row, int how)
     @cython.locals(row=Py_ssize_t, kept=bytearray)

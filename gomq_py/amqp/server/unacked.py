@@ -138,11 +138,19 @@ class Unacked:
         """basic.reject and basic.nack, as settle(). ``requeue``: REQUEUE, RETURNED or FAILED; 0: do not."""
         return self._settle_slow(tag, multiple, requeue if requeue else DROP)
 
-    def take(self, tag, multiple, taker):
-        """As settle(), but the queues are not told: ``taker(queue, location)`` hears of each message, and settles it with its queue later."""
+    def take(self, tag, taker):
+        """As settle() of one, but its queue is not told: ``taker(queue, location)`` is, and settles it with the queue later."""
         self.taker = taker
         try:
-            return self._settle_slow(tag, multiple, TAKE)
+            return self._settle_slow(tag, False, TAKE)
+        finally:
+            self.taker = None
+
+    def take_some(self, tag, taker, limit):
+        """As settle_some(), but ``taker(queue, location)`` hears of each message."""
+        self.taker = taker
+        try:
+            return self.settle_some(tag, TAKE, limit)
         finally:
             self.taker = None
 
@@ -168,6 +176,23 @@ class Unacked:
             self._advance()
             limit -= 1
         return self.first_tag <= tag and self.first_tag < self.next_tag
+
+    def next_outstanding(self, tag):
+        """The first tag behind ``tag`` that waits to be settled; 0: there is none."""
+        if self.aside_count:
+            row = self._aside_from(tag + 1)
+            while row < self.aside_end:
+                if self._aside_tag(row):
+                    return self._aside_tag(row)
+                row += 1
+        tag += 1
+        if tag < self.first_tag:
+            tag = self.first_tag
+        while tag < self.next_tag:
+            if octets.le64(self.at, self._offset(tag)):
+                return tag
+            tag += 1
+        return 0
 
     def oldest(self):
         """(tag, holder, delivered at in Unix seconds) of the oldest outstanding message, or None."""
@@ -352,6 +377,13 @@ class Unacked:
 
     def _find_aside(self, tag):
         """The row of an outstanding tag, or -1."""
+        row = self._aside_from(tag)
+        if row < self.aside_end and self._aside_tag(row) == tag:
+            return row
+        return -1
+
+    def _aside_from(self, tag):
+        """The first row of this tag or a later one."""
         low = self.aside_first
         high = self.aside_end
         while low < high:
@@ -360,9 +392,7 @@ class Unacked:
                 low = middle + 1
             else:
                 high = middle
-        if low < self.aside_end and self._aside_tag(low) == tag:
-            return low
-        return -1
+        return low
 
     def _settle_aside(self, row, how):
         offset = row * ASIDE + 8

@@ -1,16 +1,20 @@
 """Transactions: nothing happens before commit, everything at once then, and nothing after rollback."""
 import errno
+import time
 
 import gevent
 import pytest
 
 from gomq_py.amqp.server import tx
+from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelOpen,
-    ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxRollback,
-    TxRollbackOk, TxSelect, TxSelectOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicRecover, BasicRecoverOk, BasicReject, BasicReturn,
+    ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
+    TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.slice_clock import SliceClock
+from tests.support.clocks import StepClock
 from tests.support.waiting import wait_until
 
 
@@ -222,6 +226,18 @@ def moving(slow_disk_door):
 PERSISTENT = Properties(delivery_mode=2).encode()
 
 
+def in_small_slices(monkeypatch, items):
+    """Every slice of a transaction's work is over after so many items. Returns a list that grows by one with each slice."""
+    slices = []
+
+    def clock(every):
+        slices.append(every)
+        return SliceClock(seconds=items - 0.5, clock=StepClock(1))
+
+    monkeypatch.setattr(tx, "SliceClock", clock)
+    return slices
+
+
 def finish_when_asked(door, error=None):
     """End the sync that somebody waits for, once somebody does."""
     wait_until(lambda: door.committer.waiting, sleep=gevent.sleep)
@@ -297,7 +313,7 @@ def test_commit_with_a_refused_message_settles_nothing(moving, slow_disk_door):
 
 
 def test_commit_with_very_many_settlements_goes_in_slices(slow_disk_door, monkeypatch):
-    monkeypatch.setattr(tx, "SLICE", 3)
+    slices = in_small_slices(monkeypatch, 3)
     door = slow_disk_door
     client = door.client()
     client.send_method(QueueDeclare(queue="q", durable=True))
@@ -316,8 +332,143 @@ def test_commit_with_very_many_settlements_goes_in_slices(slow_disk_door, monkey
 
     client.send_method(TxCommit())
     finish_when_asked(door)
+    begun = len(slices)
     assert counts(door, "q") == (1, 7)
     finish_when_asked(door)
+    assert len(slices) >= begun + 2
 
     client.expect(TxCommitOk)
     assert counts(door, "q") == (5, 0)
+
+
+# much of it
+
+def test_acks_of_everything_do_not_look_at_every_message_again(client, door):
+    """The time is the processor's: 200 frames looked at 20 000 messages each, which took a second of it."""
+    many = 20_000
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    for _ in range(many):
+        client.publish("q")
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    client.send_method(TxSelect())
+    channel = door.connection().channels[1]
+    drain_until(client, lambda: channel.unacked.count == many and channel.transaction is not None)
+    began = time.thread_time()
+
+    for _ in range(200):
+        client.send_method(BasicAck(delivery_tag=0, multiple=True))
+    client.send_method(TxCommit())
+    wait_until(lambda: channel.unacked.count == 0, sleep=gevent.sleep)
+
+    assert time.thread_time() - began < 0.4
+    wait_until(lambda: door.queue("q").unacked_count == 0, sleep=gevent.sleep)
+
+
+def drain_until(client, condition):
+    """Read and throw away what the server sends until something is true."""
+    client.socket.settimeout(0.01)
+    while not condition():
+        try:
+            client.socket.recv(65536)
+        except TimeoutError:
+            gevent.sleep(0)
+
+
+def test_commit_looks_at_its_consumers_once_and_not_for_every_ack(transactional, monkeypatch):
+    looks = []
+    resume = Channel.resume_consumers
+    for _ in range(20):
+        transactional.publish("q", channel=2)
+    for tag in range(1, 21):
+        get(transactional)
+        transactional.send_method(BasicAck(delivery_tag=tag))
+    count(transactional)
+    monkeypatch.setattr(Channel, "resume_consumers", lambda channel: looks.append(channel) or resume(channel))
+
+    transactional.call(TxCommit(), TxCommitOk)
+
+    assert len(looks) == 1
+
+
+def test_large_commit_is_carried_out_in_slices_and_the_client_is_not_read_meanwhile(transactional, door, monkeypatch):
+    for _ in range(10):
+        transactional.publish("q", b"old", channel=2)
+    for _ in range(10):
+        get(transactional)
+    transactional.send_method(BasicNack(delivery_tag=5, multiple=True, requeue=True))
+    for tag in range(6, 10):
+        transactional.send_method(BasicAck(delivery_tag=tag))
+    for number in range(20):
+        transactional.publish("q", b"%d" % number)
+    slices = in_small_slices(monkeypatch, 3)
+
+    transactional.send_method(TxCommit())
+    transactional.send_method(BasicGet(queue="q"), 2)
+
+    transactional.expect(TxCommitOk)
+    assert transactional.expect_message(BasicGetOk, 2)[2] == b"old"
+    assert len(slices) >= 10
+    assert counts(door, "q") == (24, 2)
+
+
+def test_commit_that_a_queue_refuses_a_part_of_is_partial_also_in_slices(transactional, door, monkeypatch):
+    in_small_slices(monkeypatch, 3)
+    door.queue("q").close("test")
+    for _ in range(10):
+        transactional.publish("q")
+
+    transactional.send_method(TxCommit())
+
+    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit)
+
+
+def test_large_commit_is_carried_out_though_its_connection_is_lost_in_the_middle(client, door, monkeypatch):
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    for _ in range(10):
+        client.publish("q")
+    client.call(TxSelect(), TxSelectOk)
+    for _ in range(10):
+        client.send_method(BasicGet(queue="q"))
+        client.expect_message(BasicGetOk)
+    client.send_method(BasicAck(delivery_tag=8, multiple=True))
+    for _ in range(10):
+        client.publish("q")
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    slices = in_small_slices(monkeypatch, 3)
+
+    client.send_method(TxCommit())
+    wait_until(lambda: slices, sleep=lambda _: gevent.sleep(0))
+    door.connection().abort("enough")
+
+    wait_until(lambda: counts(door, "q") == (12, 0), sleep=gevent.sleep)
+
+
+def test_recover_in_a_transaction_leaves_what_it_settles_and_goes_in_slices(transactional, door, monkeypatch):
+    for _ in range(10):
+        transactional.publish("q", channel=2)
+    for _ in range(10):
+        get(transactional)
+    transactional.send_method(BasicAck(delivery_tag=2, multiple=True))
+    transactional.send_method(BasicAck(delivery_tag=9))
+    slices = in_small_slices(monkeypatch, 3)
+
+    transactional.call(BasicRecover(requeue=True), BasicRecoverOk)
+
+    assert counts(door, "q") == (7, 3) and len(slices) >= 3
+    transactional.call(TxCommit(), TxCommitOk)
+    assert counts(door, "q") == (7, 0)
+
+
+@pytest.mark.parametrize("kind", [list, set])
+def test_what_a_large_transaction_held_is_freed_in_slices(monkeypatch, kind):
+    monkeypatch.setattr(tx, "DROPPED_AT_ONCE", 4)
+    jobs, kept = [], kind(range(10))
+
+    class Jobs:
+        def run_sliced(self, slice_, name):
+            jobs.append(slice_)
+
+    tx.drop(kept, Jobs())
+
+    assert len(kept) == 10
+    assert [(jobs[0](), len(kept)) for _ in range(3)] == [(True, 6), (True, 2), (False, 0)]

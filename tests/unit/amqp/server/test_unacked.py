@@ -67,6 +67,35 @@ def test_an_ack_of_many_settles_in_order_up_to_its_tag(unacked, queue):
     assert unacked.count == 1
 
 
+def test_what_is_outstanding_is_found_tag_by_tag_wherever_it_lies(unacked, queue):
+    """Some of it has moved aside: the ring is full and mostly settled."""
+    deliver(unacked, unacked.hold(queue, object()), range(1, 3001))
+    kept = [7, 8, 900, 1500, 2999]
+    for tag in range(1, 3001):
+        if tag not in kept:
+            unacked.settle(tag, False)
+    deliver(unacked, unacked.hold(queue, object()), range(3001, 9000))
+    found, tag = [], 0
+
+    while tag < 3000:
+        tag = unacked.next_outstanding(tag)
+        found.append(tag)
+
+    assert found == [*kept, 3001]
+    assert unacked.next_outstanding(8998) == 8999
+    assert unacked.next_outstanding(8999) == unacked.next_outstanding(1 << 60) == 0
+
+
+def test_what_is_taken_in_slices_is_told_to_the_taker_and_not_to_the_queue(unacked, queue):
+    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13, 14])
+    taken = []
+
+    assert unacked.take_some(3, lambda queue, location: taken.append(location), 2)
+    assert not unacked.take_some(3, lambda queue, location: taken.append(location), 2)
+
+    assert taken == [11, 12, 13] and queue.told == [] and unacked.count == 1
+
+
 def test_tag_zero_and_multiple_settles_everything(unacked, queue):
     deliver(unacked, unacked.hold(queue, object()), [11, 12, 13])
 
