@@ -3,9 +3,11 @@
 Binds all before it accepts on any, so that a port in use leaves no client half served. Holds what a reload changes for connections to come:
 certificates, trusted proxies and socket options. Knows which doors there are, and nothing of what goes on behind them.
 """
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gomq_py.config import control
 from gomq_py.config.settings import Settings
 from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
 from gomq_py.net.proxy_protocol import Proxies
@@ -148,11 +150,16 @@ class Doors:
     def _open_control(self) -> None:
         """gomq-py-ctl's socket, which is nothing to stop a broker for unless somebody named its path; without the management API only then."""
         settings = self._settings
-        asked_for = "control_unix_path" in settings.origins
-        if not settings.control_unix_path or (settings.http_port < 0 and not asked_for):
+        path = settings.control_unix_path
+        asked_for = "control_unix_path" in settings.origins and path != control.AUTO
+        if not path or (settings.http_port < 0 and not asked_for):
             return
+        if path == control.AUTO:
+            path = control.path_to_serve(settings.data_dir)
+        elif control.is_shared(os.path.dirname(os.path.abspath(path))):
+            LOG.warning("control_unix_path is %s, in a folder that other users write to: one of them may put a socket there first", path)
         try:
-            listening = bind_unix(settings.control_unix_path, settings.listen_backlog, CONTROL_UNIX_MODE)
+            listening = bind_unix(path, settings.listen_backlog, CONTROL_UNIX_MODE)
         except BindError as error:
             if asked_for:
                 raise

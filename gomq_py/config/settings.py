@@ -6,6 +6,7 @@ GoMQ's flags; what has an effect only in a later version carries ``pending`` and
 from dataclasses import dataclass
 from typing import Any
 
+from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
     BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
 )
@@ -108,7 +109,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
            "How x-consistent-hash exchanges spread keys when they do not say."),
-    Option("main", "control_unix_path", PATH, "/tmp/gomqctl.sock", "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none.",
+    Option("main", "control_unix_path", PATH, AUTO,
+           "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in /run/gomq-py where that belongs to the "
+           "broker's user, else in $XDG_RUNTIME_DIR/gomq-py, else in the data folder.",
            flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
     Option("main", "stats_interval", integer(100), 5000, "Milliseconds between two samples of the curves that somebody looks at."),
     Option("main", "stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),

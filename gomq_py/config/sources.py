@@ -5,6 +5,7 @@ lived with is a warning for the log.
 """
 import argparse
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -89,6 +90,20 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
     _take_environment(settings, environment)
     _take_flags(settings, arguments)
     return settings, warnings + pending_warnings(settings)
+
+
+def of_this_machine(environment: Mapping[str, str]) -> Settings:
+    """What a broker that is started here without flags would have, for tools beside it; without the file where that cannot be read."""
+    settings = Settings()
+    try:
+        path = config_path(None, environment)
+        if path is not None:
+            read_file(settings, path)
+    except ConfigError:
+        settings = Settings()
+    with suppress(ConfigError):
+        _take_environment(settings, environment)
+    return settings
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:

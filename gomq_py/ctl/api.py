@@ -6,9 +6,13 @@ import base64
 import http.client
 import json
 import os
+import pwd
 import socket
 import ssl
+import struct
 from urllib.parse import quote, unquote, urlsplit
+
+from gomq_py.config.control import owner_by_path
 
 DEFAULT_URI = "http://127.0.0.1:15672"
 TIMEOUT_S = 60
@@ -148,14 +152,23 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+        self._check_peer()
+
+    def _check_peer(self):
+        """Whoever listens is sent passwords: root, this user, or whom the path itself names. Raises APIError."""
+        process, peer, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if peer not in (0, os.geteuid(), owner_by_path(self._path)):
+            self.close()
+            raise APIError(
+                f"user {_user_name(peer)} (process {process}) listens at {self._path}, which others than that user may have put there: nothing was "
+                "sent to it. If it is your broker, run this as that user, or set its control_unix_path to a folder of its own")
 
 
-def control_socket(path):
-    """The path when it is a socket that this process may use, else an empty text."""
+def _user_name(number):
     try:
-        return path if path and os.access(path, os.R_OK | os.W_OK) and not os.path.isfile(path) else ""
-    except OSError:
-        return ""
+        return repr(pwd.getpwuid(number).pw_name)
+    except KeyError:
+        return str(number)
 
 
 def redacted(uri):

@@ -5,9 +5,10 @@ import click
 from click.shell_completion import get_completion_class
 
 import gomq_py
+from gomq_py.config.control import AUTO
 from gomq_py.ctl.api import DEFAULT_URI, APIError
 from gomq_py.ctl.completion import VHOSTS
-from gomq_py.ctl.session import DEFAULT_SOCKET, make_session
+from gomq_py.ctl.session import make_session
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CTL", "max_content_width": 120}
 
@@ -95,7 +96,7 @@ def _first_plain(args, options):
 @click.option("--password", envvar=["GOMQ_CTL_PASSWORD"], help="Better in $GOMQ_CTL_PASSWORD or a file; other users see command lines.", hidden=True)
 @click.option("--password-file", type=click.File("r"), help="File whose first line is the password; - for standard input.")
 @click.option("--control-unix-path", envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
-              default=DEFAULT_SOCKET, show_default=True, help="The broker's control socket, which takes no password.")
+              default=AUTO, show_default=True, help="The broker's control socket, which takes no password.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
 @click.option("-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table", show_default=True,

@@ -1,11 +1,10 @@
 """Session: what a command works with: the API of the broker that the command line means, its output and the virtual host."""
+import os
 from dataclasses import dataclass
 
-from gomq_py.config.settings import BY_ATTRIBUTE
-from gomq_py.ctl.api import API, DEFAULT_URI, TIMEOUT_S, APIError, control_socket
+from gomq_py.config import control, sources
+from gomq_py.ctl.api import API, DEFAULT_URI, TIMEOUT_S, APIError
 from gomq_py.ctl.output import Output
-
-DEFAULT_SOCKET = BY_ATTRIBUTE["control_unix_path"].default
 
 
 @dataclass
@@ -17,7 +16,7 @@ class Session:
     vhost: str
 
 
-def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None, control_unix_path="",
+def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None, control_unix_path=control.AUTO,
                  insecure=False, vhost="/", form="table", quiet=False, node=None, timeout_s=TIMEOUT_S):
     """The Session that the group's options ask for. Raises APIError."""
     if not vhost:
@@ -28,7 +27,19 @@ def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", 
     if hostname or port or scheme:
         uri = f"{scheme or 'http'}://{hostname or '127.0.0.1'}" + (f":{port}" if port else "")
     elif not uri:
-        unix_path = control_socket(control_unix_path)
-        if not unix_path and control_unix_path not in ("", DEFAULT_SOCKET):
-            raise APIError(f"no control socket at {control_unix_path}, or you may not use it")
+        unix_path = _control_socket(control_unix_path)
     return Session(API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s), Output(form, quiet), vhost)
+
+
+def _control_socket(given):
+    """The control socket to use: the one that was named, else the one of this machine's broker; empty where there is none. Raises APIError."""
+    if given not in ("", control.AUTO):
+        if not control.is_usable(given):
+            raise APIError(f"no control socket at {given}, or you may not use it")
+        return given
+    if not given:
+        return ""
+    settings = sources.of_this_machine(os.environ)
+    if settings.control_unix_path == control.AUTO:
+        return control.path_to_use(settings.data_dir)
+    return settings.control_unix_path if control.is_usable(settings.control_unix_path) else ""

@@ -1,8 +1,11 @@
 """``gomq-py-ctl`` against a broker: every kind of command, what it prints, its exit codes."""
 import json
+import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -286,6 +289,37 @@ def test_the_control_socket_takes_no_password(broker, ctl):
 
     assert {"name": "/"} in data(reached)
     assert missing.returncode == 2 and "no control socket at" in missing.stderr
+
+
+IMPOSTOR = """
+import os, socket, sys
+listening = socket.socket(socket.AF_UNIX)
+os.setuid(65534)
+listening.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+listening.listen()
+print("listening", flush=True)
+client = listening.accept()[0]
+print(client.recv(1000), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be another user for a while")
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_whoever_listens_in_a_folder_of_everybody_is_sent_nothing(ctl, mode):
+    """As /tmp is: another user was there before the broker."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, mode)
+        path = f"{folder}/ctl.sock"
+        with subprocess.Popen([sys.executable, "-c", IMPOSTOR, path], stdout=subprocess.PIPE, text=True) as impostor:
+            assert impostor.stdout.readline() == "listening\n"
+
+            finished = ctl("--control-unix-path", path, "add_user", "joe", "t0pSecretPassword", bare=True)
+
+            received = impostor.stdout.read()
+    assert finished.returncode == 2
+    assert "'nobody' (process " in finished.stderr and "nothing was sent to it" in finished.stderr
+    assert received == "b''\n"
 
 
 def test_the_node_is_told_alone_in_its_cluster(ctl):

@@ -12,6 +12,7 @@ import pika
 import pytest
 import yaml
 
+from gomq_py.config import control
 from gomq_py.config.settings import OPTIONS
 from gomq_py.config.sources import flag_parser, load
 from tests.support.command import ROOT
@@ -77,8 +78,9 @@ def test_broker_boots_with_what_the_unit_sets(broker_process, tmp_path):
     settings, warnings = load(flags, environment)
 
     assert (settings.data_dir, settings.heartbeat, warnings) == (str(tmp_path / "state"), 33, [])
-    assert settings.control_unix_path.startswith("/run/gomq/")
-    assert {"RuntimeDirectory=gomq", "StateDirectory=gomq", "ConfigurationDirectory=gomq"} <= set((ETC / "gomq-py.service").read_text().splitlines())
+    assert (settings.control_unix_path, control.SYSTEM_FOLDER) == (control.AUTO, "/run/gomq-py")
+    lines = (ETC / "gomq-py.service").read_text().splitlines()
+    assert {"RuntimeDirectory=gomq-py", "StateDirectory=gomq", "ConfigurationDirectory=gomq"} <= set(lines)
 
 
 def test_socket_unit_names_what_the_broker_serves():

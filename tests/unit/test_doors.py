@@ -1,8 +1,13 @@
 """Which listeners open for which settings, and what a change of settings does to them."""
+import os
+import stat
+
 import pytest
 from gevent import socket
 
+from gomq_py.config import control
 from gomq_py.config.settings import Settings
+from gomq_py.ctl.session import make_session
 from gomq_py.doors import Doors
 from gomq_py.net.listener import BindError, bind_tcp
 from gomq_py.net.tls import TLSError
@@ -127,3 +132,24 @@ def test_section_inherits_what_it_does_not_say(tls, tmp_path):
     assert (amqp.certificate, amqp.key, amqp.ciphers) == ("other.pem", "", "ECDHE+AESGCM")
     assert (amqp.least_version, http.least_version) == ("1.2", "1.3")
     assert (amqp.verify_peer, http.verify_peer, amqp.authorities) == (True, False, "main.pem")
+
+
+def test_control_socket_lies_where_ctl_looks_when_nobody_names_a_path(open_doors, tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "SYSTEM_FOLDER", str(tmp_path / "absent" / "gomq-py"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("GOMQ_DATADIR", str(tmp_path))
+
+    (door,) = open_doors(control_unix_path="auto", http_port=0, data_dir=str(tmp_path)).listeners[1:]
+
+    assert door.protocol == "control"
+    assert door.listening.getsockname() == str(tmp_path / "ctl.sock") == make_session().api.unix_path
+    assert stat.S_IMODE(os.stat(tmp_path / "ctl.sock").st_mode) == 0o600
+
+
+def test_control_socket_in_a_folder_of_everybody_is_a_warning(open_doors, tmp_path, caplog):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+
+    open_doors(control_unix_path=str(tmp_path / "shared" / "x.sock"))
+
+    assert "in a folder that other users write to" in caplog.text

@@ -1,0 +1,82 @@
+"""Where gomq-py-ctl and the broker meet: the control socket when nobody has named its path, and whom ctl believes there.
+
+The one place of that rule, for the broker and for ctl. Whoever may connect may do everything, and ctl sends passwords: the socket lies where only the
+broker's user, or root for it, can put one. Folders that everybody writes to (/tmp) are out, for another user could be there first.
+"""
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+
+# What control_unix_path says where the rule is wanted.
+AUTO = "auto"
+SYSTEM_FOLDER = "/run/gomq-py"
+NAME = "ctl.sock"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
+    """Where the socket may lie, the best first."""
+    runtime = environment.get("XDG_RUNTIME_DIR", "")
+    return [SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []), os.path.abspath(data_dir)]
+
+
+def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
+    """For the broker: in the first folder that is its user's own, or that it may make beside others of its own; else in the data folder."""
+    found = folders(data_dir, environment)
+    return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
+
+
+def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
+    """For ctl: the first socket of these that this user may connect to; empty where there is none."""
+    return next((path for path in (os.path.join(folder, NAME) for folder in folders(data_dir, environment)) if is_usable(path)), "")
+
+
+def is_usable(path: str) -> bool:
+    """Whether there is a socket that this user may connect to."""
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode) and os.access(path, os.R_OK | os.W_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_own(folder: str) -> bool:
+    if not os.path.exists(folder) and _belongs_to_me(os.path.dirname(folder)):
+        with suppress(OSError):
+            os.mkdir(folder, 0o755)
+    return _belongs_to_me(folder)
+
+
+def _belongs_to_me(folder: str) -> bool:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+    return mine and os.access(folder, os.W_OK)  # a container's may be read-only
+
+
+def is_shared(folder: str) -> bool:
+    """Whether others than its owner may put something into this folder."""
+    try:
+        return bool(os.stat(folder).st_mode & _OTHERS_WRITE)
+    except OSError:
+        return False
+
+
+def owner_by_path(path: str) -> int | None:
+    """The user whom the path itself names: the owner of the socket's folder, where nobody but that user and root can change any folder on the way
+    to it. None where somebody else can.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    try:
+        owner = os.stat(folder).st_uid
+        while True:
+            found = os.stat(folder)
+            if found.st_uid not in (0, owner) or found.st_mode & _OTHERS_WRITE:
+                return None
+            if folder == os.path.dirname(folder):
+                return owner
+            folder = os.path.dirname(folder)
+    except OSError:
+        return None
