@@ -18,6 +18,7 @@ from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.resource_watch import ResourceWatch
+from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.totals import Totals
@@ -34,8 +35,8 @@ DEFAULT_VHOST = "/"
 class Broker:
     """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``; ``events``, which doors tell what happens.
 
-    Doors wait for the committer before they answer about something durable. They subscribe to ``alarms``, which ``resource_watch`` raises once the
-    launcher has started it.
+    ``tables`` is how deep and how long tables may be. Doors wait for the committer before they answer about something durable. They subscribe to
+    ``alarms``, which ``resource_watch`` raises once the launcher has started it.
     """
 
     def __init__(self, data_dir, files, committer, settings, loop=None):
@@ -49,6 +50,7 @@ class Broker:
         timers = HubTimers(loop)
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
+        self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
@@ -64,7 +66,7 @@ class Broker:
         self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
-        self.parameters = Parameters(self._log)
+        self.parameters = Parameters(self._log, self.tables)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
         self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
@@ -193,6 +195,7 @@ class Broker:
 
     def _new_vhost(self, name, description, tags):
         vhost = VHost(name, self._factory, self._log, description, tags, self.events)
+        vhost.tables = self.tables
         if name == DEFAULT_VHOST and self.settings.event_exchange:
             vhost.predeclare(events.NAME, "topic", internal=True)
         if name == DEFAULT_VHOST and self.settings.log_exchange:

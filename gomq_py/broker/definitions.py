@@ -254,6 +254,9 @@ class Importer:
                 self._problem(key, entry, error.text)
             except ValueError as error:
                 self._problem(key, entry, str(error))
+            except Exception as error:  # a fault of ours; the other entries are none the worse for it
+                LOG.exception("definitions: %s", _line(key, entry, type(error).__name__))
+                self._problem(key, entry, "a fault of the broker: see its log")
             if number % SLICE == 0:
                 give_way()
         for key in definitions:
@@ -275,9 +278,22 @@ class Importer:
             if self._vhost is not None and key in _NOT_IN_A_VHOST:
                 continue
             for entry in paced(entries, CHECK_SLICE):
-                self._check_entry(key, entry, required)
-                work.append((key, entry))
+                if self._is_in_bounds(key, entry):
+                    self._check_entry(key, entry, required)
+                    work.append((key, entry))
         return work
+
+    def _is_in_bounds(self, key, entry):
+        """Whether an entry is neither too deep nor too long, and can be shown again. Where not it is refused, and hardly looked at."""
+        parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
+        try:
+            for name, part in parts:
+                self._broker.tables.check_json(name, part)
+        except ValueError as error:
+            names = {name: value for name, value in parts if name in _NAMES and isinstance(value, str)}
+            self._problem(key, names, str(error))
+            return False
+        return True
 
     def _check_entry(self, key, entry, required):
         if not isinstance(entry, dict):
@@ -410,7 +426,7 @@ class Importer:
 def _line(key, entry, reason):
     name = repr(entry.get("name", entry.get("user")))
     if key == "bindings":
-        name = f"from {entry['source']!r} to {entry['destination']!r} with {entry['routing_key']!r}"
+        name = f"from {entry.get('source')!r} to {entry.get('destination')!r} with {entry.get('routing_key')!r}"
     where = f" in vhost {entry['vhost']!r}" if "vhost" in entry else ""
     return f"{key}: {name}{where}: {reason}"
 
@@ -451,6 +467,9 @@ _TYPES = {
     "metadata": (lambda value: value is None or isinstance(value, dict), "an object"),
     "tags": (_are_tags, "a text or a list of texts"),
 }
+
+# What tells one entry of a list from the others.
+_NAMES = frozenset(("name", "user", "vhost", "source", "destination", "routing_key"))
 
 # list: the keys an entry must have; in the order of import
 _LISTS = {

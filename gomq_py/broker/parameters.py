@@ -6,6 +6,7 @@ topology log. Never yields.
 import json
 
 from gomq_py.broker import records
+from gomq_py.broker.tables import STORED, check_numbers
 
 
 GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
@@ -34,8 +35,9 @@ class Parameters:
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
     """
 
-    def __init__(self, log):
+    def __init__(self, log, tables):
         self.global_ = {}
+        self._tables = tables
         self.on_change = _nothing
         self._log = log
         self._components = {}
@@ -54,9 +56,11 @@ class Parameters:
 
     def set(self, vhost, component, name, value):
         """Set a value, checked by its component. Raises ValueError, OSError."""
+        self._tables.check_json(f"{component} {name!r} in vhost {vhost.name!r}", value)
         handler = self._components.get(component)
         if handler is not None:
             handler.check(vhost, name, value)
+        check_numbers(f"{component} {name!r} in vhost {vhost.name!r}", value)
         self._log.append(records.parameter_set(vhost.name, component, name, encoded(value)))
         vhost.parameters[component, name] = value
         if handler is not None:
@@ -77,6 +81,8 @@ class Parameters:
 
     def set_global(self, name, value):
         """Set a value of the whole broker. Raises ValueError, OSError."""
+        self._tables.check_json(f"global parameter {name!r}", value)
+        check_numbers(f"global parameter {name!r}", value)
         self._log.append(records.global_parameter_set(name, encoded(value)))
         self.global_[name] = value
         self.on_change(None, GLOBAL, name, value)
@@ -115,8 +121,12 @@ def encoded(value):
 
 
 def decoded(text):
-    """A value from the log. Raises ValueError; RecursionError where it is nested too deep."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    """A value from the log. Raises ValueError for what no answer could show; RecursionError where it is nested deeper still."""
+    value = json.loads(text, parse_constant=_refuse_constant)
+    fault = STORED.fault_of(value)
+    if fault is not None:
+        raise ParameterError(f"JSON {fault}")
+    return value
 
 
 def _refuse_constant(name):

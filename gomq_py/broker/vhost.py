@@ -16,6 +16,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import Routing, published
+from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
@@ -26,6 +27,7 @@ class VHost(Routing):
 
     ``factory`` makes and removes queues (broker.queue_factory), ``log`` keeps what is durable (broker.topology_log),
     ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose is on (broker.tracing).
+    ``tables``: how deep and how long arguments may be (broker.tables).
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -37,6 +39,7 @@ class VHost(Routing):
         self.queues = {}
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
+        self.tables = TableLimits()
         self._factory = factory
         self._log = log
         self._events = events or Events(None)
@@ -127,6 +130,7 @@ class VHost(Routing):
         check_not_reserved("exchange", name)
         check_length("exchange", name)
         check_exchange_arguments(kind, entity, arguments)
+        self.tables.check_table(f"arguments of {entity}", arguments)
         exchange = self.make_exchange(kind, name, durable, auto_delete, internal, arguments)
         if exchange.durable:
             try:
@@ -223,6 +227,7 @@ class VHost(Routing):
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
+        self.tables.check_table(f"arguments of {entity}", arguments)
         queue = self._factory.create(self.name, name, durable, auto_delete, owner if exclusive else None, arguments)
         if durable:
             try:
@@ -336,6 +341,7 @@ class VHost(Routing):
 
     def _bind(self, source, destination, routing_key, arguments):
         source.check_binding(routing_key, arguments)
+        self.tables.check_table(f"arguments of a binding from {described('exchange', source.name, self.name)}", arguments)
         binding = Binding(source, destination, routing_key, arguments)
         if source.find(binding.identity) is not None:
             return False

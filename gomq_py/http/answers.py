@@ -7,6 +7,7 @@ from flask import Response, current_app, request
 
 from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
+from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
 from gomq_py.broker.turns import give_way
 
 # Objects built between two turns of the loop: some 10 us each, a queue 40, so that messages wait about a millisecond at most.
@@ -15,6 +16,10 @@ SLICE = 25
 WRITTEN_OCTETS = 64 * 1024
 # A request body: definitions of a large broker are some 10 MiB; everything else is far below.
 MAX_BODY_OCTETS = 1024 * 1024
+# What a body may be nested: arguments and headers as deep as a client's, in an object or two. Whatever looks into it may recurse.
+_BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
+# Of an answer: far more than a body, and less than the JSON library takes.
+MAX_SHOWN_DEPTH = 100
 
 
 def node():
@@ -31,8 +36,25 @@ def json_answer(value, status=200):
 
 
 def json_octets(value):
-    """JSON of a value, as octets."""
-    return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
+    """JSON of a value, as octets. What JSON cannot say, such as names of arguments that are no UTF-8, is shown as it can be: no list fails for it."""
+    try:
+        return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return orjson.dumps(_sayable(value, MAX_SHOWN_DEPTH), default=_as_json, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _sayable(value, depth):
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not isinstance(value, bool) and not -1 << 63 <= value < 1 << 64:
+        return hex(value)
+    if isinstance(value, (dict, list, tuple)) and not depth:
+        return "..."
+    if isinstance(value, dict):
+        return {_sayable(key, depth): _sayable(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_sayable(item, depth - 1) for item in value]
+    return value
 
 
 def paced_answer(parts, content_type="application/json"):
@@ -89,6 +111,8 @@ def body(max_octets=MAX_BODY_OCTETS, required=()):
         raise BadRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
     if not isinstance(value, dict):
         raise BadRequest("not_json")
+    if _BODY.fault_of(value) is not None:
+        raise BadRequest(f"the body is nested too deep: arguments, headers and values have at most {WIRE_DEPTH} levels (max_table_depth)")
     check_required(value, required)
     return value
 

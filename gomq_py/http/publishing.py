@@ -18,6 +18,7 @@ def publish(vhost, exchange, routing_key, properties, body):
     key = routing_key.encode("utf-8")
     if len(key) > 255:
         raise BadRequest("a routing key is at most 255 octets")
+    vhost.tables.check_table("headers", properties.headers)
     check_user_id(properties.user_id, g.user)
     persistent = is_persistent(properties.delivery_mode)
     lives_ms, more_keys = expiration_ms(properties.expiration), keys_among(properties.headers)
@@ -25,6 +26,7 @@ def publish(vhost, exchange, routing_key, properties, body):
     if properties.headers and SECRET_KEYS in properties.headers:
         properties.headers = {key: value for key, value in properties.headers.items() if key != SECRET_KEYS}
     octets, now_ms = properties.encode(), node().broker.scheduler.now_ms
+    vhost.tables.check_properties(octets)
     seen = exchange.deduplication
     known = seen is not None and not seen.take(*seen.read(octets), now_ms)
     destinations = () if known else vhost.route(exchange, routing_key, headers, more_keys)

@@ -31,6 +31,8 @@ UNUSABLE = [
     encode_table({"op": "parameter", "vhost": "/", "component": "policy", "name": "p", "value": "no JSON"}),
     encode_table({"op": "global-parameter", "name": "g", "value": "{"}),
     encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "deep", "value": "[" * 100_000 + "]" * 100_000}),
+    encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "deep", "value": '{"a":' * 300 + "1" + "}" * 300}),
+    encode_table({"op": "global-parameter", "name": "deep", "value": "[" * 300 + "]" * 300}),
     encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "nan", "value": "NaN"}),
     encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "long", "value": "1" * 5000}),
     encode_table({"op": "of a later version", "name": "n"}),
@@ -220,7 +222,7 @@ def test_arguments_nested_deeper_than_can_be_read_again_are_refused(root):
     for _ in range(MAX_DEPTH + 1):
         deepest = {"k": deepest}
 
-    with pytest.raises(PreconditionFailed, match="no field table"):
+    with pytest.raises(PreconditionFailed, match="nested deeper than 32"):
         node.vhost.declare_queue("deep", durable=True, arguments=deepest)
 
     assert "deep" not in node.vhost.queues

@@ -16,7 +16,6 @@ from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.server.slow_walk import Turns
-from gomq_py.amqp.server.tables import TableLimits
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
 from gomq_py.net.coalescer import Coalescer
@@ -48,7 +47,7 @@ class AMQPServer:
         self.bodies = BodyBudget(settings.max_unfinished_bodies)
         self.large_output = LargeOutput(settings.max_large_output)
         self.turns = Turns(broker.scheduler)
-        self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries)
+        self.tables = broker.tables
         self.heartbeats = Heartbeats()
         self.coalescer = Coalescer()
         self.timeouts = ConsumerTimeouts()

@@ -166,8 +166,8 @@ def test_headers_are_not_made_when_nobody_is_bound(node):
     assert not node.broker.events.wanted
 
 
-def test_parameter_that_no_field_holds_does_not_stop_the_others(node):
-    node.broker.parameters.set_global("huge", 1 << 80)
+def test_event_that_no_field_holds_does_not_stop_the_others(node):
+    node.broker.events.emit("alarm.set", dict, {"huge": 1 << 80})
     node.vhost.declare_queue("q")
 
     assert [key for key, _ in told(node)] == ["queue.created"]

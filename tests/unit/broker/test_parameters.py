@@ -2,6 +2,7 @@
 import pytest
 
 from gomq_py.broker.parameters import Component, ParameterError, Parameters
+from gomq_py.broker.tables import TableLimits
 from tests.support.model import make_vhost
 
 
@@ -25,7 +26,7 @@ class Listening(Component):
 @pytest.fixture
 def model():
     vhost, _, log = make_vhost()
-    return Parameters(log), vhost, log
+    return Parameters(log, TableLimits()), vhost, log
 
 
 def test_component_checks_and_hears(model):

@@ -1,7 +1,7 @@
 """Field tables of clients: too long and too deep ones close the connection, in arguments and in headers."""
 import pytest
 
-from gomq_py.amqp.server.tables import TableLimits
+from gomq_py.broker.tables import TableLimits
 from gomq_py.amqp.wire.errors import SyntaxError_
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetOk, ConnectionClose, QueueDeclare, QueueDeclareOk
 from gomq_py.amqp.wire.properties import Properties

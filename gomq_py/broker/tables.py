@@ -1,0 +1,130 @@
+"""Tables: how deep, how long and how large what outsiders nest may be: arguments, headers, parameters. One check for every door.
+
+The wire itself refuses what is nested so deep that reading it could exhaust the stack. Here are the operator's limits: a frame of 128 KiB holds up to
+130 000 entries, each an object of its own for a moment. JSON nests deeper, and is longer, than any frame of AMQP; what is taken from it has to be
+shown, exported and delivered again, so that it is held to the same limits before anything is stored.
+"""
+from gomq_py.amqp.wire.errors import PreconditionFailed, SyntaxError_
+from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.broker.values import is_integer
+
+# Octets of the smallest entry (in an array, a value without content) and of the smallest nested array (a type, a size).
+ENTRY_OCTETS, NEST_OCTETS = 1, 5
+# The wire's own bound: who is given no smaller one need not be looked at for depth.
+WIRE_DEPTH = 32
+# The settings' defaults.
+ENTRIES, FRAME_MAX = 8192, 131072
+# A content header frame beside its properties: frame header and end, class, weight, body size.
+HEADER_FRAME_OCTETS = 8 + 12
+
+
+class TableLimits:
+    """``depth`` of nesting, ``entries`` in a table with all that it holds, ``frame_max``: octets of the frame it travels in. ``safe_octets``: a table
+    of no more can break neither depth nor entries.
+    """
+
+    __slots__ = ("depth", "entries", "frame_max", "safe_octets")
+
+    def __init__(self, depth=WIRE_DEPTH, entries=ENTRIES, frame_max=FRAME_MAX):
+        self.depth = depth
+        self.entries = entries
+        self.frame_max = frame_max
+        self.safe_octets = ENTRY_OCTETS * entries
+        if depth < WIRE_DEPTH:
+            self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
+
+    def fault_of(self, value):
+        """What is too much of a table, list or JSON value, in words behind its name; None where nothing is. However deep it is, this is not."""
+        depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
+        while level:
+            if depth > self.depth:
+                return f"nested deeper than {self.depth} (max_table_depth)"
+            entries += sum(map(len, level))
+            if entries > self.entries:
+                return f"of more than {self.entries} entries (max_table_entries)"
+            level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one) if isinstance(inner, (dict, list))]
+            depth += 1
+        return None
+
+    # off the wire
+
+    def check(self, table, octets):
+        """Look at a decoded table that came in a frame of ``octets``. Raises SyntaxError_."""
+        if octets > self.safe_octets:
+            fault = self.fault_of(table)
+            if fault is not None:
+                raise SyntaxError_(f"field table {fault}")
+
+    def check_method(self, method, octets):
+        """Look at the tables of a decoded method. Raises SyntaxError_."""
+        if octets > self.safe_octets:
+            for name, _ in method.FIELDS:
+                value = getattr(method, name)
+                if isinstance(value, dict):
+                    self.check(value, octets)
+
+    # from anywhere
+
+    def check_table(self, what, table):
+        """Refuse what no field table within the limits holds; ``what`` names it. Raises PreconditionFailed."""
+        if not table:
+            return
+        fault = self.fault_of(table)
+        if fault is None:
+            try:
+                octets = len(encode_table(table))
+                fault = None if octets <= self.frame_max else f"of {octets} octets, more than a frame has (frame_max {self.frame_max})"
+            except (ValueError, TypeError, OverflowError) as error:
+                raise PreconditionFailed(f"{what}: {error}") from None
+        if fault is not None:
+            raise PreconditionFailed(f"{what}: field table {fault}")
+
+    def check_properties(self, octets):
+        """Refuse properties, in wire form, that fit into no header frame: no consumer could be sent them. Raises PreconditionFailed."""
+        if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
+            raise PreconditionFailed(f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})")
+
+    def check_json(self, what, value):
+        """Refuse a JSON value that is too deep or too long, or has texts that are none. Raises ValueError."""
+        fault = self.fault_of(value)
+        if fault is not None:
+            raise ValueError(f"{what}: JSON {fault}")
+        for item in _leaves(value):
+            if isinstance(item, str) and not item.isascii() and not _is_unicode(item):
+                raise ValueError(f"{what}: a text with half of a surrogate pair")
+
+
+def check_numbers(what, value):
+    """Refuse integers of a JSON value that not every reader of JSON reads again. Raises ValueError."""
+    if any(isinstance(item, int) and not isinstance(item, bool) and not is_integer(item) for item in _leaves(value)):
+        raise ValueError(f"{what}: a number of more than 64 bits")
+
+
+# For what is stored already: settings may have changed since.
+STORED = TableLimits(WIRE_DEPTH, 1 << 62)
+
+
+def _leaves(value):
+    """The scalars of a JSON value, keys too, in any order."""
+    if not isinstance(value, (dict, list)):
+        yield value
+        return
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield from one
+            one = one.values()
+        for item in one:
+            if isinstance(item, (dict, list)):
+                left.append(item)
+            else:
+                yield item
+
+
+def _is_unicode(text):
+    try:
+        text.encode()
+        return True
+    except UnicodeEncodeError:
+        return False
