@@ -13,6 +13,7 @@ from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
 from gomq_py.http.clients import Clients
+from gomq_py.http import heads
 from gomq_py.http.errors import BodyLost
 from gomq_py.http.turns import Turns
 from gomq_py.net.listener import abandon_socket, format_address, host_of
@@ -130,10 +131,14 @@ class _Outgoing:
 class _Body:
     """A request's body, as WSGI has it. What the application leaves of it is read and thrown away, or the connection ends with the answer."""
 
-    def __init__(self, handler, body, most):
-        """At most ``most`` octets are thrown away."""
+    def __init__(self, handler, asked, most):
+        """``asked`` is pywsgi's Input, which asks for a body that waits to be wanted. At most ``most`` octets are thrown
+        away.
+        """
         self._handler = handler
-        self._body = body
+        self._asked = asked
+        before = asked._send_100_continue
+        self._body = io.BufferedReader(heads.Chunks(handler.rfile, before)) if asked.chunked_input else asked
         self._most = most
         self._lost = False
 
@@ -159,8 +164,9 @@ class _Body:
 
     def _discard(self):
         """pywsgi's name for it. May switch."""
-        body, handler = self._body, self._handler
-        unasked = handler.headers.get("Expect", "").lower() == "100-continue" and body.socket is not None  # and then it may not be sent either
+        handler = self._handler
+        # A body that was not asked for may not be sent either.
+        unasked = handler.headers.get("Expect", "").lower() == "100-continue" and self._asked.socket is not None
         if self._lost or unasked:
             handler.close_connection = True
         left = self._most
@@ -187,7 +193,19 @@ class ManagementHandler(WSGIHandler):
         self._requests += 1
         return super().handle_one_request()
 
+    def MessageClass(self, *args):
+        """pywsgi's name for what reads the fields of a head. Raises MalformedHead, HTTPException. May switch."""
+        fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
+        heads.check_framing(fields, self.request_version)
+        return fields
+
+    def _connection_upgrade_requested(self):
+        """Never: there is nothing to change to, and pywsgi would hand out the socket in place of the body."""
+        return False
+
     def read_request(self, raw_requestline):
+        if not self._incoming.ended:
+            heads.check_request_line(raw_requestline.encode("latin-1"))
         whole = super().read_request(raw_requestline)
         if self._incoming.ended:
             raise _HeadRefused  # the library takes a head that was cut for a whole one

@@ -338,3 +338,73 @@ def test_clients_that_ask_without_end_leave_the_loop_to_others(connect, app):
     watcher.close()
 
     assert len(set(served)) == 20, served
+
+
+# what a proxy may read otherwise
+
+HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        POST
+        + b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (5 + len(HIDDEN))
+        + HIDDEN,
+        POST + b"Content-Length: +5\r\n\r\n{}   " + HIDDEN,
+        POST + b"Content-Length: 1_0\r\n\r\n{}        " + HIDDEN,
+        POST + b"Transfer-Encoding: xchunked\r\nContent-Length: 2\r\n\r\n{}" + HIDDEN,
+        POST + b"Transfer-Encoding: xchunked\r\n\r\n" + HIDDEN,
+        POST + b"Transfer-Encoding : chunked\r\nContent-Length: 2\r\n\r\n{}" + HIDDEN,
+        POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n" + HIDDEN,
+        POST + b"garbage\r\nContent-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN,
+        POST + b"X: y\r\n Content-Length: 2\r\n\r\n{}" + HIDDEN,
+        POST + b"Content-Length: 2\n\r\n{}" + HIDDEN,
+        POST + b"X: y\rContent-Length: 2\r\n\r\n{}" + HIDDEN,
+        POST + b"X: \0\r\nContent-Length: 2\r\n\r\n{}" + HIDDEN,
+        b"POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
+        b"GET /\r\n\r\n" + HIDDEN,
+        b"GET / HTTP/1.1\n\n" + HIDDEN,
+        b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n" + HIDDEN,
+    ],
+)
+def test_after_a_head_that_servers_read_differently_the_connection_ends_with_400(connect, octets):
+    rest = connect(octets=octets).rest()
+
+    assert rest.startswith(b"HTTP/1.1 400 ") and rest.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"2;a\nb\r\n{}\r\n0\r\n\r\n",
+        b"2\n{}\r\n0\r\n\r\n",
+        b"+2\r\n{}\r\n0\r\n\r\n",
+        b"\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}\r\n0\r\nX : y\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("path", [b"/", b"/refused"])
+def test_after_malformed_chunks_the_connection_ends_whether_or_not_the_body_was_wanted(
+    connect, app, caplog, chunk, path
+):
+    rest = connect(
+        octets=b"POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%s%s"
+        % (path, chunk, HIDDEN)
+    ).rest()
+
+    assert rest.count(b"HTTP/1.1 ") == 1 and app.bodies == [] and "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (b"Connection: Upgrade\r\nUpgrade: websocket\r\n", 400),
+        (b"Connection: Upgrade\r\nUpgrade: h2c\r\n", 200),
+    ],
+)
+def test_request_to_upgrade_ends_where_its_body_does(connect, more, status):
+    client = connect(octets=post(2, more=more) + b"{}" + GET)
+
+    assert [client.answer()[0], client.answer()[0]] == [status, 200]

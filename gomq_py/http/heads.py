@@ -1,0 +1,123 @@
+"""Heads and chunks of requests: only what means one thing to everybody passes.
+
+A proxy that shares a connection among its clients and reads a request otherwise than we do lets one client write the
+next one's request. So whatever RFC 9112 allows a server to mend, or another server may read differently, is refused, and
+the connection with it: nobody knows where the next request would begin.
+
+    request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
+    field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no folding)
+    length         one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1, never both (§6)
+    chunk          hex digits [";" extension] CRLF octets CRLF (§7.1)
+"""
+import io
+import re
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_TEXT = rb"[\t\x20-\x7e\x80-\xff]*"
+# What a target is, is the router's business; here it holds neither white space nor control characters.
+_REQUEST_LINE = re.compile(_TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/1\.[01]\r\n")
+_FIELD_LINE = re.compile(rb"(" + _TOKEN + rb"):(" + _TEXT + rb")\r\n")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;" + _TEXT + rb")?\r\n")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+# http.client's, which refuses what is more.
+LINE_OCTETS_MAX, FIELDS_MAX = 65536, 100
+CHUNK_LINE_OCTETS_MAX = 4096
+# Of two of these, one server believes the first and another the last.
+_ONCE = ("host", "content-length", "transfer-encoding", "content-type", "authorization")
+
+
+class MalformedHead(ValueError):
+    """The head is refused; the text says what is wrong with it."""
+
+
+class MalformedChunks(OSError):
+    """The body is refused: it is not in chunks as they should be."""
+
+
+def check_request_line(line):
+    """Raises MalformedHead."""
+    if _REQUEST_LINE.fullmatch(line) is None:
+        raise MalformedHead("the request line is malformed")
+
+
+def read_fields(file):
+    """The octets of the field lines and the empty line behind them, checked, without white space around values.
+
+    What is cut by the end of the stream, and too many or too long lines, come back as they are, for others to refuse.
+    Raises MalformedHead. May switch.
+    """
+    lines = []
+    while len(lines) <= FIELDS_MAX:
+        line = file.readline(LINE_OCTETS_MAX + 1)
+        if line in (b"\r\n", b"") or line[-1:] != b"\n":
+            lines.append(line)
+            break
+        found = _FIELD_LINE.fullmatch(line)
+        if found is None:
+            raise MalformedHead("a field line is malformed")
+        lines.append(b"%s: %s\r\n" % (found[1], found[2].strip(b" \t")))
+    return b"".join(lines)
+
+
+def check_framing(fields, version):
+    """Everybody finds the same end of the body of a request with these header fields. Raises MalformedHead."""
+    for name in _ONCE:
+        if len(fields.get_all(name, ())) > 1:
+            raise MalformedHead(f"there is more than one {name}")
+    length, coding = fields.get("content-length"), fields.get("transfer-encoding")
+    if length is not None and _LENGTH.fullmatch(length) is None:
+        raise MalformedHead("the content-length is no number in digits")
+    if coding is None:
+        return
+    if length is not None:
+        raise MalformedHead("there are a content-length and a transfer-encoding")
+    if version != "HTTP/1.1" or coding.lower() != "chunked":
+        raise MalformedHead("the transfer-encoding is none that is known")
+
+
+class Chunks(io.RawIOBase):
+    """The octets of a body in chunks, read from a buffered reader. ``before()`` is called before the first read."""
+
+    def __init__(self, file, before):
+        self._file = file
+        self._before = before
+        self._left = 0
+        self._ended = False
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        """Raises MalformedChunks, and what reading the file raises. May switch."""
+        self._before()
+        if self._ended:
+            return 0
+        if not self._left:
+            self._left = self._size()
+            if not self._left:
+                self._pass_trailers()
+                self._ended = True
+                return 0
+        octets = self._file.read1(min(len(buffer), self._left))
+        if not octets:
+            raise MalformedChunks("the body ended before it was whole")
+        buffer[:len(octets)] = octets
+        self._left -= len(octets)
+        if not self._left and self._file.read(2) != b"\r\n":
+            raise MalformedChunks("a chunk has another length than it says")
+        return len(octets)
+
+    def _size(self):
+        found = _CHUNK_LINE.fullmatch(self._file.readline(CHUNK_LINE_OCTETS_MAX))
+        if found is None:
+            raise MalformedChunks("a chunk does not begin with its length")
+        return int(found[1], 16)
+
+    def _pass_trailers(self):
+        for _ in range(FIELDS_MAX):
+            line = self._file.readline(CHUNK_LINE_OCTETS_MAX)
+            if line == b"\r\n":
+                return
+            if _FIELD_LINE.fullmatch(line) is None:
+                break
+        raise MalformedChunks("the fields behind the last chunk are malformed or too many")
