@@ -8,6 +8,9 @@ import contextlib
 import os
 import time
 
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+
 from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.queue_settings import PLAIN
@@ -19,6 +22,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.priority_store import open_priority_store
 from gomq_py.storage.recovery import open_store
+from gomq_py.storage.reopening import open_in_thread
 from gomq_py.storage.stream_recovery import open_stream_store
 
 LOG = logger("broker")
@@ -45,6 +49,7 @@ class QueueFactory:
         self._timers = timers
         self._on_idle = on_idle
         self._incarnations = {}
+        self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
         self._known_folders = set()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
@@ -53,46 +58,78 @@ class QueueFactory:
         if not recovered:
             incarnation = os.urandom(INCARNATION_SIZE)
         folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
-        failure = None
+        store, failure = None, None
         try:
-            store, report = self._open_store(folder, incarnation, durable, arguments)
-            if report.lost:
-                LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+            store = self._open_store(_call, folder, incarnation, vhost, name, durable, arguments)
         except StoreError as error:
             if not recovered:
                 raise
-            store, failure = None, error
-        queue: Queue
-        if queue_type_of(arguments) == STREAM:
-            queue = StreamQueue(name, vhost, store, self.scheduler, self._timers, arguments)
-        else:
-            queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
-            queue.on_expiring = self._limit_expiring
+            failure = error
+        queue = self._make_queue(vhost, name, store, durable, auto_delete, owner, arguments)
         if failure is not None:
             queue.fail(failure)  # it is there, closed, and everything else goes on
-        elif queue.on_expiring is not None and store.ready_count:
-            self._limit_expiring(queue)  # the last run may have left messages that expire
         if durable:
             self._incarnations[queue] = incarnation
             if recovered:
                 self._known_folders.add(folder)
         return queue
 
-    def reopen(self, queue):
-        """Another queue over the files of one that is closed. One that is not durable comes back empty. Blocks. Raises OSError, StoreError."""
+    def _make_queue(self, vhost, name, store, durable, auto_delete, owner, arguments):
+        queue: Queue
+        if queue_type_of(arguments) == STREAM:
+            return StreamQueue(name, vhost, store, self.scheduler, self._timers, arguments)
+        queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
+        queue.on_expiring = self._limit_expiring
+        if store is not None and store.ready_count:
+            self._limit_expiring(queue)  # the last run may have left messages that expire
+        return queue
+
+    def reopen(self, queue, is_wanted):
+        """Another queue over the files of one that is closed; None if ``is_wanted()`` says, once they are read, that it was deleted
+        meanwhile. One that is not durable comes back empty. Raises OSError, StoreError. May switch.
+        """
         if queue.store is not None:
             queue.store.close()
-        incarnation = self._incarnations.pop(queue, None)
-        return self.create(queue.vhost, queue.name, bool(queue.durable), bool(queue.auto_delete), queue.exclusive_owner, queue.arguments, incarnation)
+        incarnation, folder = self._incarnations.get(queue), self._data_dir.transient_folder
+        if queue.durable:
+            folder = self._folder(queue.vhost, queue.name, incarnation)
+            self._settle_files()
+        durable = bool(queue.durable)
+        try:
+            with self._one_reopening:
+                store = self._open_store(open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
+        finally:
+            if not is_wanted() and durable:
+                self._remove_folder(queue, folder)  # once more: recovery may have made files in it
+        if not is_wanted():
+            store.forget_files()
+            return None
+        again = self._make_queue(
+            queue.vhost, queue.name, store, durable, bool(queue.auto_delete), queue.exclusive_owner, queue.arguments)
+        if durable:
+            self._incarnations[again] = self._incarnations.pop(queue)
+        return again
 
-    def _open_store(self, folder, incarnation, durable, arguments):
-        """The store that the arguments ask for, and the report of its recovery."""
+    def _settle_files(self):
+        """Return when what was to be done with files before has been done, or has failed. May switch."""
+        done = Event()
+        self._committer.after_sync(lambda error: done.set())
+        done.wait()
+
+    def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
+        """The store that the arguments ask for. ``how(function, *arguments)`` opens it."""
         shared = (folder, self._files, self._pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
-            return open_stream_store(*shared, arguments.get("x-stream-max-segment-size-bytes", self._segment_bytes))
-        if "x-max-priority" in arguments:
-            return open_priority_store(*shared, int(arguments["x-max-priority"]), self._segment_bytes, durable)
-        return open_store(*shared, self._segment_bytes, durable)
+            store, report = how(
+                open_stream_store, *shared, arguments.get("x-stream-max-segment-size-bytes", self._segment_bytes))
+        elif "x-max-priority" in arguments:
+            store, report = how(
+                open_priority_store, *shared, int(arguments["x-max-priority"]), self._segment_bytes, durable)
+        else:
+            store, report = how(open_store, *shared, self._segment_bytes, durable)
+        if report.lost:
+            LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+        return store
 
     def give_park(self, exchange, route, incarnation=None):
         """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, owed)`` takes each in its time.
@@ -198,8 +235,12 @@ class QueueFactory:
             return
         if queue.store is not None:
             queue.store.forget_files()
+        self._remove_folder(queue, folder)
+
+    def _remove_folder(self, queue, folder):
         if os.path.isdir(folder):
-            self.run_sliced(FolderRemoval(self._files, self._committer, folder, f"deleted queue {queue.name!r} in vhost {queue.vhost!r}").slice)
+            whose = f"deleted queue {queue.name!r} in vhost {queue.vhost!r}"
+            self.run_sliced(FolderRemoval(self._files, self._committer, folder, whose).slice)
 
 
 class FolderRemoval:
@@ -233,6 +274,10 @@ class FolderRemoval:
             LOG.error("the files of %s stay until the next boot: %s", self._whose, failure)
         self._committer.mark_folder(os.path.dirname(self._folder))
         return False
+
+
+def _call(function, *arguments):
+    return function(*arguments)
 
 
 def _nothing():

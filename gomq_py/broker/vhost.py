@@ -20,6 +20,10 @@ from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
+
+LOG = logger("broker")
 
 
 class VHost(Routing):
@@ -45,6 +49,7 @@ class VHost(Routing):
         self._events = events or Events(None)
         self._tracing_watchers = {}
         self._exclusive = {}  # owner: {queue: None}
+        self._restarting = set()
         self.parameters = {}  # (component, name): value, see broker.parameters
         self.limits = {}
         self.totals = Totals()
@@ -275,14 +280,29 @@ class VHost(Routing):
     def restart_queue(self, queue):
         """Open a queue again that a fault of its store has closed; what its files hold is ready. It is another object, with the same bindings.
 
-        Deliveries that are unacked still belong to the closed one: settling them changes nothing. Blocks, as recovery does. Raises PreconditionFailed
-        where it is not closed, or closes again at once.
+        Deliveries that are unacked still belong to the closed one: settling them changes nothing. Until it is open, clients are told that
+        it is closed. Raises PreconditionFailed where it is not closed, or cannot be opened; NotFound if it is deleted meanwhile. May switch.
         """
         entity = described("queue", queue.name, self.name)
         if not queue.closed:
             raise PreconditionFailed(f"{entity} is not closed")
+        if queue in self._restarting:
+            raise PreconditionFailed(f"{entity} is being opened already")
+        self._restarting.add(queue)
+        try:
+            again = self._factory.reopen(queue, lambda: self.queues.get(queue.name) is queue)
+        except (StoreError, OSError) as error:
+            LOG.error("%s cannot be opened again: %s", entity, error)
+            raise PreconditionFailed(f"{entity} could not be opened again: see the log") from error
+        finally:
+            self._restarting.discard(queue)
+        if again is None:
+            raise NotFound(f"no {entity}")
+        self._replace_queue(queue, again)
+
+    def _replace_queue(self, queue, again):
+        """The other object for the same queue, with its bindings."""
         bindings = self.bindings_to(queue)
-        again = self._factory.reopen(queue)
         again.paused = queue.paused
         for binding in bindings:
             binding.source.unbind(binding)
@@ -293,8 +313,6 @@ class VHost(Routing):
         self._add_queue(again)
         for binding in bindings:
             self.add_binding(Binding(binding.source, again, binding.routing_key, binding.arguments))
-        if again.closed:
-            raise PreconditionFailed(f"{entity} could not be opened again: see the log")
 
     def release_owner(self, owner):
         """A connection is gone: delete its exclusive queues. Returns how many there were."""

@@ -152,6 +152,11 @@ class Files:
     def __init__(self, listeners=()):
         self._listeners = tuple(listeners)
 
+    @property
+    def has_listeners(self):
+        """Whether anybody hears of changes: then they must be made in the hub, or told there."""
+        return bool(self._listeners)
+
     # mapped files
 
     def create(self, path, size):

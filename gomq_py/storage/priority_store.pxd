@@ -42,6 +42,7 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef Py_ssize_t purge(self) except -1
     @cython.locals(store=MessageStore)
     cpdef adopt_level(self, Py_ssize_t number, MessageStore store)
+    cpdef hand_over(self, pool, committer)
     cdef MessageStore _level(self, Py_ssize_t number)
     cdef MessageStore _of(self, uint64_t location)
     cdef _raise_top(self, Py_ssize_t number)

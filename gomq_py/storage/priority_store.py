@@ -206,6 +206,12 @@ class PriorityStore(message_store.MessageStore):
         self._put_on(store)
         self._raise_top(number)
 
+    def hand_over(self, pool, committer):
+        """As SegmentLog.hand_over, of all levels."""
+        message_store.MessageStore.hand_over(self, pool, committer)
+        for store in self._used:
+            store.hand_over(pool, committer)
+
     def used_levels(self):
         """The stores of the levels that messages have come to."""
         return list(self._used)

@@ -13,6 +13,7 @@ cdef class SegmentLog:
     cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
 
+    cpdef hand_over(self, pool, committer)
     @cython.locals(segment=Segment)
     cpdef close(self)
     @cython.locals(segment=Segment)

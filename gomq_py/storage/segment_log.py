@@ -60,6 +60,11 @@ class SegmentLog:
         self._unsynced = []
         self._syncing = []
 
+    def hand_over(self, pool, committer):
+        """Recovered in a thread, which had others in their place: these are told from here on."""
+        self.pool = pool
+        self.committer = committer
+
     # the end of it
 
     def close(self):

@@ -1,11 +1,15 @@
 """Queues paused, resumed, purged in part and opened again: over HTTP, over restarts, and with a store that failed."""
+import threading
+
+import gevent
 import pika
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.errors import NotFound, PreconditionFailed
 from gomq_py.broker import queue_factory
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
+from tests.support.hub_calls import HubCalls
 from tests.support.node import Node
 
 PERSISTENT = {"persistent": True}
@@ -131,4 +135,82 @@ def test_queue_that_cannot_be_opened_stays_closed_and_says_so(tmp_path, monkeypa
 
     node.vhost.restart_queue(node.vhost.queues["q"])
     assert node.take("q")[0] == b"1"
+    node.stop()
+
+
+class SlowRecovery(HubCalls):
+    """A disk that takes its time to give back what is in a file, until ``go_on`` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.go_on = threading.Event()
+        self.reading = threading.Event()
+
+    def about_to(self, call, subject):
+        super().about_to(call, subject)
+        if call == "read_through" and self.elsewhere.get(call):
+            self.reading.set()
+            assert self.go_on.wait(20)
+
+
+def closed_queue(node, arguments=None):
+    queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
+    node.publish("", "q", b"1", **PERSISTENT)
+    node.committer.wait()
+    queue.store.fence(OSError(5, "the disk failed"))
+    return queue
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}])
+def test_queue_is_opened_again_in_a_thread_while_others_are_served(tmp_path, arguments):
+    files = SlowRecovery()
+    node = Node(tmp_path / "data", files)
+    queue = closed_queue(node, arguments)
+    node.vhost.declare_queue("other", durable=True)
+    node.publish("", "other", b"x")
+    node.committer.wait()
+    files.begin()
+
+    restart = gevent.spawn(node.vhost.restart_queue, queue)
+    node.wait(files.reading.is_set)
+
+    node.publish("", "other", b"y")
+    assert [node.take("other")[0] for _ in "xy"] == [b"x", b"y"]
+    assert node.publish("", "q", b"2") == [0]
+    with pytest.raises(NotFound, match="is closed"):
+        node.vhost.queue("q")
+    with pytest.raises(PreconditionFailed, match="already"):
+        node.vhost.restart_queue(queue)
+    assert not files.in_hub.keys() & {"open", "read_through", "sync", "sync_folder", "allocate", "unlink", "rename"}
+    files.go_on.set()
+    restart.get(timeout=20)
+    assert node.vhost.queue("q").ready_count == 1
+    assert node.publish("", "q", b"2", **PERSISTENT) == [1]
+    node.stop()
+
+    last = Node(tmp_path / "data")
+    assert last.vhost.queue("q").ready_count == 2
+    last.stop()
+
+
+def test_queue_that_is_deleted_while_it_is_opened_again_is_gone(tmp_path):
+    files = SlowRecovery()
+    node = Node(tmp_path / "data", files)
+    queue = closed_queue(node)
+    node.committer.after_sync(lambda error: None)
+    files.begin()
+    restart = gevent.spawn(node.vhost.restart_queue, queue)
+    node.wait(files.reading.is_set)
+
+    node.vhost.delete_queue("q")
+    again, _ = node.vhost.declare_queue("q", durable=True)
+    node.committer.wait()
+    files.go_on.set()
+    with pytest.raises((NotFound, PreconditionFailed)):
+        restart.get(timeout=20)
+
+    assert node.vhost.queue("q") is again
+    folder = tmp_path / "data" / "queues"
+    node.wait(lambda: not any(folder.iterdir()))
+    assert node.publish("", "q", b"2", **PERSISTENT) == [1]
     node.stop()
