@@ -4,6 +4,7 @@ Built by the launcher over an open data folder; doors are handed it. Knows no so
 """
 from functools import partial
 
+from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.auth import passwords
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
@@ -125,27 +126,28 @@ class Broker:
             self.users.set_permission(creator, name, ".*", ".*", ".*")
         return vhost
 
-    def describe_vhost(self, vhost, description=None, tags=None, default_queue_type=None):
+    def describe_vhost(self, vhost, description=None, tags=None, default_queue_type=None, protected_from_deletion=None):
         """Change what is said about a vhost; None leaves it as it is. Raises OSError, ValueError for a type that there is not."""
         if default_queue_type is not None and default_queue_type not in TYPES:
             raise ValueError(f"default_queue_type must be one of {', '.join(sorted(TYPES))}")
-        before = vhost.description, vhost.tags, vhost.default_queue_type
-        wanted = (description, None if tags is None else list(tags), default_queue_type)
+        before = vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion
+        wanted = (description, None if tags is None else list(tags), default_queue_type, protected_from_deletion)
         after = tuple(old if new is None else new for old, new in zip(before, wanted))
         if after == before:
             return
-        vhost.description, vhost.tags, vhost.default_queue_type = after
+        vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion = after
         try:
             self._log.append(records.vhost_created(vhost))
-        except OSError:
-            vhost.description, vhost.tags, vhost.default_queue_type = before
+        except (OSError, ValueError):
+            vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion = before
             raise
 
     def delete_vhost(self, name):
-        """Returns the vhost that went, or None; its queues are gone. The doors close its connections. Raises OSError."""
+        """Returns the vhost that went, or None; its queues are gone. The doors close its connections. Raises OSError, PreconditionFailed."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             return None
+        self.check_may_be_deleted(vhost)
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
         vhost.delete()
@@ -153,6 +155,12 @@ class Broker:
         self.users.forget_vhost(name)
         self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
         return vhost
+
+    @staticmethod
+    def check_may_be_deleted(vhost):
+        """Refuse to delete a vhost that an operator has protected. Raises PreconditionFailed."""
+        if vhost.protected_from_deletion:
+            raise PreconditionFailed(f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion")
 
     def _queue_expired(self, queue):
         """Nobody has used the queue for its x-expires."""
@@ -174,6 +182,7 @@ class Broker:
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
             kind = record.get("default_queue_type")  # logs of earlier versions have none
             vhost.default_queue_type = kind if kind in TYPES else CLASSIC
+            vhost.protected_from_deletion = bool(record.get("protected"))
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
         self._log.leave_out(left_out)

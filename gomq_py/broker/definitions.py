@@ -328,7 +328,7 @@ class Importer:
     # one verb per list
 
     def user(self, entry):
-        tags = entry.get("tags", [])
+        tags = entry.get("tags") or []
         tags = [tag.strip() for tag in tags.split(",")] if isinstance(tags, str) else tags
         password_hash = entry.get("password_hash") or ""
         algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
@@ -346,6 +346,8 @@ class Importer:
         tags = entry.get("tags") or metadata.get("tags") or []
         tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
         vhost = self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
+        if entry.get("protected_from_deletion") or metadata.get("protected_from_deletion"):
+            self._broker.describe_vhost(vhost, protected_from_deletion=True)
         default = entry.get("default_queue_type") or metadata.get("default_queue_type")
         if default in (None, "undefined", vhost.default_queue_type):
             return
@@ -461,8 +463,8 @@ def _are_tags(value):
 _TYPES = {
     **dict.fromkeys(("name", "vhost", "user", "source", "destination", "routing_key", "component", "configure", "write", "read", "exchange", "type",
                      "destination_type", "pattern", "apply-to"), (_is_text, "a text")),
-    **dict.fromkeys(("password", "password_hash", "hashing_algorithm", "description"), (_is_optional_text, "a text")),
-    **dict.fromkeys(("durable", "auto_delete", "internal"), (_is_flag, "true or false")),
+    **dict.fromkeys(("password", "password_hash", "hashing_algorithm", "description", "default_queue_type"), (_is_optional_text, "a text")),
+    **dict.fromkeys(("durable", "auto_delete", "internal", "protected_from_deletion"), (_is_flag, "true or false")),
     **dict.fromkeys(("arguments", "definition"), (lambda value: isinstance(value, dict), "an object")),
     "metadata": (lambda value: value is None or isinstance(value, dict), "an object"),
     "tags": (_are_tags, "a text or a list of texts"),

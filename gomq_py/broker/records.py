@@ -75,6 +75,7 @@ def vhost_created(vhost):
     """Of a vhost as it is now; a later one replaces it."""
     return {
         "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags, "default_queue_type": vhost.default_queue_type,
+        "protected": vhost.protected_from_deletion,
     }
 
 

@@ -40,6 +40,7 @@ class VHost(Routing):
         self.description = description
         self.tags = list(tags)
         self.default_queue_type = CLASSIC  # of queues that are declared without one
+        self.protected_from_deletion = False
         self.queues = {}
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
@@ -69,7 +70,7 @@ class VHost(Routing):
 
     def metadata(self):
         """What is said about it, as RabbitMQ calls and groups that."""
-        return {"description": self.description, "tags": list(self.tags), "default_queue_type": self.default_queue_type}
+        return metadata(self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion)
 
     # tracing
 
@@ -513,6 +514,12 @@ class VHost(Routing):
         """The last consumer of a queue has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
+
+
+def metadata(description, tags, default_queue_type, is_protected):
+    """What is said about a vhost, as RabbitMQ calls and groups that: of the protection only that there is one."""
+    facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
+    return {**facts, "protected_from_deletion": True} if is_protected else facts
 
 
 def _check_same(entity_there, properties, entity):

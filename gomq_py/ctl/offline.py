@@ -12,6 +12,7 @@ from gomq_py.broker.arguments import CLASSIC
 from gomq_py.broker.definitions import header, jsonable
 from gomq_py.broker.policies import POLICY
 from gomq_py.broker.recovery import replay, text
+from gomq_py.broker.vhost import metadata
 from gomq_py.storage.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.log_records import RecordError, read_record
@@ -142,10 +143,8 @@ class Definitions:
 
 
 def _vhost(name, record):
-    facts = {
-        "description": record["description"], "tags": [text(tag) for tag in record["tags"]],
-        "default_queue_type": record.get("default_queue_type") or CLASSIC,  # logs of earlier versions have none
-    }
+    kind = record.get("default_queue_type") or CLASSIC  # logs of earlier versions have none
+    facts = metadata(record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected"))
     return {"name": name, **facts, "metadata": facts}
 
 

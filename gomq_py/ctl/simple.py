@@ -11,6 +11,10 @@ REQUESTS = {
     "clear_permissions": ("user", "DELETE", ("permissions", VHOST, NAME), "Take a user's rights in the virtual host away."),
     "clear_topic_permissions": ("user", "DELETE", ("topic-permissions", VHOST, NAME), "Take a user's limits on routing keys away."),
     "delete_vhost": ("vhost", "DELETE", ("vhosts", NAME), "Delete a virtual host with everything in it."),
+    "enable_vhost_deletion_protection": (
+        "vhost", "POST", ("vhosts", NAME, "deletion", "protection"), "Protect a virtual host: nobody deletes it until that is lifted."),
+    "disable_vhost_deletion_protection": (
+        "vhost", "DELETE", ("vhosts", NAME, "deletion", "protection"), "Let a virtual host be deleted again."),
     "purge_queue": ("queue", "DELETE", ("queues", VHOST, NAME, "contents"), "Drop every ready message of a queue."),
     "pause_queue": ("queue", "PUT", ("queues", VHOST, NAME, "pause"), "Deliver nothing from a queue until it is resumed."),
     "resume_queue": ("queue", "PUT", ("queues", VHOST, NAME, "resume"), "Deliver again."),

@@ -63,6 +63,12 @@ class MethodNotAllowed(APIError):
     status, error = 405, "Method Not Allowed"
 
 
+class PreconditionNotMet(APIError):
+    """412: not while the thing is as it is."""
+
+    status, error = 412, "precondition_failed"
+
+
 class TooLarge(APIError):
     """413: the body is over the limit of this kind of request."""
 

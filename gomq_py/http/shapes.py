@@ -21,7 +21,8 @@ def vhost(one):
     """A vhost with the sums over its queues. May switch."""
     view = statistics.view(statistics.VHOST, (one, node()))
     shape = {
-        "name": one.name, **one.metadata(), "metadata": one.metadata(), "tracing": bool(one.tracing), "cluster_state": {node().name: "running"},
+        "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(), "tracing": bool(one.tracing),
+        "cluster_state": {node().name: "running"},
     }
     lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
     view.put(shape, 0, lengths)

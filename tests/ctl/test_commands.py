@@ -181,6 +181,18 @@ def test_a_paused_queue_is_found_by_the_doctor(ctl):
     done(ctl("delete_queue", "lazy"))
 
 
+def test_a_protected_vhost_is_not_deleted(ctl):
+    done(ctl("add_vhost", "kept"))
+    done(ctl("enable_vhost_deletion_protection", "kept"))
+
+    refused = ctl("delete_vhost", "kept")
+
+    assert refused.returncode == 1 and "virtual host 'kept' because it is protected from deletion" in refused.stderr
+    assert {"name": "kept", "protected_from_deletion": True} in data(ctl("list_vhosts", "name", "protected_from_deletion", "-f", "json"))
+    done(ctl("disable_vhost_deletion_protection", "kept"))
+    done(ctl("delete_vhost", "kept"))
+
+
 def test_status_tells_totals(ctl):
     assert "Queues: " in done(ctl("status"))
 

@@ -1,12 +1,13 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
 from flask import Blueprint, g
 
+from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.arguments import TYPES
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.arguments import boolean_of, text_of
-from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -37,7 +38,8 @@ def put_vhost(name):
     tracing = boolean_of(wanted, "tracing") if wanted.get("tracing") is not None else None
     described = {
         "description": text_of(wanted, "description") if "description" in wanted else None, "tags": _tags(wanted.get("tags")),
-        "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype")))}
+        "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype"))),
+        "protected_from_deletion": None if wanted.get("protected_from_deletion") is None else boolean_of(wanted, "protected_from_deletion")}
     existed = name in node().broker.vhosts
     creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
     vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
@@ -68,12 +70,31 @@ def _queue_type(kind):
 @blueprint.delete("/api/vhosts/<name>")
 @access(ADMINISTRATOR)
 def delete_vhost(name):
-    """Delete it with all that is in it; its connections are closed."""
-    find_vhost(name)
+    """Delete it with all that is in it; its connections are closed. 412 while it is protected."""
+    try:
+        node().broker.check_may_be_deleted(find_vhost(name))
+    except PreconditionFailed as error:
+        raise PreconditionNotMet(error.text) from None
     for connection in node().connections():
         if connection.vhost is not None and connection.vhost.name == name:
             connection.force_close(f"vhost '{name}' is down")
     node().broker.delete_vhost(name)
+    return no_content()
+
+
+@blueprint.post("/api/vhosts/<name>/deletion/protection")
+@access(ADMINISTRATOR)
+def protect_vhost(name):
+    """Protect it: nobody deletes it until the protection is lifted."""
+    node().broker.describe_vhost(find_vhost(name), protected_from_deletion=True)
+    return no_content()
+
+
+@blueprint.delete("/api/vhosts/<name>/deletion/protection")
+@access(ADMINISTRATOR)
+def unprotect_vhost(name):
+    """Lift the protection."""
+    node().broker.describe_vhost(find_vhost(name), protected_from_deletion=False)
     return no_content()
 
 

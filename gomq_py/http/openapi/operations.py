@@ -145,6 +145,8 @@ OPERATIONS = {
     ("vhosts.get_vhost", "GET"): shows(ref("VHost"), CURVES),
     ("vhosts.put_vhost", "PUT"): puts("vhost"),
     ("vhosts.delete_vhost", "DELETE"): does(),
+    ("vhosts.protect_vhost", "POST"): does(),
+    ("vhosts.unprotect_vhost", "DELETE"): does(),
     ("vhosts.start_vhost", "POST"): does(),
     ("vhosts.list_vhost_connections", "GET"): lists("Connection"),
     ("vhosts.list_vhost_channels", "GET"): lists("Channel"),

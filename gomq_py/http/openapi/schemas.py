@@ -87,8 +87,8 @@ COMPONENTS = {
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
     "VHost": record({
-        **texts("name", "description", "default_queue_type"), "tags": some(TEXT), "tracing": TRUTH,
-        "metadata": record({**texts("description", "default_queue_type"), "tags": some(TEXT)}),
+        **texts("name", "description", "default_queue_type"), "tags": some(TEXT), **truths("tracing", "protected_from_deletion"),
+        "metadata": record({**texts("description", "default_queue_type"), "tags": some(TEXT)}, {"protected_from_deletion": {"const": True}}),
         "cluster_state": {"type": "object", "additionalProperties": TEXT},
         **counted(LENGTH_NAMES), **counted(OCTETS), "message_stats": record(counted(VHOST_STATS)),
     }),
@@ -179,7 +179,8 @@ MOVED_BY = {
 }
 BODIES = {
     "vhost": wanted(optional={
-        "description": TEXT, "tags": TEXT_OR_LIST, "tracing": TRUTH, "default_queue_type": {"enum": ["classic", "quorum", "stream"]}}),
+        "description": TEXT, "tags": TEXT_OR_LIST, "tracing": TRUTH, "default_queue_type": {"enum": ["classic", "quorum", "stream"]},
+        "protected_from_deletion": TRUTH}),
     "user": wanted({"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}),
     "users": wanted({"users": some(TEXT)}),
     "permission": wanted(texts("configure", "write", "read")),
