@@ -7,6 +7,7 @@ from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.fields import Seconds
 from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import MAX_SIZE
+from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_TIMER_MS, difference_in, is_integer, same_argument, type_name
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
@@ -128,6 +129,8 @@ def _dead_letter_routing_key(value, arguments):
     _text(value, arguments)
     if "x-dead-letter-exchange" not in arguments:
         raise _Wrong("routing_key_but_no_dlx_defined")
+    if not fits_short_string(value):
+        raise _Wrong(f'"expected a routing key of at most {NAME_OCTETS_MAX} octets"')
 
 
 def _one_of(reason, *allowed):

@@ -25,6 +25,7 @@ cdef class DeadLetters:
     @cython.locals(way=Way, address=Address, copy=Message, destination=Destination, routing=bytes, properties=bytes)
     cdef _publish(self, Queue queue, settings, str reason, Message message, owed)
     cdef _pass_on(self, Queue queue, settings, str reason, uint64_t location, Message message, owed)
+    cdef _set_aside(self, Queue queue, uint64_t location, copy, error)
     cdef _gone(self, Queue queue, list leaving)
     @cython.locals(way=Way)
     cdef _end_slice(self, list leaving)

@@ -3,7 +3,8 @@
 Beside queues, whose limits send them here; above vhosts, which route them. A message stays unacked in its queue until the copies are on disk wherever
 they are to be durable, so that a crash leaves it in two places rather than in none. Letters are worked off in slices after the next poll, in order,
 one after the other: a chain of overflowing queues makes the list longer, never the stack deeper. Where the store of a queue that a letter goes to
-cannot take it (a full disk, a fault), it waits in its own queue, and so do those behind it.
+cannot take it (a full disk, a fault), it waits in its own queue, and so do those behind it. One that cannot be made a letter of at all is set aside
+(broker.set_aside), and those behind it go on.
 """
 from array import array
 from collections import Counter, deque
@@ -16,11 +17,14 @@ from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.header_edit import EMPTY_TABLE, PropertyEdit
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where letters come from)
 from gomq_py.broker.routing import with_properties
+from gomq_py.broker.set_aside import described
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import KIND_AMQP, Message
 
 LOG = logger("queue")
+QUIET = QuietLog(LOG)
 
 # Letters before others get their turn: some 2 ms, 5 where they died before.
 SLICE = 200
@@ -29,6 +33,10 @@ SLICE = 200
 TRY_AGAIN_MS = 1000
 
 REJECTED = "rejected"
+SETTING_ASIDE = "dead-lettering"
+
+# The largest x-death count that its field holds: who was sent more often than that is not counted any further.
+COUNT_MAX = (1 << 63) - 1
 
 
 class DeadLetters:
@@ -88,7 +96,7 @@ class DeadLetters:
         self._letters.append(letter)
         if not self._running:
             self._running = True
-            self._scheduler.run_sliced(self._slice)
+            self._scheduler.run_sliced(self._slice, self._slice_failed, "dead letters")
 
     def _slice(self):
         """The scheduler's next slice of letters; False: no more of them."""
@@ -108,9 +116,26 @@ class DeadLetters:
             except StoreError as error:
                 queue.fail(error)
                 self._gone(queue, leaving)
+            except Exception as error:  # whatever is the matter with this one, the others must not suffer for it
+                self._set_aside(queue, location, copy, error)
+                self._gone(queue, leaving)
         self._end_slice(leaving)
         self._running = bool(self._letters)
         return self._running
+
+    def _slice_failed(self, _error):
+        """What failed was no single letter: go on with the next ones."""
+        self._running = bool(self._letters)
+        return self._running
+
+    def _set_aside(self, queue, location, copy, error):
+        """A letter cannot be made, or cannot be stored, for another reason than its store's."""
+        if copy is None:
+            queue.set_aside(location, error, SETTING_ASIDE)
+        else:
+            QUIET.error(
+                queue, "a message that queue '%s' in vhost '%s' refused is lost: it cannot be dead-lettered: %s",
+                queue.name, queue.vhost, described(error))
 
     def _pass_on(self, queue, settings, reason, location, message, owed):
         """Copy an unacked message, which then leaves its queue after the next sync. Returns destinations that have yet to take it: then it stays."""
@@ -128,10 +153,10 @@ class DeadLetters:
             leaving.append(queue)
 
     def _end_slice(self, leaving):
-        for way in self._ways.values():
-            way.note(self.counts)
-        self._ways = {}
+        ways, self._ways = self._ways, {}
         self._way = None
+        for way in ways.values():
+            way.note(self.counts)
         self._drop_moved()
         self._let_go(leaving)
 
@@ -159,7 +184,7 @@ class DeadLetters:
         self._timer = None
         if not self._again:  # or a round is under way, at whose end this is asked for again
             self._again.extend(self._held)
-            self._scheduler.run_sliced(self._slice_again)
+            self._scheduler.run_sliced(self._slice_again, self._again_failed, "dead letters that wait for room")
 
     def _slice_again(self):
         """The scheduler's next slice of letters that waited; False: the others have to wait on."""
@@ -174,6 +199,15 @@ class DeadLetters:
             elif left > 0:
                 self._again.popleft()  # there is no room yet
         self._end_slice(leaving)
+        return self._goes_on_again()
+
+    def _again_failed(self, _error):
+        """What failed was no single letter: go on with those of the next queue."""
+        if self._again:
+            self._again.popleft()
+        return self._goes_on_again()
+
+    def _goes_on_again(self):
         if not self._again and self._held:
             self._try_again_later()
         return bool(self._again)
@@ -186,6 +220,9 @@ class DeadLetters:
                 held.owed = self._pass_on(held.queue, held.settings, held.reason, held.locations[held.first], message, held.owed)
             except StoreError as error:
                 held.queue.fail(error)
+                held.owed = None
+            except Exception as error:
+                self._set_aside(held.queue, held.locations[held.first], None, error)
                 held.owed = None
             if held.owed:
                 break
@@ -204,7 +241,10 @@ class DeadLetters:
 
     def _let_go(self, queues):
         for queue in queues:
-            self._leaving.pop(queue)()
+            try:
+                self._leaving.pop(queue)()
+            except Exception:
+                LOG.exception("queue '%s' in vhost '%s' was deleted, but not all of it has gone", queue.name, queue.vhost)
 
     def _drop_moved(self):
         moved, self._moved = self._moved, []
@@ -217,7 +257,10 @@ class DeadLetters:
             LOG.error("%d dead letters stay in their queues: the copies are not on disk: %s", len(moved), error)
             return
         for queue, location in moved:
-            queue.drop(location)
+            try:
+                queue.drop(location)
+            except Exception as error:
+                self._set_aside(queue, location, None, error)
 
     def _publish(self, queue, settings, reason, message, owed):
         """Copy the message to where the queue's dead letters go; nowhere is possible too. Returns the destinations whose stores cannot take it now.
@@ -229,12 +272,12 @@ class DeadLetters:
             way = self._way = self._way_of(queue, settings, reason)
         if way.exchange is None or message.kind != KIND_AMQP:
             return None
-        way.count += owed is None
         routing, properties = message.get_routing(), message.get_properties()
         address = way.addresses.get((routing, properties))
         if address is None:
             letter = Letter(message, queue.name, reason, settings.dead_letter_routing_key, self._scheduler.now_ms, way.first_deaths)
             address = way.addresses[routing, properties] = Address(letter, way.routes(letter))
+        way.count += owed is None
         copy = self._copy
         copy.readdress(message, way.exchange_name, address.key, address.letter.properties, self._scheduler.now_ms)
         destinations = address.destinations
@@ -405,11 +448,11 @@ def told(headers, queue, reason, exchange, routing_key, expiration, at_s, new_ke
 def updated(headers, queue, reason, exchange, keys, expiration, at_s):
     """The x-death entries with this death in front, its own keys sorted where it is not the first: RabbitMQ's clients know it so."""
     known = get_key(headers, "x-death")
-    deaths = [death for death in known if isinstance(death, dict)] if isinstance(known, list) else []
+    deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
         if death.get("queue") == queue and death.get("reason") == reason:
             count = death.get("count")
-            death["count"] = Int64(count + 1 if isinstance(count, int) else 1)
+            death["count"] = Int64(min(count, COUNT_MAX - 1) + 1 if isinstance(count, int) else 1)
             return [_sorted(death), *(other for other in deaths if other is not death)]
     death = {
         "count": Int64(1), "reason": reason, "queue": queue, "time": datetime.fromtimestamp(at_s, timezone.utc), "exchange": exchange,
@@ -418,6 +461,27 @@ def updated(headers, queue, reason, exchange, keys, expiration, at_s):
     if expiration is not None:
         death["original-expiration"] = expiration
     return [_sorted(death) if isinstance(known, list) else death, *deaths]
+
+
+def grouped(deaths):
+    """One entry for each queue and reason, the first; where that has no count it gets their number, as in RabbitMQ.
+    What is no table is left out.
+    """
+    groups, alone = {}, 0
+    for death in deaths:
+        if isinstance(death, dict):
+            key = death.get("queue"), death.get("reason")
+            if not (isinstance(key[0], str) and isinstance(key[1], str)):
+                key = alone = alone + 1  # no broker has written it
+            group = groups.get(key)
+            if group is None:
+                groups[key] = [death, 1]
+            else:
+                group[1] += 1
+    for death, number in groups.values():
+        if number > 1:
+            death.setdefault("count", Int64(number))
+    return [death for death, _ in groups.values()]
 
 
 def _sorted(death):

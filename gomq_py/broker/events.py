@@ -8,11 +8,14 @@ import socket
 from collections import deque
 
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.header_edit import told_in_headers
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.secrets import shown
 from gomq_py.storage.message import Message
 
 LOG = logger("broker")
+QUIET = QuietLog(LOG)
 NAME = "amq.rabbitmq.event"
 
 # RabbitMQ's name for what nobody asked for: expiry, auto-delete, the end of a connection.
@@ -62,7 +65,11 @@ class Events:
         """
         if self._vhosts is None or not self.wanted:
             return
-        headers = shown(headers_of(*subjects))
+        try:
+            headers = shown(headers_of(*subjects))
+        except Exception as error:  # what happened has happened
+            QUIET.error(key, "event %s cannot be told", key, exc_info=error)
+            return
         headers["user_who_performed_action"] = self.actor
         headers["timestamp_in_ms"] = self._scheduler.now_ms
         headers["node"] = node_name()
@@ -72,7 +79,7 @@ class Events:
         self._waiting.append((key, headers))
         if not self._running:
             self._running = True
-            self._scheduler.run_sliced(self._slice)
+            self._scheduler.run_sliced(self._slice, self._failed, "events")
 
     def _exchange(self):
         vhost = self._vhosts.get("/") if self._vhosts is not None else None
@@ -89,8 +96,15 @@ class Events:
             try:
                 if exchange is not None:
                     self._publish(exchange, key, headers)
-            except (ValueError, TypeError, OverflowError) as error:
-                LOG.error("event %s cannot be told: %s", key, error)  # a number in somebody's parameter that no field holds
+            except Exception as error:  # a number in somebody's parameter that no field holds, or a fault of ours
+                QUIET.error(key, "event %s cannot be told: %s: %s", key, type(error).__name__, error)
+        return self._goes_on()
+
+    def _failed(self, _error):
+        """What failed was no single event: go on with the next ones."""
+        return self._goes_on()
+
+    def _goes_on(self):
         self._running = bool(self._waiting)
         return self._running
 
@@ -102,7 +116,7 @@ class Events:
         if destinations:
             properties = Properties(headers=headers, delivery_mode=PERSISTENT, timestamp=headers["timestamp_in_ms"] // 1000)
             message = Message()
-            message.assign(NAME.encode(), key.encode(), properties.encode(), b"", now_ms, persistent=True)
+            message.assign(NAME.encode(), key.encode(), told_in_headers(properties), b"", now_ms, persistent=True)
             for destination in destinations:
                 destination.publish(message)
 

@@ -1,11 +1,17 @@
-"""Header edit: changes of a stored message's properties that leave every other octet as the publisher sent it. Pure functions over wire form."""
+"""Header edit: changes of a stored message's properties that leave every other octet as the publisher sent it, and properties of the broker's own
+messages, which tell of those of others. Pure functions over wire form.
+"""
 from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.amqp.wire.properties import PropertyScan
+from gomq_py.broker.tables import WIRE_DEPTH
 
 EMPTY_TABLE = encode_table({})
 
 # Flags of properties (amqp.wire.properties).
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = 0x8000, 0x4000, 0x2000, 0x0100
+
+# What stands in a message of the broker's own for tables and arrays that would lie deeper in it than the wire allows.
+CUT = "(nested too deep to be shown)"
 
 
 class PropertyEdit:
@@ -51,3 +57,25 @@ class PropertyEdit:
             if self._scan.flags & flag:
                 at += 1 + self._properties[at]
         return at
+
+
+def told_in_headers(properties):
+    """Properties in wire form whose headers tell of other messages and arguments, which lie deeper in them than they did: what no client could read
+    any more is cut. Raises ValueError or TypeError for what a table cannot hold.
+    """
+    raw = properties.encode()
+    if not PropertyScan().scan_octets(raw):
+        properties.headers = _cut(properties.headers, WIRE_DEPTH)
+        raw = properties.encode()
+    return raw
+
+
+def _cut(value, levels):
+    """The value without tables and arrays that lie more than so many levels below it."""
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if levels < 0:
+        return CUT
+    if isinstance(value, dict):
+        return {key: _cut(inner, levels - 1) for key, inner in value.items()}
+    return [_cut(inner, levels - 1) for inner in value]

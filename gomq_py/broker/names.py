@@ -32,6 +32,14 @@ def check_length(kind, name):
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
 
 
+def fits_short_string(text):
+    """Whether a field of at most 255 octets holds the text; one with half a character in it, as JSON may have, fits nowhere."""
+    try:
+        return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS_MAX
+    except UnicodeEncodeError:
+        return False
+
+
 def server_named():
     """A fresh name for a queue declared without one: 132 random bits, enough never to meet another."""
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()

@@ -4,6 +4,7 @@ Of the policies that match an entity the one of highest priority counts, and of 
 vhosts keep the sets and apply them, parameters persist them.
 """
 from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -212,6 +213,12 @@ def _text(key, value):
         raise _invalid(key, value, "a text")
 
 
+def _routing_key(key, value):
+    _text(key, value)
+    if not fits_short_string(value):
+        raise _invalid(key, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} octets")
+
+
 def _boolean(key, value):
     if not isinstance(value, bool):
         raise _invalid(key, value, "true or false")
@@ -240,7 +247,7 @@ def _anything(_key, _value):
 KEYS = {
     "message-ttl": _count, "expires": _positive, "max-length": _count, "max-length-bytes": _count, "delivery-limit": _limit, "max-age": _age,
     "overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
-    "dead-letter-exchange": _text, "dead-letter-routing-key": _text, "consumer-timeout": _count, "alternate-exchange": _text,
+    "dead-letter-exchange": _text, "dead-letter-routing-key": _routing_key, "consumer-timeout": _count, "alternate-exchange": _text,
     "delayed-message": _boolean, "federation-upstream": _text, "federation-upstream-set": _text, "message-deduplication": _boolean,
     "stream-max-segment-size-bytes": _count,
     "delayed-retry-type": _one_of("disabled", "all", "failed", "returned"), "delayed-retry-min": _count, "delayed-retry-max": _count,

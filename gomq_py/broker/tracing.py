@@ -2,13 +2,17 @@
 
 Called by doors (AMQP and the API), with what they know of the client, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys
 (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
-messages). Never yields.
+messages). A copy that cannot be made is left out, and said: what is traced goes on. Never yields.
 """
 from gomq_py.amqp.wire.errors import SyntaxError_
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.events import node_name
+from gomq_py.broker.header_edit import told_in_headers
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.message import Message
 
+QUIET = QuietLog(logger("queue"))
 NAME = "amq.rabbitmq.trace"
 
 
@@ -25,14 +29,29 @@ class Client:
 
 def published(vhost, client, message, more_keys, destinations):
     """A client has published a message; ``more_keys`` are those of CC and BCC, ``destinations`` what it was routed to."""
+    _trace(_published, vhost, client, message, more_keys, destinations)
+
+
+def delivered(vhost, client, message, queue_name, added=None):
+    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides its own."""
+    _trace(_delivered, vhost, client, message, queue_name, added)
+
+
+def _trace(make, vhost, *of):
+    try:
+        make(vhost, *of)
+    except Exception as error:
+        QUIET.error(vhost.name, "vhost '%s': a message is not traced: its copy cannot be made", vhost.name, exc_info=error)
+
+
+def _published(vhost, client, message, more_keys, destinations):
     exchange = _text(message.get_exchange())
     headers = _headers(vhost, client, message, (_text(message.get_routing_key()), *more_keys))
     headers["routed_queues"] = [destination.name for destination in destinations]
     _publish(vhost, f"publish.{exchange}", exchange, headers, message)
 
 
-def delivered(vhost, client, message, queue_name, added=None):
-    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides its own."""
+def _delivered(vhost, client, message, queue_name, added):
     exchange = _text(message.get_exchange())
     headers = _headers(vhost, client, message, (_text(message.get_routing_key()),))
     if added:
@@ -62,7 +81,7 @@ def _publish(vhost, key, exchange, headers, message):
     trace.state.publish_out += len(destinations)
     if destinations:
         copy = Message()
-        copy.assign(NAME.encode(), octets, Properties(headers=headers).encode(), message.get_body(), message.describe()["timestamp_ms"])
+        copy.assign(NAME.encode(), octets, told_in_headers(Properties(headers=headers)), message.get_body(), message.describe()["timestamp_ms"])
         for destination in destinations:
             destination.publish(copy)
 

@@ -17,6 +17,7 @@ LOOKED_AT = 2000
 # Turns of the loop that are timed in one scrape.
 LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
+SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
 # Queues looked at between two turns of the loop: some 2 us each, more where messages came back.
 SLICE = 100
 
@@ -32,6 +33,9 @@ class OwnFamilies:
         yield from self.sync()
         yield from self.loop()
         yield self.failed_jobs()
+        asides = [one.aside for one in paced(self._movers(), SLICE) if one.aside is not None]
+        yield _gauge("messages_set_aside", f"{SET_ASIDE}, of all queues and delayed exchanges",
+                     sum(aside.count for aside in asides))
         now_ms = time.time() * 1000
         ready = max((_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), SLICE)), default=0)
         yield _gauge("oldest_ready_age_seconds", "Age of the oldest ready message of all queues", ready)
@@ -89,14 +93,25 @@ class OwnFamilies:
         yield GaugeMetricFamily(f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
                                 labels=(*LABELS, "consumer_tag")), iter(samples)
 
+    def set_aside(self, vhosts=None):
+        """Of each queue: its messages that are set aside. Only queues that have some."""
+        queues = paced(self._queues(vhosts), SLICE)
+        yield GaugeMetricFamily(f"{PREFIX}queue_messages_set_aside", SET_ASIDE, labels=LABELS), (
+            ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None)
+
     def per_object(self, vhosts=None):
         """Everything that is per queue or consumer."""
-        for part in (self.ages(vhosts), self.returns(vhosts), self.lags(vhosts)):
+        for part in (self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts)):
             yield from part
 
     def _queues(self, vhosts=None):
         return [queue for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts
                 for queue in list(vhost.queues.values())]
+
+    def _movers(self):
+        """What may have set messages aside: queues, and the stores of delayed exchanges."""
+        exchanges = [one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())]
+        return self._queues() + [one.park for one in exchanges if getattr(one, "park", None) is not None]
 
     def _oldest_unacked(self):
         """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of each channel. May switch."""

@@ -78,6 +78,13 @@ def exchange(one):
     return shape
 
 
+def set_aside(aside):
+    """How many messages of a queue or a delayed exchange are set aside (broker.set_aside), and why."""
+    return {
+        "messages_set_aside": aside.count if aside else 0, "set_aside_reasons": dict(aside.reasons) if aside else {},
+    }
+
+
 def in_force(one):
     """The policies that an entity stands under, and what they come to: those it observes, so one that has not reached it yet is not among them."""
     found = one.in_force
@@ -121,7 +128,7 @@ def queue(one):
         "messages_persistent": ready + unacked if persistent else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
         "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0,
         **in_force(one), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": active_tag(one),
-        "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [], "synchronised_slave_nodes": [],
+        "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [], "synchronised_slave_nodes": [], **set_aside(one.aside),
     }
     if one.exclusive_owner is not None:
         shape["owner_pid_details"] = owner(one)

@@ -121,3 +121,11 @@ def test_getting_many_large_messages_takes_no_more_than_an_answer_may_hold(api, 
     counts = [len(api.post(f"queues/%2F/{name}/get", wanted).json()) for _ in range(3)]
 
     assert counts == [3, 1, 0]
+
+
+def test_queue_tells_how_many_of_its_messages_are_set_aside(api, channel, name):
+    channel.queue_declare(name)
+
+    queue = api.get(f"queues/%2F/{name}").json()
+
+    assert (queue["messages_set_aside"], queue["set_aside_reasons"]) == (0, {})

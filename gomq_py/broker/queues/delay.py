@@ -29,6 +29,7 @@ class DelayQueue(Destination):
         super().__init__(name, durable)
         self.store = store
         self.closed = False
+        self.aside = None  # a SetAside, once there is a message in it
         self._complained_ms = 0
         self._owed = {}  # location: destinations that have yet to take the message, of those that others have taken
         self.due_ms_of = self.release = None

@@ -24,6 +24,7 @@ cdef class Queue(destination.Destination):
     cdef bint behind, turning
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t letters
+    cdef readonly object aside
     cdef object __weakref__
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1

@@ -8,6 +8,7 @@ from gomq_py.broker import destination
 from gomq_py.broker.policies import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.consumers import ConsumerRing
+from gomq_py.broker.set_aside import SetAside
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
 from gomq_py.storage.message import Message
@@ -26,6 +27,7 @@ class Queue(destination.Destination):
     ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
     ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
     a delivery may stay unacked, 0 for any time; channels see to it. ``letters``: messages that are dead and wait for their copies (dead_letter).
+    ``aside``: the SetAside of this queue, or None.
     ``in_force``: the policies it stands under (broker.policies.InForce), as its vhost has applied them.
     """
 
@@ -33,7 +35,7 @@ class Queue(destination.Destination):
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "in_force", "__weakref__",
+        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "aside", "in_force", "__weakref__",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -45,7 +47,7 @@ class Queue(destination.Destination):
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
         self.closed = self.paused = self.behind = self.turning = False
-        self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = None
+        self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.letters = 0
@@ -206,6 +208,12 @@ class Queue(destination.Destination):
         if not self.touched:
             self.scheduler.touch(self)
         return True
+
+    def set_aside(self, location, error, doing):
+        """An unacked message cannot be dealt with: it stays as it is until the queue is opened again. For the rest as SetAside.add."""
+        if self.aside is None:
+            self.aside = SetAside(f"queue '{self.name}' in vhost '{self.vhost}'")
+        self.aside.add(location, error, doing)
 
     # consumers
 

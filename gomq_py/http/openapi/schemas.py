@@ -50,6 +50,8 @@ PROCESS = {
     "reductions": COUNT, "reductions_details": ref("Details"),
 }
 POLICIES_IN_FORCE = {"policy": MAYBE_TEXT, "operator_policy": MAYBE_TEXT, "effective_policy_definition": OPEN}
+TALLY = {"type": "object", "additionalProperties": COUNT}
+SET_ASIDE = {"messages_set_aside": COUNT, "set_aside_reasons": TALLY}
 QUEUE_ITSELF = {**texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"), "arguments": OPEN}
 NAMED = {"name": TEXT, "description": TEXT, "enabled": TRUTH}
 CHANNEL_DETAILS = record({**texts("name", "user", "connection_name", "peer_host", "node"), **counts("number", "peer_port")})
@@ -82,7 +84,7 @@ COMPONENTS = {
         "partitions": some(ANYTHING), **dict.fromkeys(("log_files", "config_files", "enabled_plugins"), some(TEXT)),
         "applications": some(record(texts("name", "description", "version"))), "auth_mechanisms": some(record(NAMED)),
         "exchange_types": some(record(NAMED)), "contexts": some(ref("Context")), "cluster_links": some(ANYTHING),
-        "failed_jobs": {"type": "object", "additionalProperties": COUNT}, **counted(NODE_STATS, NUMBER), **counted(CHURN),
+        "failed_jobs": TALLY, **counted(NODE_STATS, NUMBER), **counted(CHURN),
     }),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
@@ -109,7 +111,7 @@ COMPONENTS = {
         **QUEUE_ITSELF,
         **counts("consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_persistent",
                  "message_bytes_ram", "message_bytes_paged_out", "messages_persistent", "messages_ram", "messages_ready_ram",
-                 "messages_unacknowledged_ram", "messages_paged_out", "memory", "storage_version"),
+                 "messages_unacknowledged_ram", "messages_paged_out", "memory", "storage_version"), **SET_ASIDE,
         "consumer_utilisation": NUMBER, "consumer_capacity": NUMBER, "head_message_timestamp": NOTHING, "recoverable_slaves": NOTHING,
         **POLICIES_IN_FORCE, "exclusive_consumer_tag": MAYBE_TEXT, "single_active_consumer_tag": MAYBE_TEXT, **PROCESS,
         "slave_nodes": some(TEXT), "synchronised_slave_nodes": some(TEXT), **counted(LENGTH_NAMES), "message_stats": record(counted(QUEUE_STATS)),

@@ -1,11 +1,18 @@
 """Dead letters: where they go, what their headers say, and where they do not go again."""
 from datetime import datetime, timezone
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
+from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.fields import Int64
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker import dead_letter
+from gomq_py.broker.binding import Binding
 from gomq_py.broker.dead_letter import Letter
+from gomq_py.broker.destination import Destination
+from gomq_py.broker.queue_settings import QueueSettings
 from gomq_py.storage.message import Message
 from tests.support.node import Node
 
@@ -136,6 +143,28 @@ def test_letter_may_come_round_when_a_consumer_rejected_it():
     assert not letter(queue="a", reason="rejected").has_come_round("a")
     assert not again(letter(queue="a", reason="rejected"), "b", "expired").has_come_round("a")
     assert again(again(letter(queue="a", reason="rejected"), "b"), "c").has_come_round("b")
+
+
+def test_equal_entries_that_a_publisher_has_written_are_merged_into_the_first():
+    """As RabbitMQ does: the first keeps its count, one without gets the number of its like. Ours are of a queue that the message was not in."""
+    entries = [
+        {"queue": "b", "reason": "maxlen", "note": "first"}, {"queue": "q", "reason": "rejected", "count": 7},
+        {"queue": "b", "reason": "maxlen", "count": 5}, {"queue": "q", "reason": "rejected", "count": 100},
+        {"queue": "q", "reason": "expired"}, "no table", {"queue": ["no", "name"], "reason": {}},
+    ]
+
+    deaths = headers(letter(message(headers={"x-death": entries})))["x-death"]
+
+    assert [(death["queue"], death["reason"], death.get("count")) for death in deaths] == [
+        ("q", "rejected", 8), ("b", "maxlen", 2), ("q", "expired", None), (["no", "name"], {}, None)]
+    assert deaths[1]["note"] == "first"
+
+
+@pytest.mark.parametrize("count", [2 ** 63 - 1, 2 ** 63 - 2])
+def test_count_of_deaths_stops_at_what_its_field_holds(count):
+    entries = [{"queue": "q", "reason": "rejected", "count": Int64(count)}]
+
+    assert headers(letter(message(headers={"x-death": entries})))["x-death"][0]["count"] == 2 ** 63 - 1
 
 
 # on their way
@@ -327,3 +356,130 @@ def test_alike_letters_to_a_random_exchange_are_spread(node):
 
     node.wait(lambda: sum(node.vhost.queue(name).ready_count for name in ("one", "two")) == 100)
     assert min(node.vhost.queue(name).ready_count for name in ("one", "two")) > 10
+
+
+# letters that cannot be made
+
+DEEP = b"\x20\x00" + reduce(lambda inner, _: (len(inner) + 3).to_bytes(4, "big") + b"\x01aF" + inner, range(40), b"\0\0\0\0")
+
+
+def test_letter_that_cannot_be_made_is_set_aside_and_all_others_go_on_in_order(node, caplog):
+    """Headers of 40 levels, which no door lets in any more, stand for whatever else is the matter with a message."""
+    declare(node, "dead")
+    queue = declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+    other = declare(node, "other", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+
+    for number in range(300):
+        node.publish("", "q", b"%d" % number, DEEP if number in (0, 7, 150) else b"\0\0")
+    node.publish("", "other", b"of another queue")
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 298)
+
+    expected = [b"%d" % number for number in range(300) if number not in (0, 7, 150)] + [b"of another queue"]
+    assert [node.take("dead")[0] for _ in range(298)] == expected
+    node.wait(lambda: (queue.unacked_count, other.unacked_count, queue.ready_count) == (3, 0, 0))
+    assert queue.aside.reasons == {"dead-lettering: malformed basic properties": 3} and queue.aside.count == 3 and other.aside is None
+    lines = [line for line in caplog.messages if "set aside" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("queue 'q' in vhost '/': the message in segment ")
+    assert lines[0].endswith("is set aside until the next restart: dead-lettering: malformed basic properties")
+
+
+def test_letter_that_was_set_aside_is_tried_again_after_a_restart(tmp_path):
+    node = Node(tmp_path / "data")
+    declare(node, "dead")
+    declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", message_ttl=1)
+    node.publish("", "q", b"deep", DEEP, persistent=True)
+    node.wait(lambda: node.vhost.queue("q").aside)
+    node.stop()
+
+    node = Node(tmp_path / "data")
+    queue = node.vhost.queue("q")
+    node.publish("", "q", b"sound", persistent=True)
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.unacked_count == 1)
+    assert node.take("dead")[0] == b"sound" and queue.aside.count == 1
+    node.stop()
+
+
+def test_deleted_queue_is_let_go_although_a_letter_of_it_was_set_aside(node, tmp_path):
+    declare(node, "dead")
+    queue = declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+    for body in (b"a", b"b"):
+        node.publish("", "q", body, DEEP if body == b"a" else b"\0\0")
+    folders = list((tmp_path / "data").rglob("msgs.*"))
+
+    node.vhost.delete_queue("q")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.letters == 0)
+    node.wait(lambda: sum(path.exists() for path in folders) < len(folders), what="the files of the queue have gone")
+
+
+class IllAtSecondSight(Destination):
+    """Has no room for the message ``2`` when it first comes, and fails over it when it comes again."""
+
+    def __init__(self):
+        super().__init__("ill")
+        self.seen = []
+        self.taken = []
+
+    def publish(self, message):
+        body = message.get_body()
+        self.seen.append(body)
+        self.unable = body == b"2"
+        if not self.unable:
+            self.taken.append(body)
+        elif self.seen.count(b"2") > 1:
+            raise LookupError("it cannot be found")
+        return not self.unable
+
+
+def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_behind_it_go_on(node, monkeypatch):
+    monkeypatch.setattr(dead_letter, "TRY_AGAIN_MS", 5)
+    target = IllAtSecondSight()
+    node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
+    queue = declare(node, "q", dead_letter_exchange="amq.fanout", max_length=0)
+
+    for body in (b"1", b"2", b"3"):
+        node.publish("", "q", body)
+
+    node.wait(lambda: target.taken == [b"1", b"3"] and queue.unacked_count == 1)
+    assert queue.aside.reasons == {"dead-lettering: LookupError: it cannot be found": 1} and queue.letters == 0
+
+
+@pytest.mark.parametrize("through", ["argument", "policy"])
+def test_key_for_dead_letters_that_no_message_can_have_is_refused(node, through):
+    definition = {"dead-letter-exchange": "", "dead-letter-routing-key": "k" * 256}
+
+    if through == "argument":
+        with pytest.raises(PreconditionFailed) as refused:
+            declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="k" * 256)
+        assert refused.value.text == (
+            "invalid arg 'x-dead-letter-routing-key' for queue 'q' in vhost '/': \"expected a routing key of at most 255 octets\"")
+    else:
+        with pytest.raises(ValueError, match="is not a valid dead letter routing key: dead-letter-routing-key needs a routing key of at most 255"):
+            node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": "^q$", "definition": definition})
+
+
+@pytest.mark.parametrize("key", ["k" * 300, "\ud800"])
+def test_letters_of_a_queue_whose_key_for_them_is_from_an_older_version_stay_and_others_go(node, key):
+    declare(node, "dead")
+    queue = declare(node, "q", max_length=0)
+    declare(node, "sound", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+    queue.limits.configure(QueueSettings({"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": key}))
+
+    node.publish("", "q", b"stays")
+    node.publish("", "sound", b"goes")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.aside)
+    assert queue.unacked_count == 1
+
+
+def test_letter_of_headers_as_deep_as_the_wire_allows_arrives(node):
+    deep = reduce(lambda inner, _: {"a": inner}, range(32), {})
+    declare(node, "dead")
+    declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+
+    node.publish("", "q", b"deep", Properties(headers=deep).encode())
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1)
+    assert Properties.decode(node.take("dead")[1]).headers["a"] == deep["a"]

@@ -7,6 +7,8 @@ from gomq_py.amqp.wire.methods import (
     ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker import tracing
+from gomq_py.broker.header_edit import CUT
 from gomq_py.storage.message import Message
 from tests.support.door import Door
 from tests.support.waiting import wait_until
@@ -173,3 +175,30 @@ def test_other_vhosts_are_not_traced(door, traced):
     other.call(QueueDeclare(queue="q"), QueueDeclareOk)
 
     assert traces(door) == []
+
+
+def test_copy_of_headers_as_deep_as_the_wire_allows_can_be_read_and_dead_lettered(door, traced):
+    """They lie two levels deeper in the copy: what no client could read any more is cut there."""
+    traced.call(QueueDeclare(queue="dead"), QueueDeclareOk)
+    deep = {"a": {}}
+    for _ in range(31):
+        deep = {"a": deep}
+
+    traced.publish("q", b"deep", properties=Properties(headers=deep).encode())
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    (key, headers, body), = traces(door)
+    level, depth = headers["properties"]["headers"], 0
+    while isinstance(level, dict):
+        level, depth = level["a"], depth + 1
+    assert (key, body, level, depth) == ("publish.", b"deep", CUT, 31)
+
+
+def test_message_whose_copy_cannot_be_made_is_published_all_the_same(door, traced, monkeypatch, caplog):
+    monkeypatch.setattr(tracing, "node_name", lambda: object())
+
+    traced.publish("q", b"body")
+    traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
+
+    assert door.queue("q").ready_count == 1 and traces(door) == []
+    assert "vhost '/': a message is not traced: its copy cannot be made" in caplog.text
