@@ -7,10 +7,8 @@ Between net and the channels. Its greenlet does the handshake and then sleeps in
 the hub and must not switch. Never parses a frame twice and never waits for the peer without a limit of time.
 """
 import time
-from socket import SHUT_WR
 
 import gevent
-from gevent import Timeout
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.access import Access
@@ -40,9 +38,8 @@ LOG = logger("amqp")
 OPEN, CLOSED = "open", "closed"
 # What a client has to agree to our connection.close before the socket goes: RabbitMQ's patience.
 CLOSE_TIMEOUT_S = 30
-# After broken framing nothing the client sends means anything: only its reading our close is waited for.
-BROKEN_CLOSE_TIMEOUT_S = 5
-DISCARD_OCTETS = 16 * 1024
+# What a client has to read our last word.
+LAST_WORD_TIMEOUT_S = 5
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
 # Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice what the fastest client takes.
@@ -80,6 +77,7 @@ class Connection:
         self.mechanism = ""
         self.blocked_reason = None
         self._alarm_hold = None
+        self._has_taken_leave = False
         self.why = ""
         self._timers = []
         self._token_life = None
@@ -105,6 +103,8 @@ class Connection:
             self._end()
             self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
             LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
+        if self._has_taken_leave:
+            self.server.lingering.end(self.socket)
 
     @property
     def frame_max(self):
@@ -131,10 +131,12 @@ class Connection:
             self.stream.run(self.lane, self, rest)
             self.why = self.why or self._how_it_broke()
         except FrameError as error:
-            self._close_broken(error)
+            # Nothing the client sends means anything any more: it is told, and not waited for.
+            self.fail(error)
+            self._has_taken_leave = True
         except OSError as error:
             self.why = self.why or f"the socket failed: {error.strerror or error}"
-        self.output.wait_drained(BROKEN_CLOSE_TIMEOUT_S)
+        self._has_taken_leave = self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _introduction(self):
         """The name the client gave its connection, for the log."""
@@ -145,18 +147,6 @@ class Connection:
         if self.output.error is not None:
             return f"the socket failed: {self.output.error.strerror or self.output.error}"
         return "the client closed the socket without connection.close"
-
-    def _close_broken(self, error):
-        """The framing is broken: say so and no more, and read on only so that unread octets do not reset the socket. May switch."""
-        self.fail(error)
-        with Timeout(BROKEN_CLOSE_TIMEOUT_S, False):
-            try:
-                if self.output.wait_drained(BROKEN_CLOSE_TIMEOUT_S):
-                    self.socket.shutdown(SHUT_WR)
-                while self.socket.recv(DISCARD_OCTETS):
-                    pass
-            except OSError:
-                pass
 
     def _end(self):
         """Give everything back. Safe to call twice."""
@@ -306,8 +296,7 @@ class Connection:
             self.write(method_frame(0, ConnectionCloseOk()))
         elif method_id != ConnectionCloseOk.ID:
             return True
-        self._stop()
-        return False
+        return self._take_leave()
 
     # what channels need
 
@@ -401,6 +390,11 @@ class Connection:
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         self._release()
         self.write(method_frame(0, ConnectionCloseOk()))
+        return self._take_leave()
+
+    def _take_leave(self):
+        """Both sides agree that it is over."""
+        self._has_taken_leave = True
         self._stop()
         return False
 

@@ -164,10 +164,14 @@ class LoginAttempt:
         return limit is None or len(self._server.connections_of(self.user)) < limit
 
     def _try_to_send(self, octets):
-        """A last word to somebody who may be gone already. May switch."""
+        """A last word to somebody who may be gone already, which what is unread must not reset before it is heard. May switch."""
         try:
+            sent = False
             with Timeout(self._timeout_s, False):
                 self._socket.sendall(octets)
+                sent = True
+            if sent and octets:
+                self._server.lingering.end(self._socket)
         except OSError as error:
             LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
 

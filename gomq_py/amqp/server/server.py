@@ -19,6 +19,7 @@ from gomq_py.amqp.server.slow_walk import Turns
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
 from gomq_py.net.coalescer import Coalescer
+from gomq_py.net.linger import Lingering
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -50,6 +51,7 @@ class AMQPServer:
         self.tables = broker.tables
         self.heartbeats = Heartbeats()
         self.coalescer = Coalescer()
+        self.lingering = Lingering()
         self.timeouts = ConsumerTimeouts()
         broker.on_consumer_timeout(self._timeouts_changed)
         self.connections = {}
@@ -91,6 +93,7 @@ class AMQPServer:
             self._empty.wait(STOP_TIMEOUT_S)
         for connection in list(self.connections):
             connection.abort("the client did not answer connection.close before the broker stopped")
+        self.lingering.close()
         # One round of the loop lets the connections' greenlets end.
         gevent.sleep(0)
         self.heartbeats.close()

@@ -3,10 +3,11 @@ import gevent
 import pytest
 
 from gomq_py.amqp.server import connection as connection_module
+from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
-    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
+    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
     ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
 from tests.support.door import publish_frames
@@ -155,6 +156,56 @@ def test_frames_behind_close_are_not_read(client, door):
     client.expect(ConnectionCloseOk, 0)
 
     assert "q" not in door.vhost.queues
+
+
+def test_client_that_still_writes_when_its_close_is_answered_is_not_reset(client, door):
+    client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+    client.expect_end()
+    gone(door)
+
+    for _ in range(3):
+        client.send(HEARTBEAT_FRAME)
+        client.expect_end()
+
+    assert len(door.server.lingering) == 1 and door.server.admission.count == 1
+    client.close()
+    wait_until(lambda: not door.server.lingering and not door.server.admission.count, sleep=gevent.sleep)
+
+
+def test_client_that_still_writes_when_the_broker_has_closed_is_not_reset(client, door):
+    door.connection().force_close("enough")
+    client.expect(ConnectionClose, 0)
+
+    client.send(method_frame(0, ConnectionCloseOk()), HEARTBEAT_FRAME)
+    client.expect_end()
+    client.send(HEARTBEAT_FRAME)
+    client.expect_end()
+
+    assert len(door.server.lingering) == 1
+
+
+def test_client_whose_login_is_refused_is_not_reset_before_it_has_read_why(door):
+    client = door.stranger()
+    client.send(PROTOCOL_HEADER)
+    client.expect(ConnectionStart, 0)
+    client.start_ok(password="wrong")
+    client.send(HEARTBEAT_FRAME)
+
+    assert client.expect(ConnectionClose, 0).reply_code == 403
+    client.expect_end()
+    client.send(HEARTBEAT_FRAME)
+    client.expect_end()
+
+
+def test_server_that_closes_waits_for_no_client_that_it_has_taken_leave_of(client, door):
+    client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+    client.expect_end()
+    wait_until(lambda: door.server.lingering, sleep=gevent.sleep)
+
+    door.server.close()
+
+    gevent.joinall(door.greenlets, timeout=30)
+    assert not door.server.lingering and all(one.ready() for one in door.greenlets)
 
 
 def test_answers_before_close_are_sent(client):

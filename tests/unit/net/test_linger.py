@@ -1,0 +1,131 @@
+"""Ends of sockets whose peer still writes: read on for a bounded time, of bounded octets, and for a bounded number of them."""
+import ssl
+
+import gevent
+import pytest
+from gevent import socket
+from gevent import ssl as gevent_ssl
+
+from gomq_py.net import linger
+from gomq_py.net.linger import Lingering
+from tests.support import certificates
+from tests.support.sockets import socket_pair
+from tests.support.waiting import wait_until
+
+
+def ending(lingering, ours):
+    """A greenlet that ends our side and closes the socket after it."""
+
+    def end():
+        try:
+            lingering.end(ours)
+        finally:
+            ours.close()
+
+    return gevent.spawn(end)
+
+
+def test_peer_reads_our_end_and_may_write_until_it_closes_too():
+    lingering = Lingering()
+    ours, theirs = socket_pair()
+    ours.sendall(b"last word")
+
+    greenlet = ending(lingering, ours)
+
+    assert theirs.recv(100) == b"last word" and theirs.recv(100) == b""
+    for _ in range(10):
+        theirs.sendall(b"x" * 100_000)
+    assert len(lingering) == 1
+    theirs.close()
+    greenlet.get(timeout=30)
+    assert len(lingering) == 0
+
+
+def test_peer_that_writes_and_writes_is_given_up():
+    lingering = Lingering(octets=200_000)
+    ours, theirs = socket_pair()
+    greenlet = ending(lingering, ours)
+
+    with pytest.raises(OSError):
+        while True:
+            theirs.sendall(b"x" * 10_000)
+
+    greenlet.get(timeout=30)
+
+
+def test_peer_that_does_nothing_is_given_up():
+    ours, theirs = socket_pair()
+
+    ending(Lingering(seconds=0.05), ours).get(timeout=30)
+
+    with pytest.raises(OSError):
+        theirs.sendall(b"x")
+
+
+def test_there_are_only_so_many_at_a_time():
+    lingering = Lingering(most=1)
+    peers = [socket_pair(), socket_pair()]
+    greenlet = ending(lingering, peers[0][0])
+    wait_until(lambda: len(lingering) == 1, sleep=gevent.sleep)
+
+    ending(lingering, peers[1][0]).get(timeout=30)
+
+    assert len(lingering) == 1
+    lingering.close()
+    greenlet.join(timeout=30)
+    assert greenlet.ready() and len(lingering) == 0
+
+
+def test_peer_that_has_gone_is_not_waited_for():
+    ours, theirs = socket_pair()
+    theirs.close()
+
+    ending(Lingering(), ours).get(timeout=30)
+
+
+def test_over_tls_the_end_is_said_and_what_comes_later_is_read_all_the_same(tmp_path):
+    files = certificates.make(tmp_path / "server")
+    context = gevent_ssl.SSLContext(gevent_ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    lingering = Lingering()
+    ours, theirs = socket.socketpair()
+
+    def serve():
+        encrypted = context.wrap_socket(ours, server_side=True)
+        encrypted.sendall(b"last word")
+        try:
+            lingering.end(encrypted)
+        finally:
+            encrypted.close()
+
+    greenlet = gevent.spawn(serve)
+    client_context = gevent_ssl.SSLContext(gevent_ssl.PROTOCOL_TLS_CLIENT)
+    client_context.load_verify_locations(files.authority)
+    client = client_context.wrap_socket(theirs, server_hostname="localhost", suppress_ragged_eofs=False)
+
+    assert client.recv(100) == b"last word" and client.recv(100) == b""
+    for _ in range(3):
+        client.sendall(b"x" * 1000)
+    client.close()
+    greenlet.get(timeout=30)
+
+
+def test_a_socket_that_cannot_say_its_end_over_tls_ends_all_the_same():
+    class Refusing:
+        """What lies below a TLS socket that is broken."""
+
+        def shutdown(self):
+            raise ssl.SSLError("broken")
+
+    class Socket:
+        _sslobj = Refusing()
+        how = None
+
+        def shutdown(self, how):
+            self.how = how
+
+    broken = Socket()
+
+    linger.end_our_side(broken)
+
+    assert broken.how == socket.SHUT_WR
