@@ -13,6 +13,8 @@ LOG = logger("storage")
 # Copies kept per queue: a disk that is going to pieces must not be filled with them.
 KEPT_COPIES = 100
 
+UNKNOWN = -1
+
 
 def count_lost(segment, behind):
     """How many records, and body octets, the segment holds less than its seal and acks promised, when all sound ones lie from ``behind`` on."""
@@ -24,16 +26,21 @@ def count_lost(segment, behind):
 
 def set_aside(store, segment, start, end, lost_count):
     """Ack the octets [start, end), so that nobody meets them again. If they had been flushed once, copy them beside the segment and tell the log
-    and the listener; if not, this is the ordinary end of a crash, and nobody was promised anything.
+    and the listener; if not, this is the ordinary end of a crash, and nobody was promised anything. ``lost_count``: UNKNOWN where no sound record
+    tells how many there were; 0 where all of them had been settled, which is no loss to anybody.
     """
     path = segment.path()
     _ack(store, segment, start, end)
     if start >= segment.synced:
         return
-    LOG.error("damaged: %s octets %d to %d, %d message(s) lost; the disk returned something else than was written", path, start, end, lost_count)
     _keep_copy(store, segment, start, end)
+    if lost_count == 0:
+        LOG.warning("damaged: %s octets %d to %d; no message is lost: those there had been settled", path, start, end)
+        return
+    LOG.error("damaged: %s octets %d to %d, %s message(s) lost; the disk returned something else than was written",
+              path, start, end, "an unknown number of" if lost_count == UNKNOWN else lost_count)
     if store.listener is not None:
-        store.listener.record_damaged(store, path, start, end, lost_count)
+        store.listener.record_damaged(store, path, start, end, 1 if lost_count == UNKNOWN else lost_count)
 
 
 def _ack(store, segment, start, end):

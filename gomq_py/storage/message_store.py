@@ -321,6 +321,7 @@ class MessageStore(emptying.EmptyingLog):
         while True:
             at = segment.find_ready(self._read_at)
             if at == -3:
+                self._read_at = segment.looked_at
                 end = max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES)
                 self._prove(segment, segment.wanted_at, min(end, segment.end))
             elif at < 0:

@@ -159,7 +159,7 @@ class Recovery:
             segment.load_acks()
             acks_seal = None
         if seal is None:
-            self._scan(segment, head)
+            self._scan(segment, head, missing)
             if missing is not None:
                 self._report_missing(segment, missing)
             return
@@ -170,8 +170,10 @@ class Recovery:
             scanner.tally(segment.get_runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
-    def _scan(self, segment, head, least_ordinal=0):
-        """Read every record of a segment that was not sealed; flush and seal what is there. Ordinals go on behind those that were promised."""
+    def _scan(self, segment, head, missing=None):
+        """Read every record of a segment that was not sealed, or that is shorter than its seal (``missing``) says; flush and seal what is there.
+        Ordinals go on behind those that were promised.
+        """
         self.scanned += 1
         msgs, runs = segment.msgs, segment.get_runs()
         self.files.read_through(msgs)
@@ -179,15 +181,18 @@ class Recovery:
         scanner.tally(runs)
         damaged = [part for part in scanner.damaged if not _is_gone(runs, part[0])]
         next_ordinal = scanner.next_ordinal
-        if scanner.at < segment.synced:
-            damaged.append((scanner.at, min(segment.synced, msgs.size), 0))
-            # No more records than that were there, if their number is not known: a stream gives none of their offsets to other messages.
-            next_ordinal += 0 if least_ordinal else (segment.synced - scanner.at) // _SMALLEST_RECORD
+        if missing is not None:
+            next_ordinal = max(next_ordinal, missing.next_ordinal)
+        elif scanner.at < segment.synced:
+            damaged.append((scanner.at, min(segment.synced, msgs.size), damage.UNKNOWN))
+            # No more records than that were there: a stream gives none of their offsets to other messages.
+            next_ordinal += (segment.synced - scanner.at) // _SMALLEST_RECORD
         segment.restore(head, head_format.Seal(
-            scanner.count, max(next_ordinal, least_ordinal), scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
+            scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
         segment.restore_acked(scanner.acked, scanner.acked_bytes)
         for start, end, count in damaged:
-            self.lost += count if start < segment.synced else 0
+            if start < segment.synced:
+                self.lost += 1 if count == damage.UNKNOWN else count
             damage.set_aside(self.store, segment, start, end, count)
         if self.store.committer.enabled:
             self.files.sync(msgs)

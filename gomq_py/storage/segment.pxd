@@ -30,7 +30,7 @@ cdef class Segment:
     cdef readonly Py_ssize_t damaged_at, damaged_end
     cdef readonly dict counts, dues
     cdef Py_ssize_t sealed_entries
-    cdef readonly Py_ssize_t proven, wanted_at, wanted_end
+    cdef readonly Py_ssize_t proven, looked_at, wanted_at, wanted_end
     cdef readonly Py_ssize_t synced
     cdef readonly tuple timestamps
     cdef readonly uint64_t first_offset

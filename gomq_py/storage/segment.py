@@ -36,7 +36,8 @@ class Segment:
         "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
         "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "named_in", "written_here", "sealed",
         "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end",
-        "sealed_entries", "timestamps", "synced", "first_offset", "readers", "proven", "wanted_at", "wanted_end", "picked", "picked_count",
+        "sealed_entries", "timestamps", "synced", "first_offset", "readers", "proven", "looked_at", "wanted_at", "wanted_end",
+        "picked", "picked_count",
     )
 
     def __init__(self, number):
@@ -53,7 +54,7 @@ class Segment:
         self.sealed_entries = -1
         self.timestamps = (0, 0)
         self.synced = self.first_offset = self.readers = self.picked_count = 0
-        self.proven = self.wanted_at = self.wanted_end = 0
+        self.proven = self.looked_at = self.wanted_at = self.wanted_end = 0
         self.picked = None
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
@@ -365,7 +366,8 @@ class Segment:
     def find_ready(self, at):
         """Position of the next record at or behind ``at`` that is not gone; ``end`` when there is none.
 
-        -1 when there is damage, in [``damaged_at``, ``damaged_end``); -3 when [``wanted_at``, ``wanted_end``) must be proven first.
+        -1 when there is damage, in [``damaged_at``, ``damaged_end``); -3 when [``wanted_at``, ``wanted_end``) must be proven first: then it goes on
+        from ``looked_at``, behind records that are gone. Not from ``at``: their ordinals have been seen, and would pass for damage.
         """
         if at == self.checked_at:  # peek may ask again and again
             return at
@@ -397,6 +399,7 @@ class Segment:
         return self.end
 
     def _want(self, start, end):
+        self.looked_at = start
         self.wanted_at = start if start > self.proven else self.proven
         self.wanted_end = end if end < self.end else self.end
         return -3

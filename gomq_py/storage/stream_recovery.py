@@ -71,6 +71,6 @@ class StreamRecovery(Recovery):
         if seal is not None and head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
             segment.restore(head, seal)
             return
-        self._scan(segment, head, 0 if seal is None else seal.next_ordinal)
+        self._scan(segment, head, seal)
         if seal is not None:
             self._report_missing(segment, seal)
