@@ -135,6 +135,9 @@ class Launcher:
         began = time.monotonic()
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), build_info.speed())
         self._say_what_is_unusual()
+        missing = self.settings.missing()
+        if missing is not None:
+            raise BootError(missing)
         try:
             self._build()
             self._write_pidfile()

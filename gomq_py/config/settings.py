@@ -219,8 +219,8 @@ OPTIONS: tuple[Option, ...] = (
            "Requests after which a connection is closed with the answer, so that clients spread anew over what is behind a balancer.",
            name="http_max_requests_per_connection", reloadable=True),
     # -- clustering ----------------------------------------------------------------------------------------------------------------------------
-    Option("clustering", "enabled", BOOLEAN, False, "Replicate to followers.", name="clustering", flags=("--clustering",),
-           environment=("CLUSTERING",), pending=_NO_CLUSTERING),
+    Option("clustering", "enabled", BOOLEAN, False, "Replicate to followers. In this version a broker where it is true does not start.",
+           name="clustering", flags=("--clustering",), environment=("CLUSTERING",), pending=_NO_CLUSTERING),
     Option("clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.", name="clustering_bind", flags=("--clustering-bind",),
            environment=("CLUSTERING_BIND",), pending=_NO_CLUSTERING),
     Option("clustering", "port", PORT, 5679, "Port for followers.", name="clustering_port", flags=("--clustering-port",),
@@ -293,6 +293,13 @@ class Settings:
             raise TypeError(f"no such setting: {attribute}")
         setattr(self, attribute, value)
         self.origins[attribute] = origin
+
+    def missing(self) -> str | None:
+        """What was asked for that may not be done without: whoever turns clustering on believes in a copy on another node. None: nothing."""
+        if not self.clustering:
+            return None
+        return (f"{self.origin('clustering')}: this version has no clustering, and would keep the only copy of every message: "
+                "leave `enabled` of [clustering] at false")
 
     def origin(self, attribute: str) -> str:
         """Where the value was given; "default" when nobody gave one."""

@@ -89,6 +89,9 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
         warnings += read_file(settings, path)
     _take_environment(settings, environment)
     _take_flags(settings, arguments)
+    missing = settings.missing()
+    if missing is not None:
+        raise ConfigError(missing)
     return settings, warnings + pending_warnings(settings)
 
 

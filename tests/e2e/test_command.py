@@ -70,6 +70,22 @@ def test_mistake_in_the_file_names_file_and_line(tmp_path):
     assert complaint(finished).startswith(f"gomq-py: {file}:2: log_level: 'loud' is not a log level")
 
 
+@pytest.mark.parametrize("how", ["flag", "environment", "file"])
+def test_clustering_that_is_not_there_ends_the_boot_in_one_line(tmp_path, how):
+    """Whoever turns it on believes in a copy on another node."""
+    file = tmp_path / "gomq.ini"
+    file.write_text("[clustering]\nenabled = true\n")
+    arguments, environment, place = {
+        "flag": (("--clustering",), {}, "--clustering"), "environment": ((), {"GOMQ_CLUSTERING": "true"}, "GOMQ_CLUSTERING"),
+        "file": (("--config", file), {}, f"{file}:2"),
+    }[how]
+
+    finished = run(*arguments, **environment)
+
+    assert finished.returncode == 2
+    assert complaint(finished).startswith(f"gomq-py: {place}: this version has no clustering")
+
+
 def test_port_in_use_is_named_with_what_to_do(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]

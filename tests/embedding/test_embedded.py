@@ -111,6 +111,11 @@ def test_a_port_in_use_is_said_in_one_line():
             gomq_py.Broker(amqp_port=port).start()
 
 
+def test_clustering_that_is_not_there_is_said_in_one_line():
+    with pytest.raises(Exception, match="this version has no clustering"):
+        gomq_py.Broker(clustering=True).start()
+
+
 def test_a_folder_in_use_is_said_in_one_line(tmp_path):
     with gomq_py.Broker(tmp_path), pytest.raises(Exception, match="(?i)lock|in use"):
         gomq_py.Broker(tmp_path).start()
