@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import gomq_py
 from gomq_py import build_info
 from gomq_py.config import sources
+from gomq_py.config.settings import PASSWORD_HASH_OF_IT, PLAIN_PASSWORD
 from gomq_py.observability import log
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
@@ -27,6 +28,10 @@ def main(arguments: Sequence[str]) -> int:
             print(build_info.describe())
             return EXIT_OK
         settings, warnings = sources.load(flags, os.environ)
+        environment = dict(os.environ)  # which a reload reads again: the same hash then, and no password any more
+        if environment.pop(PLAIN_PASSWORD, ""):
+            environment[PASSWORD_HASH_OF_IT] = settings.default_password_hash
+        os.environ.pop(PLAIN_PASSWORD, None)
     except sources.ConfigError as error:
         return _complain(str(error), EXIT_USAGE)
     try:
@@ -38,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         boot.warning("%s", warning)
     from gomq_py.launcher import BootError, Launcher  # here, so that --version and a wrong flag do not wait for it
     try:
-        return Launcher(settings, reread=functools.partial(sources.load, flags, dict(os.environ))).run()
+        return Launcher(settings, reread=functools.partial(sources.load, flags, environment)).run()
     except BootError as error:
         return _complain(str(error), EXIT_FAILED)
     except Exception:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections import deque
 from urllib.parse import quote
 
@@ -28,10 +29,13 @@ class Broker:
 
     def __init__(self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="", tls_key="", amqps_port=-1,
                  **settings):
+        """Raises TypeError for a name that is no setting, ValueError for a value that a configuration file could not have either."""
+        from gomq_py.config.settings import Settings  # here and not above: ``import gomq_py`` costs nothing
         self._options = {
-            "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port, "mqtt_port": mqtt_port, "tls_cert": str(tls_cert),
-            "tls_key": str(tls_key), "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "", "metrics_http_port": -1, **settings,
+            "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port, "mqtt_port": mqtt_port, "tls_cert": tls_cert,
+            "tls_key": tls_key, "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "", "metrics_http_port": -1, **settings,
         }
+        Settings.checked(**self._options, **({} if data_dir is None else {"data_dir": data_dir}))
         self.data_dir = data_dir
         self._own_folder = None
         self._listening = None
@@ -68,7 +72,7 @@ class Broker:
             self.data_dir = self._own_folder = tempfile.mkdtemp(prefix="gomq-")
         _RUNNING.add(self)
         # An interpreter that ends under a running loop crashes now and then.
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
         start_new_thread(self._run, ())
         try:
             self.wait_until_listening(BOOT_TIMEOUT_S)
@@ -110,12 +114,20 @@ class Broker:
                 self._ended.release()
         if ended:
             _RUNNING.discard(self)
-            atexit.unregister(self.close)
+            atexit.unregister(self._close_at_exit)
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)
             self.data_dir = self._own_folder = None
         if not ended:
             raise TimeoutError(f"the broker did not close within {CLOSE_TIMEOUT_S} s")
+
+    def __repr__(self):
+        where = ", ".join(f"{protocol} on {host}:{port}" for protocol, (host, port) in self._addresses.items())
+        return f"<gomq_py.Broker in {self.data_dir}: {where or ('starting or stopping' if self._is_running() else 'not running')}>"
+
+    def _close_at_exit(self):
+        warnings.warn(f"{self!r} was never closed: use `with`, or close()", ResourceWarning, source=self)
+        self.close()
 
     def _forget(self):
         """In a forked child, in which the broker's thread does not run: it is the parent's, with its folder, port and clients."""
@@ -143,13 +155,20 @@ class Broker:
     @property
     def http_url(self):
         """The management API, without a path."""
-        host, port = self._addresses["http"]
+        host, port = self._address("http")
         return f"http://{_in_url(host)}:{port}"
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
         """An AMQP URL; the parts are encoded as they need to be."""
-        host, port = self._addresses[protocol]
+        host, port = self._address(protocol)
         return f"{protocol}://{quote(user, safe='')}:{quote(password, safe='')}@{_in_url(host)}:{port}/{quote(vhost, safe='')}"
+
+    def _address(self, protocol):
+        if protocol in self._addresses:
+            return self._addresses[protocol]
+        if not self._is_running():
+            raise RuntimeError("the broker is not running: it has an address once start() has returned, or inside of `with`")
+        raise RuntimeError(f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}")
 
     # calls into the broker's thread
 
@@ -216,7 +235,7 @@ class Broker:
         from gomq_py.config.settings import Settings
         from gomq_py.launcher import Launcher
 
-        launcher = self._launcher = Launcher(Settings(data_dir=str(self.data_dir), **self._options), listening=self._adopted())
+        launcher = self._launcher = Launcher(Settings.checked(data_dir=self.data_dir, **self._options), listening=self._adopted())
         launcher.start()
         try:
             self._addresses = {listener.protocol: (_host(listener.address), listener.port) for listener in launcher.listeners}

@@ -3,11 +3,14 @@
 A kind parses what a file, a flag or an environment variable says and explains in one sentence what it wanted when that is something else. Knows no
 option by name.
 """
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
+
+from gomq_py import salted_hash
 
 TRUE_WORDS = ("1", "true", "yes", "on", "y")
 FALSE_WORDS = ("0", "false", "no", "off", "n")
@@ -21,6 +24,25 @@ class Kind:
     name: str
     parse: Callable[[str], Any]
     show: Callable[[Any], str] = str
+    secret: bool = False
+    """Whether a complaint must not repeat what was given."""
+
+    def check(self, value: Any) -> Any:
+        """A value of Python's, or a text as a file would have it, held to the same rules. Raises ValueError as ``parse`` does."""
+        if isinstance(value, str):
+            return self.parse(value)
+        if isinstance(value, os.PathLike) and self in _PATHS:
+            return self.parse(os.fsdecode(value))
+        if self.parse in _TEXTS or isinstance(value, bool) and self.show is str:
+            raise ValueError(f"a {self.name}")
+        if isinstance(value, (tuple, list, set)) and self in _LISTS:
+            return self.parse(", ".join(str(item) for item in value))
+        if self is BOOLEAN and value not in (True, False):
+            raise ValueError(f"a {self.name}")
+        try:
+            return self.parse(self.show(value))
+        except (TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"a {self.name}") from error
 
 
 @dataclass(frozen=True)
@@ -147,8 +169,33 @@ def _memory(text: str) -> float | int:
     return int(float(found[1]) * base ** ("kmg".index(found[2]) + 1))
 
 
-TEXT = Kind("text", str.strip)
-PATH = Kind("path", str.strip)
+def _text(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a text without a NUL")
+    return text.strip()
+
+
+def _folder(text: str) -> str:
+    if not _text(text):
+        raise ValueError("a folder's path: it is empty")
+    return _text(text)
+
+
+_BCRYPT = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}")
+
+
+def _password_hash(text: str) -> str:
+    text = text.strip()
+    try:
+        return text if not text or _BCRYPT.fullmatch(text) else salted_hash.check(text)
+    except ValueError:
+        raise ValueError("a password hash (gomq-py-ctl hash_password prints one; a password itself goes into $GOMQ_DEFAULT_PASSWORD)") from None
+
+
+TEXT = Kind("text", _text)
+PATH = Kind("path", _text)
+FOLDER = Kind("folder", _folder)
+PASSWORD_HASH = Kind("password hash", _password_hash, lambda value: "***" if value else "", secret=True)
 BOOLEAN = Kind("yes or no", _boolean, _show_boolean)
 LOG_LEVEL = Kind("one of " + ", ".join(LOG_LEVELS), _log_level)
 NETWORKS = Kind("addresses and networks, comma separated", _networks, _show_networks)
@@ -159,3 +206,7 @@ PROXY_PROTOCOL = Kind("false, true, 1 or 2", _proxy_protocol, lambda version: st
 PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
 COUNT = integer(0)
 MEMORY = Kind("share or octets", _memory)
+_PATHS = (PATH, FOLDER)
+_LISTS = (NAMES, NETWORKS)
+# Anything can be shown as a text: here only a text, or a path, is one.
+_TEXTS = (_text, _folder, _password_hash)

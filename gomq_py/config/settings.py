@@ -3,19 +3,26 @@
 The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table. Sections, keys and flags are LavinMQ's, plus
 GoMQ's flags; what has an effect only in a later version carries ``pending`` and is said aloud at boot when somebody sets it.
 """
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
 from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
-    BOOLEAN, COUNT, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind, choice, integer,
+    BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind,
+    choice, integer,
 )
 
 # Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its container and unit files move over
 # unchanged.
 ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
+# The first user's password itself. Only its hash goes on from here; LavinMQ's variable of this name holds a hash already.
+PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD"
 SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
+
+# Of a wrong value, in a complaint.
+SHOWN_CHARACTERS = 200
 
 _NO_MQTT = "MQTT"
 _NO_CLUSTERING = "clustering"
@@ -59,7 +66,7 @@ def _tls_section(key: str) -> tuple[tuple[str, str], ...]:
 
 OPTIONS: tuple[Option, ...] = (
     # -- main ----------------------------------------------------------------------------------------------------------------------------------
-    Option("main", "data_dir", PATH, "/var/lib/gomq", "Folder of everything the broker keeps; made when it is missing.",
+    Option("main", "data_dir", FOLDER, "/var/lib/gomq", "Folder of everything the broker keeps; made when it is missing.",
            flags=("-D", "--data-dir"), environment=("DATADIR",)),
     Option("main", "log_level", LOG_LEVEL, "info", "Least severe message that is logged.", flags=("-l", "--log-level"), reloadable=True),
     Option("main", "log_file", PATH, "", "File that the log is appended to; empty for standard error.", reloadable=True),
@@ -78,10 +85,11 @@ OPTIONS: tuple[Option, ...] = (
            reloadable=True),
     Option("main", "default_user", TEXT, "guest", "User made on the first boot of an empty data folder.",
            flags=("--default-user",), environment=("DEFAULT_USER",)),
-    Option("main", "default_password_hash", TEXT, "", "Password hash of that user, in RabbitMQ's form; empty for the password guest.",
-           flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD",), aliases=(("main", "default_password"),)),
+    Option("main", "default_password_hash", PASSWORD_HASH, "",
+           "Password hash of that user, in RabbitMQ's form; empty for the password guest. $GOMQ_DEFAULT_PASSWORD takes the password itself.",
+           flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD_HASH",), aliases=(("main", "default_password"),)),
     Option("main", "default_user_only_loopback", BOOLEAN, True, "Let the default user in from this machine only.",
-           flags=("--default-user-only-loopback",), aliases=(("main", "guest_only_loopback"),)),
+           flags=("--default-user-only-loopback",), environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),)),
     Option("main", "tcp_nodelay", BOOLEAN, True, "Send small writes at once instead of waiting for more (TCP_NODELAY).", reloadable=True),
     Option("main", "tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3), "Probe silent TCP peers: idle:interval:probes in seconds, or false.",
            reloadable=True),
@@ -269,6 +277,20 @@ SNI_KEYS = (
 SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
+def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
+    """The sentence about a value that an option cannot have, as its kind ends it."""
+    return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
+
+
+def shortened(value: Any) -> str:
+    """What somebody gave, as far as a line can hold it."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than the interpreter writes out
+        return f"a number of {value.bit_length()} bits"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
 class Settings:
     """A value for every option, as attributes (``settings.amqp_port``); where each came from is kept for error messages."""
 
@@ -283,6 +305,20 @@ class Settings:
         """{name: bcrypt hash} of users made on the first boot instead of the default user; only dispatchd's configuration has them"""
         for attribute, value in values.items():
             self.set(attribute, value, "argument")
+
+    @classmethod
+    def checked(cls, **values: Any) -> "Settings":
+        """As the constructor, with every value held to the rules of a configuration file. Raises TypeError for a name, ValueError for a value."""
+        for attribute, value in values.items():
+            option = BY_ATTRIBUTE.get(attribute)
+            if option is None:
+                near = difflib.get_close_matches(attribute, BY_ATTRIBUTE, 1)
+                raise TypeError(f"no such setting: {attribute}" + (f"; is {near[0]} meant?" if near else ""))
+            try:
+                values[attribute] = option.kind.check(value)
+            except ValueError as error:
+                raise ValueError(complaint(option, attribute, value, error)) from None
+        return cls(**values)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"no such setting: {name}")

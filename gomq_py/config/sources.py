@@ -9,16 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gomq_py import salted_hash
 from gomq_py.config import dispatchd, ini
-from gomq_py.config.kinds import BOOLEAN
+from gomq_py.config.kinds import BOOLEAN, PASSWORD_HASH
 from gomq_py.config.settings import (
-    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, OPTIONS, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings,
+    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, LAVINMQ_PASSWORD_HASH, OPTIONS, PASSWORD_HASH_OF_IT, PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS,
+    SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings, complaint,
 )
 
 DEFAULT_FOLDER = "/etc"
 FILE_NAME = "gomq.ini"
 # systemd hands these over without our prefix (StateDirectory=, ConfigurationDirectory=).
 SYSTEMD_STATE, SYSTEMD_CONFIGURATION = "STATE_DIRECTORY", "CONFIGURATION_DIRECTORY"
+_OTHER_NAMES = {"data_dir": (SYSTEMD_STATE,), "default_password_hash": (LAVINMQ_PASSWORD_HASH,)}
 BIND_ALL = ("amqp_bind", "mqtt_bind", "http_bind")
 
 
@@ -55,7 +58,7 @@ def flag_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False)
     parser.add_argument(
         "-c", "--config", metavar="FILE", action=_Text, help="INI file (default: gomq.ini in $GOMQ_CONFIGURATION_DIRECTORY, else /etc/gomq.ini)")
-    parser.add_argument("-b", "--bind", metavar="ADDRESS", action=_Text, help="address to listen on, for all protocols")
+    parser.add_argument("-b", "--bind", metavar="ADDRESS", action=_Text, help="address to listen on, for all protocols but the metrics")
     parser.add_argument("-d", "--debug", action="store_true", help="same as --log-level debug")
     parser.add_argument("-v", "--version", action="store_true", help="print the version and leave")
     parser.add_argument("--build-info", action="store_true", help="print version, interpreter and whether the hot modules are compiled, and leave")
@@ -87,12 +90,31 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
     path = config_path(arguments.config, environment)
     if path is not None:
         warnings += read_file(settings, path)
-    _take_environment(settings, environment)
+    if _is_hash(environment.get(PLAIN_PASSWORD, "")):
+        warnings.append(f"{PLAIN_PASSWORD} looks like a hash, and is taken for the password itself: {PASSWORD_HASH_OF_IT} takes hashes")
+    _take_environment(settings, _with_hash(environment))
     _take_flags(settings, arguments)
     missing = settings.missing()
     if missing is not None:
         raise ConfigError(missing)
     return settings, warnings + pending_warnings(settings)
+
+
+def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with a password's hash in the place of the password. Raises ConfigError where both were given."""
+    if not environment.get(PLAIN_PASSWORD):
+        return environment
+    if environment.get(PASSWORD_HASH_OF_IT):
+        raise ConfigError(f"{PLAIN_PASSWORD} and {PASSWORD_HASH_OF_IT} are both set: give the one that is meant")
+    hashed = {name: value for name, value in environment.items() if name != PLAIN_PASSWORD}
+    return {**hashed, PASSWORD_HASH_OF_IT: salted_hash.make(environment[PLAIN_PASSWORD])}
+
+
+def _is_hash(text: str) -> bool:
+    try:
+        return bool(PASSWORD_HASH.parse(text))
+    except ValueError:
+        return False
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
@@ -181,8 +203,7 @@ def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
 def _take_environment(settings: Settings, environment: Mapping[str, str]) -> None:
     for option in OPTIONS:
         names = [prefix + name for name in option.environment for prefix in ENVIRONMENT_PREFIXES]
-        if option.attribute == "data_dir":
-            names.append(SYSTEMD_STATE)
+        names += _OTHER_NAMES.get(option.attribute, ())
         name = next((name for name in names if environment.get(name)), None)
         if name is not None:
             settings.set(option.attribute, _parse(option, environment[name], name), name)
@@ -205,7 +226,7 @@ def _parse(option: Option, text: str, place: str) -> Any:
     try:
         return option.kind.parse(text)
     except ValueError as error:
-        raise ConfigError(f"{place}: {text!r} is not {error}") from None
+        raise ConfigError(complaint(option, place, text, error)) from None
 
 
 def pending_warnings(settings: Settings) -> list[str]:

@@ -43,6 +43,13 @@ class Output:
         for key, value in values.items():
             click.echo(f"{key}: {shown(value)}")
 
+    def value(self, key, value):
+        """As ``fields``, of one field; the value alone when quiet."""
+        if self.quiet and self.form != "json":
+            click.echo(shown(value))
+        else:
+            self.fields({key: value})
+
     def said(self, text):
         """A sentence about what was done; not in JSON, not when quiet."""
         if not self.quiet and self.form != "json":

@@ -26,6 +26,10 @@ _NAMES = {number: name for name, number in LEVELS.items()}
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
+# A program that embeds a broker and sets up no logging: the standard library would print warnings on its standard error, without time or source.
+logging.getLogger(ROOT).addHandler(logging.NullHandler())
+
+
 def logger(source: str) -> Logger:
     """The log of one room; ``source`` is what the line shows ("amqp", "store", "boot")."""
     return logging.getLogger(f"{ROOT}.{source}")

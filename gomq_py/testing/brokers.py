@@ -6,9 +6,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
+from pathlib import PurePath
 from urllib.parse import quote
 
+from gomq_py.embedded import Broker
+
 STOP_TIMEOUT_S = 30
+NOT_RUNNING = "the broker is not running: start() it first"
 # Options with a port, of which 0 is any.
 PORTS = ("amqp_port", "amqps_port", "http_port", "https_port", "metrics_http_port")
 
@@ -20,9 +25,11 @@ class ChildBroker:
     """
 
     def __init__(self, data_dir=None, **options):
+        """Raises TypeError or ValueError as ``gomq_py.Broker`` does."""
+        Broker(data_dir, **options)  # which has done nothing yet but look at them
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
         self.data_dir = str(data_dir or self._own_folder)
-        self._options = {"sync": False, **options}
+        self._options = {"sync": False, **{name: _plain(value) for name, value in options.items()}}
         self._process = None
         self._reserved = []
         self.addresses = {}
@@ -37,11 +44,18 @@ class ChildBroker:
 
     def start(self):
         """Start the child; returns when clients can connect, on the same ports as before. Raises RuntimeError with what kept it from starting."""
+        if self._process is not None:
+            raise RuntimeError("this broker is running already")
         self._reserve_ports()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.addresses = {protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()}
+        try:
+            self.addresses = {protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()}
+        except BaseException:
+            self._process.kill()
+            self._end()
+            raise
         for protocol, (_, port) in self.addresses.items():
             self._options[f"{protocol}_port"] = port
         return self
@@ -49,11 +63,14 @@ class ChildBroker:
     def stop(self):
         """An orderly stop: connections are closed with 320, everything is kept."""
         if self._process is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
             self._end()
 
     def kill(self):
         """SIGKILL: as a crash. What was confirmed is kept."""
+        if self._process is None:
+            raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
         self._end()
 
@@ -65,7 +82,8 @@ class ChildBroker:
     def close(self):
         """Stop, and remove the folder unless it was given. Clients that a test left connected are cut off first, not waited for."""
         if self.is_running:
-            self.drop_connections()
+            with suppress(RuntimeError):  # it ended this moment
+                self.drop_connections()
         self.stop()
         while self._reserved:
             self._reserved.pop().close()
@@ -86,6 +104,8 @@ class ChildBroker:
 
     def url(self, user="guest", password="guest", vhost="/"):
         """An AMQP URL; the parts are encoded as they need to be."""
+        if not self.addresses:
+            raise RuntimeError(NOT_RUNNING)
         host, port = self.addresses["amqp"]
         return f"amqp://{quote(user, safe='')}:{quote(password, safe='')}@{host}:{port}/{quote(vhost, safe='')}"
 
@@ -133,17 +153,22 @@ class ChildBroker:
                 self._options[name] = holder.getsockname()[1]
 
     def _ask(self, verb, *arguments):
-        print(json.dumps({"verb": verb, "arguments": arguments}), file=self._process.stdin, flush=True)
+        """What the child answers. Raises ValueError where it does not understand the arguments, RuntimeError where there is no child."""
+        if self._process is None:
+            raise RuntimeError(NOT_RUNNING)
+        request = json.dumps({"verb": verb, "arguments": arguments})
+        with suppress(BrokenPipeError):  # it has ended, and the answer says so
+            print(request, file=self._process.stdin, flush=True)
         return self._answer()["value"]
 
     def _answer(self):
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait(STOP_TIMEOUT_S)
-            raise RuntimeError(f"the broker process ended with {code}")
+            raise RuntimeError(f"the broker is not running: its process ended with {code}")
         answer = json.loads(line)
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise (ValueError if answer.get("is_value") else RuntimeError)(answer["error"])
         return answer
 
     def _end(self):
@@ -153,4 +178,10 @@ class ChildBroker:
         finally:
             process.kill()
             process.stdout.close()
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # of a process that ended by itself
+                process.stdin.close()
+
+
+def _plain(value):
+    """An option as JSON has it: paths are texts."""
+    return str(value) if isinstance(value, PurePath) else value

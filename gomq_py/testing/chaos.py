@@ -7,8 +7,10 @@ import gevent
 
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.broker.alarms import LOW_ON
+from gomq_py.config.settings import shortened
 
 ALARM_SOURCE = "a test"
+LONGEST_DELAY_S = 86400
 
 
 class Chaos:
@@ -31,6 +33,7 @@ class Chaos:
 
     def close_connections(self, reason="closed by a test"):
         """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason. Returns how many there were."""
+        _check_text("close_connections", reason)
         connections = list(self._amqp.connections)
         for connection in connections:
             connection.force_close(reason)
@@ -38,19 +41,27 @@ class Chaos:
 
     def refuse_logins(self, refuse=True):
         """Treat every password as wrong from here on, or no longer."""
+        if not isinstance(refuse, bool):
+            raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._amqp.refusing_logins = refuse
 
     def delay_confirms(self, seconds):
         """Hold every publisher confirm back for so long."""
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_DELAY_S:
+            raise ValueError(f"delay_confirms: {shortened(seconds)} is not a number of seconds, from 0 to {LONGEST_DELAY_S}")
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
         """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. Counted over all channels opened from here on."""
+        if isinstance(every, bool) or not isinstance(every, int) or every < 0:
+            raise ValueError(f"nack_confirms: {shortened(every)} is not a whole number: N refuses every Nth publish, 0 none")
         self.nack_every = int(every)
         self._publishes = 0
 
     def trip_alarm(self, reason="low on memory"):
         """Raise a resource alarm: publishers are held and told with connection.blocked. ``reason`` is "low on" something; None lifts it."""
+        if reason is not None:
+            _check_text("trip_alarm", reason)
         self._alarms.clear(ALARM_SOURCE)
         if reason is not None:
             self._alarms.set(ALARM_SOURCE, reason.removeprefix(LOW_ON))
@@ -81,6 +92,11 @@ class Chaos:
                 write(octets)
 
         return write_later
+
+
+def _check_text(switch, given):
+    if not isinstance(given, str) or not given:
+        raise ValueError(f"{switch}: {shortened(given)} is not a reason, a text")
 
 
 class ChaosConfirms(Confirms):

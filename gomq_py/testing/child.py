@@ -15,9 +15,8 @@ VERBS = ("drop_connections", "close_connections", "refuse_logins", "delay_confir
 def main(arguments):
     """Serve until standard input ends. Returns the exit code."""
     data_dir, options = arguments
-    broker = Broker(data_dir, **json.loads(options))
     try:
-        broker.start()
+        broker = Broker(data_dir, **json.loads(options)).start()
     except Exception as error:  # whatever it was, the parent raises it in the test
         answer({"error": str(error)})
         return 2
@@ -28,7 +27,12 @@ def main(arguments):
         if request["verb"] not in VERBS:
             answer({"error": f"unknown verb {request['verb']}"})
             continue
-        answer({"value": broker.call(lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"]))})
+        try:
+            value = broker.call(lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"]))
+        except Exception as error:
+            answer({"error": str(error), "is_value": isinstance(error, (ValueError, TypeError))})
+        else:
+            answer({"value": value})
     broker.close()
     return 0
 

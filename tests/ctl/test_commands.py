@@ -13,6 +13,7 @@ import pika
 import pytest
 import requests
 
+from gomq_py import salted_hash
 from gomq_py.ctl.listings import LISTS
 from tests.ctl.running import Runner, commands, data, done, environment, in_process
 from tests.support.broker_process import ROOT, BrokerProcess
@@ -301,6 +302,16 @@ def test_the_control_socket_takes_no_password(broker, ctl):
 
     assert {"name": "/"} in data(reached)
     assert missing.returncode == 2 and "no control socket at" in missing.stderr
+
+
+def test_a_password_is_hashed_without_a_broker(ctl):
+    away = "http://127.0.0.1:1"
+
+    told, quiet, piped = ctl("hash_password", "a-Secret", uri=away), ctl("-q", "hash_password", "a-Secret", uri=away), ctl(
+        "-q", "hash_password", given="a-Secret\n", uri=away)
+
+    assert done(told).startswith("password_hash: ")
+    assert all(salted_hash.verify("a-Secret", done(finished).strip()) for finished in (quiet, piped))
 
 
 IMPOSTOR = """

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -12,14 +13,16 @@ import pika
 import pytest
 import yaml
 
+from gomq_py import cli
+from gomq_py.auth.passwords import hash_password
 from gomq_py.config import control
-from gomq_py.config.settings import OPTIONS
+from gomq_py.config.settings import OPTIONS, PLAIN_PASSWORD
 from gomq_py.config.sources import flag_parser, load
 from tests.support.command import ROOT
 from tests.support.waiting import wait_until
 
 ETC = ROOT / "etc"
-ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {"GOMQ_CONFIGURATION_DIRECTORY"}
+ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {"GOMQ_CONFIGURATION_DIRECTORY", PLAIN_PASSWORD}
 ANALYZE = shutil.which("systemd-analyze")
 # systemd's scale from 0 (nothing is exposed) to 10.
 EXPOSURE_MAX = 2.0
@@ -83,6 +86,11 @@ def test_broker_boots_with_what_the_unit_sets(broker_process, tmp_path):
     assert {"RuntimeDirectory=gomq-py", "StateDirectory=gomq", "ConfigurationDirectory=gomq"} <= set(lines)
 
 
+def test_service_does_not_start_again_what_a_mistake_in_the_configuration_ended():
+    """It would for ever: nobody corrects a typing error between two starts."""
+    assert entries("gomq-py.service", "RestartPreventExitStatus") == [str(cli.EXIT_USAGE)]
+
+
 def test_socket_unit_names_what_the_broker_serves():
     assert entries("gomq-py.socket", "FileDescriptorName") == [load(flag_parser().parse_args([]), {})[0].amqp_systemd_socket_name]
 
@@ -105,7 +113,8 @@ def test_image_starts_the_broker_as_nobody_special():
 
     settings, warnings = load(flag_parser().parse_args(json.loads(command)), {"GOMQ_DATADIR": environment["GOMQ_DATADIR"]})
 
-    assert (settings.data_dir, settings.amqp_bind, warnings) == ("/var/lib/gomq", "0.0.0.0", [])
+    assert (settings.data_dir, warnings) == ("/var/lib/gomq", [])
+    assert (settings.amqp_bind, settings.http_bind, settings.metrics_http_bind) == ("0.0.0.0",) * 3, "what EXPOSE names is open"
     assert values("VOLUME") == [settings.data_dir]
     assert values("USER") == ["gomq"]
     assert values("STOPSIGNAL") == ["SIGTERM"]
@@ -135,18 +144,21 @@ def test_compose_starts_what_the_image_has():
     settings, warnings = load(flag_parser().parse_args(service["command"]), {"GOMQ_DEFAULT_USER": "admin", "GOMQ_DEFAULT_PASSWORD": "x"})
 
     assert (settings.default_user_only_loopback, settings.default_user, warnings) == (False, "admin", [])
+    assert (settings.amqp_bind, settings.http_bind, settings.metrics_http_bind) == ("0.0.0.0",) * 3
     (volume,) = service["volumes"]
     assert volume.split(":") == ["data", "/var/lib/gomq"]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
 
 
-def test_first_user_of_a_container_is_the_one_that_was_asked_for(broker_process, tmp_path):
-    """Name and hash by environment, as the compose file hands them over; guest is not there then."""
-    from gomq_py.auth.passwords import hash_password
-    broker = broker_process(
-        environment={"GOMQ_DEFAULT_USER": "admin", "GOMQ_DEFAULT_PASSWORD": hash_password("secret")}, default_user_only_loopback="no").start()
+@pytest.mark.parametrize("given", [{"GOMQ_DEFAULT_PASSWORD": "a-Secret word"}, {"GOMQ_DEFAULT_PASSWORD_HASH": hash_password("a-Secret word")},
+                                   {"LAVINMQ_DEFAULT_PASSWORD": hash_password("a-Secret word")}])
+def test_first_user_of_a_container_is_the_one_that_was_asked_for(broker_process, given):
+    """Name and password by environment, as the compose file hands them over, or a hash; guest is not there then."""
+    broker = broker_process(environment={"GOMQ_DEFAULT_USER": "admin", **given}, default_user_only_loopback="no").start()
 
-    pika.BlockingConnection(pika.URLParameters(broker.url("admin", "secret"))).close()
+    pika.BlockingConnection(pika.URLParameters(broker.url("admin", "a-Secret%20word"))).close()
+    broker.signal(signal.SIGHUP)
+    broker.wait_for_log("configuration reloaded: no change$")
     with pytest.raises(pika.exceptions.AMQPError):
         pika.BlockingConnection(pika.URLParameters(broker.url("guest", "guest")))
 

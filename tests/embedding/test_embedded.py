@@ -204,3 +204,43 @@ def test_a_connected_client_does_not_hold_up_the_close():
     closer.join(30)
     assert closed.value.reply_code == 320
     assert not closer.is_alive()
+
+
+@pytest.mark.parametrize("options, error, says", [
+    ({"heartbeat": "x"}, ValueError, "heartbeat: 'x' is not a whole number from 0 to 65535"),
+    ({"log_level": "loud"}, ValueError, "log_level: 'loud' is not a log level"),
+    ({"amqp_port": "abc"}, ValueError, "amqp_port: 'abc' is not a port"),
+    ({"data_dir": 5}, ValueError, "data_dir: 5 is not a folder"),
+    ({"heartbaet": 5}, TypeError, "no such setting: heartbaet; is heartbeat meant"),
+])
+def test_wrong_arguments_are_refused_at_construction(options, error, says):
+    with pytest.raises(error, match=says):
+        gomq_py.Broker(**options)
+
+
+def test_a_broker_that_does_not_run_says_that_it_has_no_address():
+    broker = gomq_py.Broker()
+
+    with pytest.raises(RuntimeError, match="the broker is not running"):
+        broker.amqp_url  # noqa: B018
+    with broker, pytest.raises(RuntimeError, match="the broker has no http: its http_port is -1"):
+        broker.http_url  # noqa: B018
+
+
+NEVER_CLOSED = """
+import gomq_py, socket, warnings
+broker = gomq_py.Broker().start()
+client = socket.create_connection(broker.addresses["amqp"])
+client.sendall(b"GET / HTTP/1.1")
+while client.recv(100):
+    pass
+"""
+
+
+def test_a_broker_that_is_never_closed_is_a_warning_and_its_log_is_not_on_standard_error():
+    """To whom asks for such warnings; and only what a program sets up to be logged is."""
+    quiet, asked = (subprocess.run([sys.executable, *flags, "-c", NEVER_CLOSED], capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S)
+                    for flags in ((), ("-W", "default")))
+
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert "was never closed: use `with`, or close()" in asked.stderr and "ResourceWarning: <gomq_py.Broker in " in asked.stderr

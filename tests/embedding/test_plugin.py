@@ -1,6 +1,7 @@
 """The pytest plugin and its child broker, from outside; and the guide's example project as it is printed."""
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -128,3 +129,45 @@ def test_a_broker_that_cannot_start_says_why(tmp_path):
 
     with pytest.raises(RuntimeError, match="file"):
         ChildBroker(tmp_path / "file").start()
+
+
+@pytest.mark.parametrize("switch, wrong", [
+    ("delay_confirms", ("x",)), ("delay_confirms", (-1,)), ("delay_confirms", (float("nan"),)), ("delay_confirms", (True,)),
+    ("nack_confirms", (-1,)), ("nack_confirms", (1.5,)), ("nack_confirms", ("3",)), ("trip_alarm", (5,)), ("trip_alarm", ("",)),
+    ("close_connections", (None,)), ("refuse_logins", ("no",)),
+])
+def test_a_switch_says_what_is_wrong_and_leaves_the_broker_as_it_was(child_of_this_module, switch, wrong):
+    with pytest.raises(ValueError, match=f"^{switch}: "):
+        getattr(child_of_this_module, switch)(*wrong)
+
+    assert connect(child_of_this_module).is_open
+
+
+@pytest.fixture(scope="module")
+def child_of_this_module(tmp_path_factory):
+    with ChildBroker(tmp_path_factory.mktemp("child") / "data") as broker:
+        yield broker
+
+
+def test_a_broker_that_is_down_says_so_to_every_switch(child):
+    child.kill()
+
+    for ask in (child.calm, child.drop_connections, child.kill, lambda: child.nack_confirms(3)):
+        with pytest.raises(RuntimeError, match="^the broker is not running"):
+            ask()
+
+
+def test_a_broker_that_died_by_itself_says_so(child):
+    os.kill(child._process.pid, signal.SIGKILL)
+    child._process.wait()
+
+    with pytest.raises(RuntimeError, match="^the broker is not running: its process ended with -9"):
+        child.calm()
+    child.close()
+
+
+def test_a_child_brokers_options_are_checked_before_it_is_made():
+    with pytest.raises(ValueError, match="heartbeat: -1 is not a whole number"):
+        ChildBroker(heartbeat=-1)
+    with pytest.raises(RuntimeError, match="the broker is not running"):
+        ChildBroker().amqp_url  # noqa: B018

@@ -1,5 +1,6 @@
 """The table of options, and that what is shown to operators says the same."""
 import re
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,23 @@ def test_shipped_file_shows_every_key_with_its_default():
         (option.section, option.key): option.kind.show(option.default) for option in OPTIONS
     }
     assert {key for section, key in shown if section.startswith("sni:")} == set(SNI_KEYS)
+
+
+def test_shipped_file_says_of_each_key_what_it_does_and_whether_it_works():
+    """Under the line "without effect" are the keys that have none, and no others; the comment is the option's own."""
+    section, works, comment, wrong = "", True, [], []
+    options = {(option.section, option.key): option for option in OPTIONS}
+    for line in INI.read_text().splitlines():
+        if header := re.fullmatch(r";?\[(.+)\]", line):
+            section, works = header[1], True
+        elif line == "; -- without effect in this version --":
+            works = False
+        elif (entry := re.fullmatch(r";(\w+) =(.*)", line)) and (option := options.get((section, entry[1]))) is not None:
+            if (not option.pending) != works or " ".join(comment) != option.help:
+                wrong.append((section, entry[1], " ".join(comment)))
+        comment = [*comment, line.removeprefix("; ")] if line.startswith("; ") else []
+
+    assert wrong == []
 
 
 def test_shipped_file_loads_without_a_word():
@@ -95,3 +113,54 @@ def test_operators_page_lists_what_a_reload_changes():
     assert {(section, key) for section, keys in listed for key in re.findall(r"`(\w+)`", keys)} == {
         (option.section, option.key) for option in OPTIONS if option.reloadable
     }
+
+
+def test_values_of_python_are_held_to_the_rules_of_the_file():
+    settings = Settings.checked(
+        heartbeat=7, amqp_port="5673", sync=False, data_dir=Path("/data"), amqp_unix_mode=0o600, tcp_keepalive=None, memory_high_watermark=0.5,
+        auth_backends=["local"], proxy_protocol_trusted_sources=("10.0.0.0/8",), log_level="warning", tcp_proxy_protocol=True)
+
+    assert (settings.heartbeat, settings.amqp_port, settings.sync, settings.data_dir) == (7, 5673, False, "/data")
+    assert (settings.amqp_unix_mode, settings.tcp_keepalive, settings.memory_high_watermark) == (0o600, None, 0.5)
+    assert (settings.auth_backends, settings.log_level, settings.tcp_proxy_protocol) == (("local",), "warn", 2)
+    assert str(settings.proxy_protocol_trusted_sources[0]) == "10.0.0.0/8"
+
+
+def test_every_default_passes():
+    assert vars(Settings.checked(**{option.attribute: option.default for option in OPTIONS})).keys() == vars(Settings()).keys()
+
+
+WRONG = [None, True, -2, 0.5, -2 ** 63, 2 ** 63, 10 ** 5000, float("nan"), float("inf"), b"x", "x\0", object(), [1], {"a": 1}, ()]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+def test_a_value_that_cannot_be_is_named_whatever_it_is(wrong):
+    """By every option: taken, or a ValueError of one line; never another error, which would come from the middle of a boot."""
+    for option in OPTIONS:
+        try:
+            settings = Settings.checked(**{option.attribute: wrong})
+        except ValueError as error:
+            assert str(error).startswith(f"{option.attribute}: ") and "\n" not in str(error) and len(str(error)) < 600
+        else:
+            value = getattr(settings, option.attribute)
+            assert option.kind.parse(option.kind.show(value)) == value or option.kind.secret
+
+
+@pytest.mark.parametrize("values, complaint", [
+    ({"heartbeat": "x"}, "heartbeat: 'x' is not a whole number from 0 to 65535"),
+    ({"heartbeat": -5}, "heartbeat: -5 is not a whole number from 0 to 65535"),
+    ({"heartbeat": True}, "heartbeat: True is not a number"),
+    ({"log_level": "loud"}, "log_level: 'loud' is not a log level"),
+    ({"amqp_port": "abc"}, "amqp_port: 'abc' is not a port"),
+    ({"tls_cert": None}, "tls_cert: None is not a path"),
+    ({"sync": "perhaps"}, "sync: 'perhaps' is not a yes or no"),
+    ({"default_password_hash": "hunter2"}, "default_password_hash: what is given is not a password hash"),
+])
+def test_complaint_about_a_value_says_what_is_wanted(values, complaint):
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        Settings.checked(**values)
+
+
+def test_name_that_is_nearly_right_is_suggested():
+    with pytest.raises(TypeError, match="^no such setting: heartbaet; is heartbeat meant\\?$"):
+        Settings.checked(heartbaet=7)

@@ -1,5 +1,9 @@
 """Precedence of flags, environment and file, and what a mistake in each of them is answered with."""
+import re
+
 import pytest
+
+from gomq_py import salted_hash
 
 from gomq_py.config.settings import BY_KEY
 from gomq_py.config.sources import ConfigError, flag_parser, load
@@ -188,3 +192,64 @@ def test_help_says_what_a_flag_turns_off_and_what_holds_without_it():
 
     assert "--no-sync Turn off what is on: flush to disk before a confirm leaves." in text
     assert "Port of the management API. (default: 15672)" in text
+
+
+HASH = "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+"  # of "guest"
+
+
+def test_password_in_the_environment_is_kept_as_a_hash(load_from):
+    settings, warnings = load_from(environment={"GOMQ_DEFAULT_PASSWORD": "a-Secret word"})
+
+    assert salted_hash.verify("a-Secret word", settings.default_password_hash)
+    assert warnings == []
+    assert "a-Secret word" not in repr(vars(settings))
+
+
+def test_hash_in_the_environment_is_taken_as_it_is(load_from):
+    assert load_from(environment={"GOMQ_DEFAULT_PASSWORD_HASH": HASH})[0].default_password_hash == HASH
+    assert load_from(environment={"LAVINMQ_DEFAULT_PASSWORD": HASH})[0].default_password_hash == HASH
+
+
+def test_password_that_looks_like_a_hash_is_one_all_the_same_and_said(load_from):
+    settings, warnings = load_from(environment={"GOMQ_DEFAULT_PASSWORD": HASH})
+
+    assert salted_hash.verify(HASH, settings.default_password_hash)
+    assert warnings == ["GOMQ_DEFAULT_PASSWORD looks like a hash, and is taken for the password itself: GOMQ_DEFAULT_PASSWORD_HASH takes hashes"]
+
+
+def test_password_and_hash_together_are_refused(load_from):
+    with pytest.raises(ConfigError, match="^GOMQ_DEFAULT_PASSWORD and GOMQ_DEFAULT_PASSWORD_HASH are both set"):
+        load_from(environment={"GOMQ_DEFAULT_PASSWORD": "x", "GOMQ_DEFAULT_PASSWORD_HASH": HASH})
+
+
+@pytest.mark.parametrize("wrong", ["hunter2-Secret", HASH[:-4], "$2b$10$hunter2-Secret", "\u00fc" * 48])
+@pytest.mark.parametrize("place, given", [
+    ("GOMQ_DEFAULT_PASSWORD_HASH", lambda wrong: {"environment": {"GOMQ_DEFAULT_PASSWORD_HASH": wrong}}),
+    ("LAVINMQ_DEFAULT_PASSWORD", lambda wrong: {"environment": {"LAVINMQ_DEFAULT_PASSWORD": wrong}}),
+    ("--default-password-hash", lambda wrong: {"flags": ("--default-password-hash", wrong)}),
+    ("gomq.ini:2: default_password_hash", lambda wrong: {"ini": f"[main]\ndefault_password_hash = {wrong}\n"}),
+    ("gomq.ini:2: default_password", lambda wrong: {"ini": f"[main]\ndefault_password = {wrong}\n"}),
+])
+def test_what_is_no_hash_is_named_by_its_place_and_not_repeated(load_from, wrong, place, given):
+    given = given(wrong)
+
+    with pytest.raises(ConfigError) as caught:
+        load_from(*given.pop("flags", ()), **given)
+
+    assert f"{place}: what is given is not a password hash" in str(caught.value)
+    assert wrong not in str(caught.value)
+
+
+def test_bcrypt_hash_is_one(load_from):
+    bcrypted = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
+
+    assert load_from("--default-password-hash", bcrypted)[0].default_password_hash == bcrypted
+
+
+@pytest.mark.parametrize("ini, complaint", [
+    ("[main]\ndata_dir =\n", "gomq.ini:2: data_dir: '' is not a folder's path: it is empty"),
+    ("[main]\nlog_file = a\0b\n", "gomq.ini:2: log_file: 'a\\x00b' is not a text without a NUL"),
+])
+def test_paths_that_no_system_call_takes_are_refused_at_once(load_from, ini, complaint):
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        load_from(ini=ini)

@@ -1,0 +1,60 @@
+"""Salted hashes: RabbitMQ's form of a password hash, made, checked and verified. A leaf of the standard library alone.
+
+    base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
+
+Here and not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes, and no library for them.
+"""
+import hashlib
+import hmac
+import os
+from base64 import b64decode, b64encode
+
+SHA256, SHA512, MD5 = "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5"
+SALT_SIZE = 4  # RabbitMQ's; hashes made elsewhere are read with the same
+DIGESTS = {SHA256: "sha256", SHA512: "sha512", MD5: "md5"}
+# LavinMQ wrote these in front of the base64; its files may still hold them.
+_LEGACY_PREFIXES = ("$5$", "$6$", "$1$")
+
+
+def make(password, algorithm=SHA256):
+    """A new hash of a password, text or octets, as str."""
+    salt = os.urandom(SALT_SIZE)
+    return b64encode(salt + _digest(algorithm, salt + octets_of(password))).decode()
+
+
+def check(salted_hash, algorithm=SHA256):
+    """The hash without its legacy prefix. Raises ValueError if no password could ever match it."""
+    stripped = _without_prefix(salted_hash)
+    try:
+        size = len(b64decode(stripped, validate=True))
+    except ValueError:
+        raise ValueError("the password hash is not base64") from None
+    expected = SALT_SIZE + hashlib.new(DIGESTS[algorithm], usedforsecurity=False).digest_size
+    if size != expected:
+        raise ValueError(f"the password hash has {size} octets, {algorithm} makes {expected}")
+    return stripped
+
+
+def verify(password, salted_hash, algorithm=SHA256):
+    """Whether the password has this hash; takes as long for a wrong one. False for a hash that cannot be read."""
+    try:
+        raw = b64decode(_without_prefix(salted_hash), validate=True)
+    except ValueError:  # neither base64 nor, with that, ASCII
+        return False
+    return hmac.compare_digest(_digest(algorithm, raw[:SALT_SIZE] + octets_of(password)), raw[SALT_SIZE:])
+
+
+def octets_of(password):
+    """A password as octets."""
+    return password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
+
+
+def _digest(algorithm, octets):
+    return hashlib.new(DIGESTS[algorithm], octets, usedforsecurity=False).digest()
+
+
+def _without_prefix(salted_hash):
+    for prefix in _LEGACY_PREFIXES:
+        if salted_hash.startswith(prefix):
+            return salted_hash[len(prefix):]
+    return salted_hash
