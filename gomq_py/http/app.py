@@ -6,7 +6,7 @@ from flask import Flask, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
-from gomq_py.http import errors, foreign_pages
+from gomq_py.http import durability, errors, foreign_pages
 from gomq_py.http.api import (
     bindings, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes, overview, parameters, permissions,
     policies, queue_states, queues, streams, users, vhosts,
@@ -49,6 +49,7 @@ def create_app(node):
     app.before_request(foreign_pages.check)
     app.before_request(_check_path)
     app.after_request(_add_headers)
+    app.after_request(durability.after_request)  # before the one above
     return app
 
 

@@ -214,7 +214,7 @@ class StreamStore(message_store.MessageStore):
         """A consumer's position is not wanted any more. Returns whether there was one."""
         if not self.offsets.forget(tag):
             return False
-        self.committer.mark_acks(self)
+        self.committer.mark(self)  # an operator asked, and is answered once it is on the disk
         return True
 
     # retention

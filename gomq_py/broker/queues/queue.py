@@ -370,13 +370,15 @@ class Queue(destination.Destination):
     # ends
 
     def purge(self):
-        """Drop the ready messages; returns how many."""
+        """Drop the ready messages; returns how many. That they are gone is on the disk by the next ``after_sync``."""
         count = self.store.purge()
+        if self.durable:
+            self.store.mark()
         self.wake()
         return count
 
     def purge_some(self, limit):
-        """Drop the oldest ready messages, up to ``limit``; returns how many."""
+        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does; returns how many."""
         message = Message()
         count = 0
         try:
@@ -385,6 +387,8 @@ class Queue(destination.Destination):
                 self.shift_head()
                 self.drop(location)
                 count += 1
+            if self.durable and count:
+                self.store.mark()
         except StoreError as error:
             self.fail(error)
         self.wake()

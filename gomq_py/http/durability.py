@@ -1,0 +1,24 @@
+"""Answers about changes leave after the flush that covers them, as the AMQP door's do: what was answered outlives a power cut."""
+from flask import request
+
+from gomq_py.http import errors
+from gomq_py.http.answers import node
+from gomq_py.http.foreign_pages import READING
+from gomq_py.observability.log import logger
+
+LOG = logger("http")
+
+
+def after_request(response):
+    """Hold the answer of a request that may have changed something until all of that is on the disk; requests that come
+    together share a flush, and none is waited for where nothing changed. A failed flush is the answer instead. May switch.
+    """
+    if request.method in READING or response.status_code >= 400:
+        return response
+    try:
+        node().broker.committer.wait()
+    except Exception as error:  # whatever the flush failed of
+        LOG.error("%s %s was done, but not flushed: %s", request.method, request.path, error)
+        return errors.answer(500, "internal_server_error", (
+            "done, but it could not be flushed to the disk, and may be undone by a restart: see the broker's log"))
+    return response

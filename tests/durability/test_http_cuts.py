@@ -1,0 +1,253 @@
+"""What the management API answered outlives a power cut: each kind of change, cut with nothing on the disk but what was flushed.
+
+The app runs in this process over a modelled disk. After each answer the least that a disk may keep is booted, and looked at through the
+API again.
+"""
+
+import base64
+import shutil
+from random import Random
+
+import gevent
+import gevent.event
+import pytest
+
+from gomq_py.broker.broker import Broker
+from gomq_py.config.settings import Settings
+from gomq_py.http.app import create_app
+from gomq_py.http.node import Node
+from gomq_py.http.rates import Rates
+from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.sync import GroupCommit
+from tests.durability import flush_pool
+from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.unflushed import Unflushed
+from tests.support.waiting import wait_until
+
+LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+LIMIT = {"pattern": "^q$", "definition": {"max-length": 5}, "apply-to": "queues"}
+RIGHTS = {"configure": "a", "write": "b", "read": "c"}
+MESSAGE = {
+    "properties": {"delivery_mode": 2},
+    "routing_key": "q",
+    "payload": "x",
+    "payload_encoding": "string",
+}
+QUEUE, EXCHANGE = {"durable": True}, {"type": "topic", "durable": True}
+STREAM = {"durable": True, "arguments": {"x-queue-type": "stream"}}
+GONE = None
+
+
+class _NoServer:
+    """In place of the AMQP door: nobody is connected."""
+
+    connections = ()
+
+
+class Life:
+    """A broker over a folder with its management app, without sockets."""
+
+    def __init__(self, folder, files):
+        settings = Settings(segment_size=65536, data_dir=str(folder))
+        self._data_dir = DataDir(str(folder), files).open()
+        self.committer = GroupCommit(files)
+        self.broker = Broker(self._data_dir, files, self.committer, settings)
+        self._rates = Rates(1000, 1)
+        node = Node(self.broker, _NoServer(), settings, list, "gomq@here", self._rates)
+        self._client = create_app(node).test_client()
+
+    def ask(self, method, path, body=None):
+        """The response."""
+        return self._client.open(f"/api/{path}", method=method, json=body, headers=LOGIN)
+
+    def look(self, path, *keys):
+        """What a GET shows, or the value below these keys; GONE for 404."""
+        response = self.ask("GET", path)
+        if response.status_code == 404:
+            return GONE
+        assert response.status_code == 200, response.text
+        found = response.get_json()
+        for key in keys:
+            found = found[key] if isinstance(found, list) else found.get(key)
+        return found
+
+    def stop(self):
+        self._rates.close()
+        self.broker.close()
+        self.committer.stop()
+        self._data_dir.close()
+
+
+# (method, path, body, where to look, keys, what is there): one after the other, for each change builds on those before.
+CHANGES = (
+    ("PUT", "vhosts/v", {"description": "new"}, "vhosts/v", ["description"], "new"),
+    ("PUT", "vhosts/v", {"description": "newer"}, "vhosts/v", ["description"], "newer"),
+    ("PUT", "users/u", {"password": "p", "tags": "monitoring"}, "users/u", ["tags"], ["monitoring"]),
+    ("PUT", "users/u", {"password": "p", "tags": "management"}, "users/u", ["tags"], ["management"]),
+    ("PUT", "permissions/v/u", RIGHTS, "permissions/v/u", ["read"], "c"),
+    (
+        "PUT",
+        "topic-permissions/v/u",
+        {"exchange": "amq.topic", "write": "a", "read": "b"},
+        "topic-permissions/v/u",
+        [0, "read"],
+        "b",
+    ),
+    ("PUT", "user-limits/u/max-channels", {"value": 7}, "user-limits/u", [0, "value", "max-channels"], 7),
+    ("DELETE", "user-limits/u/max-channels", None, "user-limits/u", [], []),
+    ("PUT", "vhost-limits/v/max-queues", {"value": 9}, "vhost-limits/v", [0, "value", "max-queues"], 9),
+    ("DELETE", "vhost-limits/v/max-queues", None, "vhost-limits/v", [], []),
+    ("PUT", "policies/v/p", LIMIT, "policies/v/p", ["pattern"], "^q$"),
+    ("PUT", "operator-policies/v/p", LIMIT, "operator-policies/v/p", ["pattern"], "^q$"),
+    ("PUT", "global-parameters/g", {"value": 1}, "global-parameters/g", ["value"], 1),
+    ("PUT", "cluster-name", {"name": "here"}, "cluster-name", ["name"], "here"),
+    ("PUT", "queues/v/q", QUEUE, "queues/v/q", ["durable"], True),
+    ("PUT", "queues/v/other", QUEUE, "queues/v/other", ["durable"], True),
+    ("PUT", "queues/v/s", STREAM, "queues/v/s", ["type"], "stream"),
+    ("PUT", "queues/v/q/pause", None, "queues/v/q", ["state"], "paused"),
+    ("PUT", "queues/v/q/resume", None, "queues/v/q", ["state"], "running"),
+    ("PUT", "exchanges/v/x", EXCHANGE, "exchanges/v/x", ["type"], "topic"),
+    ("PUT", "exchanges/v/y", EXCHANGE, "exchanges/v/y", ["type"], "topic"),
+    ("POST", "bindings/v/e/x/q/q", {"routing_key": "k"}, "bindings/v/e/x/q/q/k", ["routing_key"], "k"),
+    ("POST", "bindings/v/e/x/e/y", {"routing_key": "k"}, "bindings/v/e/x/e/y/k", ["routing_key"], "k"),
+    ("POST", "exchanges/v/amq.default/publish", MESSAGE, "queues/v/q", ["messages"], 1),
+    ("POST", "queues/v/q/copy", {"destination": "other"}, "queues/v/other", ["messages"], 1),
+    ("DELETE", "queues/v/other/contents", None, "queues/v/other", ["messages"], 0),
+    ("POST", "queues/v/q/move", {"destination": "other"}, "queues/v/other", ["messages"], 1),
+    ("DELETE", "queues/v/other/contents?count=1", None, "queues/v/other", ["messages"], 0),
+    (
+        "POST",
+        "definitions",
+        {"vhosts": [{"name": "w"}], "users": [], "queues": [{"vhost": "w", "name": "q", "durable": True}]},
+        "queues/w/q",
+        ["durable"],
+        True,
+    ),
+    (
+        "POST",
+        "definitions/w",
+        {"exchanges": [{"name": "x", "type": "fanout", "durable": True}]},
+        "exchanges/w/x",
+        ["type"],
+        "fanout",
+    ),
+    ("DELETE", "bindings/v/e/x/q/q/k", None, "bindings/v/e/x/q/q/k", [], GONE),
+    ("DELETE", "bindings/v/e/x/e/y/k", None, "bindings/v/e/x/e/y/k", [], GONE),
+    ("DELETE", "exchanges/v/x", None, "exchanges/v/x", [], GONE),
+    ("DELETE", "queues/v/q", None, "queues/v/q", [], GONE),
+    (
+        "POST",
+        "exchanges/v/amq.default/publish",
+        {**MESSAGE, "routing_key": "s"},
+        "queues/v/s",
+        ["messages"],
+        1,
+    ),
+    ("DELETE", "queues/v/s", None, "queues/v/s", [], GONE),
+    ("DELETE", "global-parameters/g", None, "global-parameters/g", [], GONE),
+    ("DELETE", "policies/v/p", None, "policies/v/p", [], GONE),
+    ("DELETE", "operator-policies/v/p", None, "operator-policies/v/p", [], GONE),
+    ("DELETE", "topic-permissions/v/u", None, "topic-permissions/v/u", [], GONE),
+    ("DELETE", "permissions/v/u", None, "permissions/v/u", [], GONE),
+    ("DELETE", "vhosts/w", None, "vhosts/w", [], GONE),
+    ("DELETE", "users/u", None, "users/u", [], GONE),
+    ("PUT", "users/u2", {"password": "p", "tags": ""}, "users/u2", ["name"], "u2"),
+    ("POST", "users/bulk-delete", {"users": ["u2"]}, "users/u2", [], GONE),
+)
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch):
+    flush_pool.use(monkeypatch)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk that writes nothing back by itself."""
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", Random(1), write_back=0)
+    yield disk
+    disk.discard()
+
+
+def test_every_change_that_was_answered_is_there_after_a_power_cut(disk, tmp_path):
+    life = Life(disk.root, PowerCutFiles(disk))
+    life.committer.wait()
+    for number, (method, path, body, where, keys, expected) in enumerate(CHANGES):
+        answer = life.ask(method, path, body)
+        assert answer.status_code in (200, 201, 204), (method, path, answer.text)
+        cut = disk.lay_out_flushed(tmp_path / f"cut{number}")
+        after = Life(cut, Unflushed())
+        try:
+            assert after.look(where, *keys) == expected, (method, path)
+        finally:
+            after.stop()
+        shutil.rmtree(cut)
+    life.stop()
+
+
+def test_what_is_only_read_or_refused_waits_for_no_flush(disk):
+    life = Life(disk.root, PowerCutFiles(disk))
+    life.committer.wait()
+    syncs = life.committer.syncs
+    life.broker.create_vhost("v", creator="guest")  # something is to be flushed
+    requests = (
+        ("GET", "queues"),
+        ("PUT", "queues/v/amq.q", {}),
+        ("DELETE", "queues/v/q"),
+        ("POST", "exchanges/v/x/publish", MESSAGE),
+    )
+
+    statuses = [life.ask(*request).status_code for request in requests]
+
+    assert statuses == [200, 401, 404, 400] and life.committer.syncs == syncs
+    life.stop()
+
+
+def test_changes_that_come_together_share_their_flushes(disk):
+    """Twenty at once: those that begin while one flush runs are in the next one."""
+    life = Life(disk.root, PowerCutFiles(disk))
+    life.committer.wait()
+    syncs = life.committer.syncs
+
+    asked = [
+        gevent.spawn(life.ask, "PUT", f"users/u{number}", {"password": "p", "tags": ""})
+        for number in range(20)
+    ]
+    gevent.joinall(asked, raise_error=True)
+
+    assert [one.value.status_code for one in asked] == [201] * 20
+    assert life.committer.syncs - syncs <= 2
+    life.stop()
+
+
+def test_a_change_whose_flush_fails_is_answered_with_500_and_why(disk, caplog):
+    def fail(path):
+        raise OSError(5, "Input/output error")
+
+    files = PowerCutFiles(disk)
+    life = Life(disk.root, files)
+    life.committer.wait()
+    files.flush_pause = fail
+
+    answer = life.ask("PUT", "users/u", {"password": "p", "tags": ""})
+
+    assert answer.status_code == 500
+    assert answer.get_json()["reason"].startswith("done, but it could not be flushed to the disk")
+    assert "PUT /api/users/u was done, but not flushed" in caplog.text
+    files.flush_pause = None
+    life.stop()
+
+
+def test_others_are_served_while_an_answer_waits_for_its_flush(disk):
+    going, files = gevent.event.Event(), PowerCutFiles(disk)
+    life = Life(disk.root, files)
+    life.committer.wait()
+    files.flush_pause = lambda path: going.wait()
+    asked = gevent.spawn(life.ask, "PUT", "users/u", {"password": "p", "tags": ""})
+    wait_until(lambda: "u" in life.broker.users, sleep=gevent.sleep)
+
+    assert life.ask("GET", "users/u").status_code == 200 and not asked.ready()
+    going.set()
+    assert asked.get().status_code == 201
+    life.stop()
