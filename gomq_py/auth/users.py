@@ -218,11 +218,10 @@ class Users:
             user.state.revision += 1
         return bool(limited)
 
-    def forget_vhost(self, vhost):
-        """A vhost is gone, and with it every permission in it. Raises OSError."""
-        for user in list(self._users.values()):
-            self.delete_permission(user.name, vhost)
-            self.delete_topic_permissions(user.name, vhost)
+    def forget_vhost(self, vhost, name):
+        """A vhost is gone, and with it every permission of this user in it. Raises OSError."""
+        self.delete_permission(name, vhost)
+        self.delete_topic_permissions(name, vhost)
 
     # helpers
 

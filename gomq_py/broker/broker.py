@@ -25,6 +25,7 @@ from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.totals import Totals
 from gomq_py.broker.user_limits import UserLimits
 from gomq_py.broker.vhost import VHost
+from gomq_py.broker.vhost_deletion import VHostDeletion
 from gomq_py.broker.vhost_policies import PolicyComponent
 from gomq_py.observability.log import logger
 from gomq_py.storage.pool import SegmentPool
@@ -52,6 +53,7 @@ class Broker:
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
+        self.leaving = {}  # name: VHostDeletion, of vhosts that are deleted and not all gone yet
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
@@ -89,7 +91,10 @@ class Broker:
         self._finish_moves()
         for vhost in self.vhosts.values():
             vhost.close()
+        for deletion in list(self.leaving.values()):
+            deletion.finish()
         self._wait_for_disk()
+        self._factory.close()
         self._log.close()
         self.users.close()
         self._pool.close()
@@ -114,16 +119,27 @@ class Broker:
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """A new vhost, or the one there is. ``creator`` names a user who gets all rights in it. Raises OSError, PreconditionFailed."""
+        """A new vhost, or the one there is. ``creator`` names a user who gets all rights in it. Raises OSError, PreconditionFailed.
+
+        One of this name that is being deleted is gone first: at once, unless the caller has waited for it (``wait_until_gone``).
+        """
         if name in self.vhosts:
             return self.vhosts[name]
+        if name in self.leaving:
+            self.leaving[name].finish()
         check_length("vhost", name)
+        for user in list(self.users):
+            self.users.forget_vhost(name, user.name)  # what a crash left of one that was being deleted: nobody has rights in a new one
+        vhost = self._add_vhost(name, description, tags)
+        if creator is not None:
+            self.users.set_permission(creator, name, ".*", ".*", ".*")
+        return vhost
+
+    def _add_vhost(self, name, description="", tags=()):
         vhost = self._new_vhost(name, description, tags)
         self._log.append(records.vhost_created(vhost))
         self.vhosts[name] = vhost
         self.events.emit("vhost.created", events.vhost_created, vhost)
-        if creator is not None:
-            self.users.set_permission(creator, name, ".*", ".*", ".*")
         return vhost
 
     def describe_vhost(self, vhost, description=None, tags=None, default_queue_type=None, protected_from_deletion=None):
@@ -142,18 +158,20 @@ class Broker:
             vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion = before
             raise
 
-    def delete_vhost(self, name):
-        """Returns the vhost that went, or None; its queues are gone. The doors close its connections. Raises OSError, PreconditionFailed."""
+    def delete_vhost(self, name, connections=()):
+        """Returns the vhost that went, or None; nobody finds it any more. ``connections`` are those in it, which are closed.
+
+        Its queues go in slices, and what users may do in it; a small vhost is all gone when this returns. Raises OSError, PreconditionFailed.
+        """
         vhost = self.vhosts.get(name)
         if vhost is None:
             return None
         self.check_may_be_deleted(vhost)
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
-        vhost.delete()
-        self.totals.add_totals(vhost.totals)
-        self.users.forget_vhost(name)
-        self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
+        deletion = self.leaving[name] = VHostDeletion(vhost, connections, self.users, partial(self._vhost_gone, vhost))
+        if deletion.slice():
+            self.scheduler.run_sliced(deletion.slice, name="deleting a vhost")
         return vhost
 
     @staticmethod
@@ -161,6 +179,16 @@ class Broker:
         """Refuse to delete a vhost that an operator has protected. Raises PreconditionFailed."""
         if vhost.protected_from_deletion:
             raise PreconditionFailed(f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion")
+
+    def wait_until_gone(self, name):
+        """Wait until nothing is left of a vhost of this name that was deleted. May switch."""
+        while name in self.leaving:
+            self.leaving[name].wait()
+
+    def _vhost_gone(self, vhost):
+        del self.leaving[vhost.name]
+        self.totals.add_totals(vhost.totals)
+        self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
 
     def _queue_expired(self, queue):
         """Nobody has used the queue for its x-expires."""
@@ -219,7 +247,7 @@ class Broker:
         """
         settings = self.settings
         if not self.vhosts:
-            self.create_vhost(DEFAULT_VHOST)
+            self._add_vhost(DEFAULT_VHOST)
         if self.users.is_new and settings.first_users:
             self.users.begin("", "", (), ())
             for name, password_hash in settings.first_users.items():

@@ -7,6 +7,7 @@ between the two leaves a folder that nothing in the log names, and those go at b
 import contextlib
 import os
 import time
+from collections import deque
 
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
@@ -51,6 +52,11 @@ class QueueFactory:
         self._incarnations = {}
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
         self._known_folders = set()
+        self._removals = FolderRemovals(files, committer, scheduler.run_sliced)
+
+    def close(self):
+        """The broker stops: what was to be removed and is not yet goes at the next boot."""
+        self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """A queue, new or (with the incarnation it had) as the last run left it. Raises OSError, StoreError."""
@@ -100,7 +106,7 @@ class QueueFactory:
                 store = self._open_store(open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
         finally:
             if not is_wanted() and durable:
-                self._remove_folder(queue, folder)  # once more: recovery may have made files in it
+                self._removals.add(None, folder, _whose(queue), None)  # once more: recovery may have made files in it
         if not is_wanted():
             store.forget_files()
             return None
@@ -156,9 +162,9 @@ class QueueFactory:
         if not exchange.durable:
             park.delete()
             return
-        del self._incarnations[park]
-        park.close()
-        self._committer.after_sync(lambda error: park.delete() if error is None else None)
+        folder = self._folder(exchange.vhost, park.name, self._incarnations.pop(park))
+        park.retire()
+        self._remove_files(park.store, folder, f"deleted exchange {exchange.name!r} in vhost {exchange.vhost!r}")
 
     def incarnation_of(self, queue):
         """The incarnation of a durable queue, or of a delayed exchange's park: 16 octets."""
@@ -197,10 +203,9 @@ class QueueFactory:
             queue.delete()
             return
         folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
-        queue.close(reason)
-        if queue.store is not None:
-            queue.store.close()  # of a queue that only waited for its letters; it does no harm to any other
-        self._committer.after_sync(lambda error: self._remove_files(queue, folder, error))
+        # Not closed: that would flush, in thousands of files, what is about to be removed.
+        queue.retire(reason)
+        self._remove_files(queue.store, folder, _whose(queue))
 
     def remove_orphans(self, log_is_damaged=False):
         """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
@@ -229,51 +234,94 @@ class QueueFactory:
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
-    def _remove_files(self, queue, folder, error):
-        if error is not None:
-            LOG.error("the files of deleted queue %r in vhost %r stay until the next boot: %s", queue.name, queue.vhost, error)
-            return
-        if queue.store is not None:
-            queue.store.forget_files()
-        self._remove_folder(queue, folder)
-
-    def _remove_folder(self, queue, folder):
-        if os.path.isdir(folder):
-            whose = f"deleted queue {queue.name!r} in vhost {queue.vhost!r}"
-            self.run_sliced(FolderRemoval(self._files, self._committer, folder, whose).slice)
+    def _remove_files(self, store, folder, whose):
+        """The files of something that is deleted go once the log, which says so, is on disk. ``store`` may be None, of a queue that never opened."""
+        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error))
 
 
-class FolderRemoval:
-    """Removes a folder that nobody needs any more, some files at a time: giving 8 MiB back to the disk takes it a millisecond or many, and is done
-    aside.
+class FolderRemovals:
+    """Removes the folders of what was deleted, some files at a time: giving 8 MiB back to the disk takes it a millisecond or many, and is done aside.
+
+    One after the other and in one job, so that three thousand that are deleted together hold others up no longer than one.
     """
 
-    def __init__(self, files, committer, folder, whose):
+    def __init__(self, files, committer, run_sliced):
         self._files = files
         self._committer = committer
-        self._folder = folder
-        self._whose = whose
-        self._left = [(inner, True) for inner, _, _ in os.walk(folder)]  # to be taken from the end: what is in a folder before the folder
-        for inner, _, names in os.walk(folder):
-            self._left += [(os.path.join(inner, name), False) for name in names]
+        self._run_sliced = run_sliced
+        self._waiting = deque()  # (store or None, folder, whose)
+        self._left = []  # of the first of them: (path, whether it is a folder)
+        self._is_running = False
+
+    def add(self, store, folder, whose, error):
+        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted."""
+        if error is not None:
+            LOG.error("the files of %s stay until the next boot: %s", whose, error)
+            if store is not None:
+                store.close()
+            return
+        self._waiting.append((store, folder, whose))
+        if not self._is_running:
+            self._is_running = True
+            self._run_sliced(self.slice, self._failed, "removing files")
+
+    def close(self):
+        """Let go of the stores whose folders were not reached."""
+        for store, _, _ in self._waiting:
+            if store is not None:
+                store.forget_files()
+        self._waiting.clear()
+        self._left = []
 
     def slice(self):
-        """The scheduler's next slice; False: all is gone, or the rest stays until the next boot."""
+        """The scheduler's next slice; False: all is gone, or stays until the next boot."""
         until = time.monotonic() + REMOVING_S
-        try:
-            while self._left:
-                path, is_folder = self._left.pop()
-                with contextlib.suppress(FileNotFoundError):  # the pool of segments has taken it meanwhile
-                    if is_folder:
-                        self._files.remove_folder(path)
-                    else:
-                        self._files.unlink(path, None if self._committer.has_much_aside else self._committer.aside)
-                if time.monotonic() >= until:
-                    return True
-        except OSError as failure:
-            LOG.error("the files of %s stay until the next boot: %s", self._whose, failure)
-        self._committer.mark_folder(os.path.dirname(self._folder))
-        return False
+        while self._waiting:
+            _, folder, whose = self._waiting[0]
+            try:
+                if not self._left:
+                    self._begin()
+                while self._left:
+                    self._remove(*self._left.pop())
+                    if time.monotonic() >= until:
+                        return True
+            except OSError as failure:
+                LOG.error("the files of %s stay until the next boot: %s", whose, failure)
+                self._left = []
+            self._waiting.popleft()
+            self._committer.mark_folder(os.path.dirname(folder))
+            if time.monotonic() >= until:
+                break
+        self._is_running = bool(self._waiting)
+        return self._is_running
+
+    def _failed(self, error):
+        """A slice raised what nobody expected: the folder it was at stays, the others go."""
+        _, _, whose = self._waiting.popleft()
+        LOG.error("the files of %s stay until the next boot: %s", whose, error)
+        self._left = []
+        self._is_running = bool(self._waiting)
+        return self._is_running
+
+    def _begin(self):
+        """Close the store and list its folder, to be removed from the end: what is in a folder before the folder."""
+        store, folder, _ = self._waiting[0]
+        if store is not None:
+            store.forget_files()
+        folders = list(os.walk(folder))
+        self._left = [(inner, True) for inner, _, _ in folders]
+        self._left += [(os.path.join(inner, name), False) for inner, _, names in folders for name in names]
+
+    def _remove(self, path, is_folder):
+        with contextlib.suppress(FileNotFoundError):  # the pool of segments has taken it meanwhile
+            if is_folder:
+                self._files.remove_folder(path)
+            else:
+                self._files.unlink(path, None if self._committer.has_much_aside else self._committer.aside)
+
+
+def _whose(queue):
+    return f"deleted queue {queue.name!r} in vhost {queue.vhost!r}"
 
 
 def _call(function, *arguments):

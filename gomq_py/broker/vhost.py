@@ -45,6 +45,7 @@ class VHost(Routing):
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
         self.tables = TableLimits()
+        self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
         self._events = events or Events(None)
@@ -389,6 +390,8 @@ class VHost(Routing):
 
     def _record(self, record):
         """Write a durable change before it is made. Raises ResourceError or PreconditionFailed (on the channel); then nothing may change."""
+        if self._is_gone:
+            return
         try:
             self._log.append(record)
         except ValueError as error:
@@ -447,17 +450,21 @@ class VHost(Routing):
         count = queue.ready_count
         del self.queues[queue.name]
         self.totals.add_queue(queue)
-        if queue.exclusive_owner is not None:
-            owned = self._exclusive[queue.exclusive_owner]
-            del owned[queue]
-            if not owned:
-                del self._exclusive[queue.exclusive_owner]
+        self._disown(queue)
         self.default_exchange.state.revision += 1
         queue.on_unused = None
         self._unbind_all_from(queue)
         self._factory.remove(queue, f"{described('queue', queue.name, self.name)} deleted")
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
         return count
+
+    def _disown(self, queue):
+        """A queue is gone: its connection has one less."""
+        owned = self._exclusive.get(queue.exclusive_owner)
+        if owned is not None:
+            owned.pop(queue, None)
+            if not owned:
+                del self._exclusive[queue.exclusive_owner]
 
     def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False):
         """Put a durable queue of an earlier run back into place; for recovery at boot. Blocks."""
@@ -484,18 +491,28 @@ class VHost(Routing):
             if isinstance(exchange, DelayedExchange):
                 exchange.park.close()
 
-    def delete(self):
-        """The vhost was deleted, and the log says so: let go of every queue."""
-        for queue in list(self.queues.values()):
-            queue.on_unused = None
-            self.totals.add_queue(queue)
-            self._factory.remove(queue, f"vhost '{self.name}' deleted")
-        for exchange in self.exchanges.values():
-            exchange.state.revision += 1
-            self.totals.add(exchange.state, EXCHANGE_COUNTERS)
-            self._let_go_of_park(exchange)
-        self.queues.clear()
-        self._exclusive.clear()
+    def departures(self):
+        """The vhost was deleted, and the log says so: a generator of functions that let go of its queues and exchanges, one each."""
+        self._is_gone = True
+        while self.queues:
+            yield self._let_go_of_a_queue
+        while self.exchanges:
+            yield self._let_go_of_an_exchange
+        self._bindings_to.clear()
+
+    def _let_go_of_a_queue(self):
+        _, queue = self.queues.popitem()
+        queue.on_unused = None
+        self.totals.add_queue(queue)
+        self._disown(queue)
+        self._bindings_to.pop(queue, None)
+        self._factory.remove(queue, f"vhost '{self.name}' deleted")
+
+    def _let_go_of_an_exchange(self):
+        _, exchange = self.exchanges.popitem()
+        exchange.state.revision += 1
+        self.totals.add(exchange.state, EXCHANGE_COUNTERS)
+        self._let_go_of_park(exchange)
 
     def _unbind_all_from(self, destination):
         """Remove every binding to something that is gone, and the auto-delete exchanges that had no other."""

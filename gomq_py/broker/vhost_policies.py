@@ -3,6 +3,8 @@
 Beside vhost, above policies. A change of policies goes through all entities in slices of time, so that 100 000 queues, or patterns that take long,
 do not hold up the hub; an entity that is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
 """
+import time
+
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
@@ -24,7 +26,8 @@ class VHostPolicies:
         self._run_sliced = run_sliced
         self._configure = configure
         self._round = None
-        self._clock = SliceClock()
+        # Of the processor's time, so that a change is in force at once for some queues however busy the machine is.
+        self._clock = SliceClock(clock=time.thread_time)
         self._pairs = {}  # (policy or None, operator policy or None): InForce
 
     def configure_queue(self, queue):

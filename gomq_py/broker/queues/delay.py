@@ -91,6 +91,11 @@ class DelayQueue(Destination):
             self.closed = True
             self.store.close()
 
+    def retire(self):
+        """No more messages in or out; the store stays open for whoever removes its files."""
+        self._due.stop()
+        self.closed = True
+
     def delete(self):
         """Nothing stays of the messages."""
         self._due.stop()

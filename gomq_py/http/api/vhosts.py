@@ -40,6 +40,7 @@ def put_vhost(name):
         "description": text_of(wanted, "description") if "description" in wanted else None, "tags": _tags(wanted.get("tags")),
         "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype"))),
         "protected_from_deletion": None if wanted.get("protected_from_deletion") is None else boolean_of(wanted, "protected_from_deletion")}
+    node().broker.wait_until_gone(name)
     existed = name in node().broker.vhosts
     creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
     vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
@@ -75,10 +76,9 @@ def delete_vhost(name):
         node().broker.check_may_be_deleted(find_vhost(name))
     except PreconditionFailed as error:
         raise PreconditionNotMet(error.text) from None
-    for connection in node().connections():
-        if connection.vhost is not None and connection.vhost.name == name:
-            connection.force_close(f"vhost '{name}' is down")
-    node().broker.delete_vhost(name)
+    connections = [one for one in node().connections() if one.vhost is not None and one.vhost.name == name]
+    node().broker.delete_vhost(name, connections)
+    node().broker.wait_until_gone(name)
     return no_content()
 
 

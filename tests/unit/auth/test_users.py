@@ -136,7 +136,8 @@ def test_forgotten_vhost_takes_its_permissions_along(reopen):
         store.set_user(name, password="x")
         store.set_permission(name, "v", ".*", ".*", ".*")
 
-    store.forget_vhost("v")
+    for user in list(store):
+        store.forget_vhost("v", user.name)
 
     assert all(user.permission("v") is None for user in reopen())
 
@@ -171,7 +172,7 @@ def test_topic_permissions_are_kept_and_go_with_user_and_vhost(reopen):
     store.set_topic_permission("ann", "/", "events", "^a", "^b")
     store.set_topic_permission("ann", "shop", "events", "^a", "^b")
     store.delete_topic_permissions("ann", "/", "events")
-    store.forget_vhost("shop")
+    store.forget_vhost("shop", "ann")
     store.delete_user("bob")
     store.set_user("bob", password="x")
 

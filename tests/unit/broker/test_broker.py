@@ -5,12 +5,14 @@ import os
 import gevent
 import pytest
 
-from gomq_py.broker import queue_factory
+from gomq_py.broker import queue_factory, vhost_deletion
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import LogError
 from gomq_py.storage.message import Message
 from gomq_py.storage.recovery import open_store
+from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
 from tests.support.waiting import wait_until
@@ -181,6 +183,135 @@ def test_vhost_made_again_is_empty(start, restart):
     assert not broker.vhosts["v"].queues
 
 
+class Connection:
+    """Stands for one in a vhost: ``closed`` notes why it was, and what was left then."""
+
+    def __init__(self, vhost):
+        self.vhost = vhost
+        self.closed = []
+
+    def force_close(self, reason):
+        self.closed.append((reason, len(self.vhost.queues)))
+
+
+def fill(vhost, count):
+    """Durable queues with a message, a binding and an exchange each."""
+    for number in range(count):
+        queue, _ = vhost.declare_queue(f"q{number}", durable=True)
+        vhost.declare_exchange(f"x{number}", "fanout", durable=True)
+        vhost.bind_queue(f"q{number}", f"x{number}", "k")
+        message = Message()
+        message.assign(b"", b"q", b"\0\0", b"x", 1, persistent=True)
+        queue.publish(message)
+
+
+def cut_deletions_after(monkeypatch, steps):
+    """Let a slice of a vhost's deletion end after so many steps."""
+    monkeypatch.setattr(vhost_deletion, "SliceClock", lambda clock: SliceClock(steps, clock=StepClock(1)))
+
+
+def test_vhost_is_deleted_in_slices_and_gone_for_everybody_at_once(start, restart, monkeypatch):
+    cut_deletions_after(monkeypatch, 5)
+    node = start()
+    vhost = node.broker.create_vhost("big", creator="guest")
+    fill(vhost, 30)
+    node.committer.wait()
+    connection = Connection(vhost)
+
+    node.broker.delete_vhost("big", [connection])
+    left, still_there = len(vhost.queues), "big" in node.broker.vhosts
+    rights = dict(node.broker.users.get("guest").permissions)
+    node.broker.wait_until_gone("big")
+
+    assert (left, still_there) == (26, False), "four queues after the connection"
+    assert connection.closed == [("vhost 'big' is down", 30)]
+    assert "big" in rights and "big" not in node.broker.users.get("guest").permissions
+    assert not vhost.queues and not vhost.exchanges and node.broker.totals.queue_deleted == 30
+    wait_until(lambda: os.listdir(node.data_dir.queues_folder) == [], sleep=gevent.sleep)
+    assert list(restart(node).broker.vhosts) == ["/"]
+
+
+def test_what_is_done_in_a_vhost_that_is_being_deleted_is_not_kept(start, restart, monkeypatch, caplog):
+    cut_deletions_after(monkeypatch, 1)
+    node = start()
+    vhost = node.broker.create_vhost("big")
+    fill(vhost, 10)
+
+    node.broker.delete_vhost("big")
+    vhost.declare_queue("late", durable=True)
+    vhost.delete_queue("q1")
+    node.broker.wait_until_gone("big")
+    node = restart(node)
+
+    assert list(node.broker.vhosts) == ["/"] and os.listdir(node.data_dir.queues_folder) == []
+    assert "never declared" not in caplog.text
+
+
+def test_vhost_of_the_name_of_one_that_is_being_deleted_begins_empty(start, restart, monkeypatch):
+    cut_deletions_after(monkeypatch, 1)
+    node = start()
+    fill(node.broker.create_vhost("v", creator="guest"), 10)
+
+    node.broker.delete_vhost("v")
+    again = node.broker.create_vhost("v")
+    again.declare_queue("new", durable=True)
+
+    assert list(again.queues) == ["new"] and not node.broker.leaving
+    assert list(restart(node).broker.vhosts["v"].queues) == ["new"]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_broker_that_ends_while_a_vhost_is_being_deleted_has_deleted_it(start, monkeypatch, end):
+    cut_deletions_after(monkeypatch, 2)
+    node = start()
+    fill(node.broker.create_vhost("big", creator="guest"), 10)
+    node.committer.wait()
+    node.broker.delete_vhost("big")
+    node.committer.wait()
+
+    getattr(node, end)()
+    node = start()
+    anew = node.broker.create_vhost("big")
+
+    assert os.listdir(node.data_dir.queues_folder) == [] and not anew.queues
+    assert "big" not in node.broker.users.get("guest").permissions, "nobody has rights in a vhost that is new"
+
+
+def test_one_thing_that_fails_does_not_keep_a_deleted_vhost(start, monkeypatch, caplog):
+    node = start()
+    vhost = node.broker.create_vhost("v")
+    fill(vhost, 3)
+    ill = Connection(vhost)
+    ill.force_close = lambda reason: 1 / 0
+
+    node.broker.delete_vhost("v", [ill])
+    node.broker.wait_until_gone("v")
+
+    assert not vhost.queues and "deleting vhost 'v': one step failed, the others go on" in caplog.text
+
+
+def test_files_of_many_deleted_queues_are_removed_by_one_job_and_not_flushed_before(start, monkeypatch):
+    """A job each held others up for as many milliseconds as there were queues; flushes of what is to be removed held up their confirms."""
+    node = start()
+    vhost = node.broker.create_vhost("v")
+    for number in range(20):
+        queue, _ = vhost.declare_queue(f"q{number}", durable=True)
+        message = Message()
+        message.assign(b"", b"q", b"\0\0", b"x", 1, persistent=True)
+        queue.publish(message)
+    node.committer.wait()
+    jobs, synced = [], []
+    run_sliced, sync = node.broker.scheduler.run_sliced, Files.sync
+    monkeypatch.setattr(node.broker._factory._removals, "_run_sliced", lambda *job: jobs.append(job) or run_sliced(*job))
+    monkeypatch.setattr(Files, "sync", lambda files, file: synced.append(file.path) or sync(files, file))
+
+    node.broker.delete_vhost("v")
+    node.broker.wait_until_gone("v")
+    wait_until(lambda: os.listdir(node.data_dir.queues_folder) == [], sleep=gevent.sleep)
+
+    assert len(jobs) == 1 and not [path for path in synced if "msgs." in path]
+
+
 def test_folder_of_a_deleted_queue_goes_when_the_log_is_on_disk(start):
     node = start()
     vhost = node.broker.vhosts["/"]
@@ -207,8 +338,8 @@ def test_files_of_a_deleted_queue_go_in_slices(start, monkeypatch, arguments):
     node.committer.wait()
     folder, = os.listdir(node.data_dir.queues_folder)
     path = os.path.join(node.data_dir.queues_folder, folder)
-    slices, slice_ = [], queue_factory.FolderRemoval.slice
-    monkeypatch.setattr(queue_factory.FolderRemoval, "slice", lambda removal: slices.append(removal) or slice_(removal))
+    slices, slice_ = [], queue_factory.FolderRemovals.slice
+    monkeypatch.setattr(queue_factory.FolderRemovals, "slice", lambda removals: slices.append(removals) or slice_(removals))
     monkeypatch.setattr(queue_factory, "REMOVING_S", 0)  # one file at a time
     count = sum(len(names) for _, _, names in os.walk(path))
 
