@@ -1,7 +1,12 @@
 """Timers: what time it is and what happens later, for the parts of the model that expire. Tests have their own."""
 import time
+from functools import partial
 
 import gevent
+
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
 
 
 class HubTimers:
@@ -18,5 +23,13 @@ class HubTimers:
     def start(self, after_ms, callback):
         """Call ``callback()`` in the hub, once, not before ``after_ms``. Returns an object with ``stop()``. Callbacks must not switch."""
         timer = (self._loop or gevent.get_hub().loop).timer(max(after_ms, 0) / 1000)
-        timer.start(callback)
+        timer.start(partial(_call, callback))
         return timer
+
+
+def _call(callback):
+    """A timer has fired. What its callback raises would end on standard error, where no operator looks."""
+    try:
+        callback()
+    except Exception:
+        LOG.exception("a timer's work failed: %s", getattr(callback, "__qualname__", callback))

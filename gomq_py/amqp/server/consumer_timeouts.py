@@ -10,6 +10,10 @@ import time
 import gevent
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+QUIET = QuietLog(logger("amqp"))
 
 # Channels looked at, after a timeout was changed, before others get their turn: some 5 ms.
 SLICE = 1000
@@ -45,7 +49,7 @@ class ConsumerTimeouts:
     def forget(self, channel):
         """Watch it no more."""
         second = self._due.pop(channel, None)
-        if second is not None:
+        if second in self._buckets:  # else it is of those that are being looked at
             del self._buckets[second][channel]
 
     def close(self):
@@ -66,9 +70,16 @@ class ConsumerTimeouts:
         """Look at every channel whose time has come."""
         now_s = self._clock()
         while self._order and self._order[0] <= now_s:
-            for channel in self._buckets.pop(heapq.heappop(self._order)):
+            second = heapq.heappop(self._order)
+            for channel in self._buckets.pop(second):
+                if self._due.get(channel) != second:
+                    continue  # the look at another one has ended it
                 del self._due[channel]
-                self._look(channel, now_s * 1000)
+                try:
+                    self._look(channel, now_s * 1000)
+                except Exception as error:  # the timer is everybody's
+                    QUIET.error(None, "channel %s: whether an acknowledgement is overdue cannot be told", channel.id, exc_info=error)
+                    channel.watched = False  # its next delivery watches it again
 
     def _look(self, channel, now_ms):
         due_ms = channel.unacked.due_ms()
@@ -89,8 +100,10 @@ class ConsumerTimeouts:
             self._timer.start(self._on_timer)
 
     def _on_timer(self):
-        self.run_due()
-        self._arm()
+        try:
+            self.run_due()
+        finally:
+            self._arm()
 
 
 def timed_out(channel_id, timeout_ms):

@@ -10,6 +10,11 @@ import time
 
 import gevent
 
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+QUIET = QuietLog(logger("amqp"))
+
 TICKS_PER_S = 8
 # Ticks without a bucket that may wait in the heap.
 SLACK = 64
@@ -65,7 +70,10 @@ class Heartbeats:
                 if connection in self._intervals:  # the check of another one may have ended it
                     # Scheduled from now, not from when it was due: a late timer must not make two checks follow each other closely.
                     self._schedule(connection, now)
-                    connection.check_heartbeat()
+                    try:
+                        connection.check_heartbeat()
+                    except Exception as error:  # the timer is everybody's
+                        QUIET.error(None, "a heartbeat check of %r failed", connection, exc_info=error)
 
     def _schedule(self, connection, now):
         due = math.ceil((now + self._intervals[connection]) * TICKS_PER_S)
@@ -95,5 +103,7 @@ class Heartbeats:
 
     def _on_timer(self):
         self._disarm()
-        self.run_due()
-        self._arm()
+        try:
+            self.run_due()
+        finally:
+            self._arm()

@@ -7,7 +7,7 @@ that the queue factory gives it; when its time has come the header is negated, a
 from datetime import datetime
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.fields import decode_table, get_key, set_key
+from gomq_py.amqp.wire.fields import Seconds, decode_table, get_key, set_key
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
@@ -21,6 +21,8 @@ INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, Head
 
 # Ten years: what is later is a mistake, and its sum with the clock must not overflow.
 MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000
+# The largest integer that a header holds.
+LARGEST = (1 << 63) - 1
 
 
 class DelayedExchange(Exchange):
@@ -60,10 +62,10 @@ def delay_of(headers):
     """The delay that ``x-delay`` asks for in ms; 0: none, or nothing one can wait for."""
     value = headers.get(X_DELAY)
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
+        value = _whole(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
-    return min(int(value), MAX_DELAY_MS) if value > 0 else 0
+    return int(min(value, MAX_DELAY_MS)) if value > 0 else 0
 
 
 def time_of(headers):
@@ -71,6 +73,8 @@ def time_of(headers):
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
+    if isinstance(value, Seconds):
+        return int(value) * 1000
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
@@ -107,5 +111,13 @@ def _negated(value):
     if isinstance(value, datetime):
         return -int(value.timestamp() * 1000)
     if isinstance(value, str):
-        return -int(value) if value.isascii() and value.isdigit() else value
-    return -abs(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        return -_whole(value) if value.isascii() and value.isdigit() else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -min(abs(value), LARGEST)  # a timestamp may be larger than what takes its place
+    return -abs(value) if isinstance(value, float) else value
+
+
+def _whole(digits):
+    """The number that ASCII digits stand for, LARGEST where no field holds it: there may be more than Python reads."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) < len(str(LARGEST)) else LARGEST

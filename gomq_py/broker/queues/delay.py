@@ -5,11 +5,14 @@ and its copies are on disk; which one is next the due timer knows, made anew fro
 """
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.queues.due_timer import DueTimer
+from gomq_py.broker.set_aside import SetAside, described
 from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError, StoreFull
 from gomq_py.storage.message import Message
 
 LOG = logger("queue")
+QUIET = QuietLog(LOG)
 
 # Messages that go on before others get their turn: some 5 ms.
 SLICE = 200
@@ -36,7 +39,7 @@ class DelayQueue(Destination):
         self._scheduler = scheduler
         self._committer = committer
         self._timers = timers
-        self._due = DueTimer(scheduler, timers, SLICE, self._go_on)
+        self._due = DueTimer(scheduler, timers, SLICE, self._go_on, "delayed messages")
         self._message = Message()
         self._rebuild()
 
@@ -50,7 +53,12 @@ class DelayQueue(Destination):
         if self.closed:
             self.unable = True
             return 0
-        due_ms = self.due_ms_of(message)
+        self.unable = False
+        try:
+            due_ms = self.due_ms_of(message)
+        except Exception as error:
+            QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
+            return 0
         copy = self._message
         copy.readdress(
             message, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.describe()["timestamp_ms"], due_ms)
@@ -125,7 +133,13 @@ class DelayQueue(Destination):
             for at, location in enumerate(locations):
                 if self.closed or not self.store.read(location, self._message):
                     continue
-                owed = self.release(self._message, self._owed.pop(location, None))
+                try:
+                    owed = self.release(self._message, self._owed.pop(location, None))
+                except StoreError:
+                    raise
+                except Exception as error:  # whatever is the matter with this one, the others must not suffer for it
+                    self._set_aside(location, error)
+                    continue
                 if not owed:
                     moved.append(location)
                 elif all(getattr(destination, "closed", False) for destination in owed):
@@ -161,12 +175,20 @@ class DelayQueue(Destination):
             return
         if self.closed:
             return
-        try:
-            for location in moved:
+        for location in moved:
+            try:
                 self.store.delete(location)
-        except StoreError as failure:
-            self._fail(failure)
+            except StoreError as failure:
+                self._fail(failure)
+                return
+            except Exception as failure:
+                self._set_aside(location, failure)
         self._scheduler.touch(self)
+
+    def _set_aside(self, location, error):
+        if self.aside is None:
+            self.aside = SetAside(self.name)
+        self.aside.add(location, error, "going on after the delay")
 
     def _fail(self, error):
         LOG.error("%s closed: %s", self.name, error)

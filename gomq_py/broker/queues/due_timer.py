@@ -7,13 +7,17 @@ from gomq_py.broker.queues.due_heap import DueHeap
 
 
 class DueTimer:
-    """``go_on(locations)`` gets what is due, at most ``at_once`` between two polls of the loop."""
+    """``go_on(locations)`` gets what is due, at most ``at_once`` between two polls of the loop. ``name``: the job's, for people.
 
-    def __init__(self, scheduler, timers, at_once, go_on):
+    Where ``go_on`` raises, those that it was given are not handed over again; the others are, in their time.
+    """
+
+    def __init__(self, scheduler, timers, at_once, go_on, name="messages that are due"):
         self._scheduler = scheduler
         self._timers = timers
         self._at_once = at_once
         self._go_on = go_on
+        self._name = name
         self._heap = DueHeap()
         self._timer = None
         self._timer_ms = 0
@@ -67,7 +71,7 @@ class DueTimer:
         self._timer = None
         if not self._running and not self._stopped:
             self._running = True
-            self._scheduler.run_sliced(self._slice)
+            self._scheduler.run_sliced(self._slice, self._failed, self._name)
 
     def _slice(self):
         """The scheduler's next slice of what is due; False: that was all."""
@@ -81,6 +85,12 @@ class DueTimer:
         self._running = len(due) == self._at_once and not self._stopped and not self._resting
         self.arm()
         return self._running
+
+    def _failed(self, _error):
+        """A slice of them failed: the rest goes on in its time."""
+        self._running = False
+        self.arm()
+        return False
 
     def _stop_timer(self):
         if self._timer is not None:

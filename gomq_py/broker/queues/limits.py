@@ -10,7 +10,10 @@ from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.broker.queues.retry import Retries
+from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
+
+LOG = logger("queue")
 
 # Messages that expire or are dropped before others get their turn: about a millisecond.
 SLICE = 500
@@ -19,6 +22,9 @@ REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "de
 
 # A timer that fires this early is fine: the head is looked at again and the timer set anew. One later than this is set again.
 TIMER_SLACK_MS = 2
+
+# Until a queue is expired again that could not be deleted, because the definitions could not be written.
+TRY_AGAIN_MS = 10_000
 
 
 class QueueLimits(guard.QueueGuard):
@@ -260,7 +266,7 @@ class QueueLimits(guard.QueueGuard):
         if not self.slicing:
             self.slicing = True
             self.queue.hold()
-            self.queue.scheduler.run_sliced(self._slice)
+            self.queue.scheduler.run_sliced(self._slice, self._slice_failed, "what expires or is too much")
 
     def _slice(self):
         """The next slice of what has to go; False: that was all."""
@@ -269,6 +275,11 @@ class QueueLimits(guard.QueueGuard):
             return False
         self.queue.release()
         self.settle()
+        return False
+
+    def _slice_failed(self, error):
+        """A fault of the store's, or of ours: the queue cannot go on."""
+        self.queue.fail(error)
         return False
 
     # time
@@ -292,10 +303,14 @@ class QueueLimits(guard.QueueGuard):
         if self.queue.ring is not None or self.settings.expires_ms is None:
             return  # the last consumer starts it again
         left_ms = self.used_ms + int(self.settings.expires_ms) - self.timers.now_ms()
-        if left_ms <= 0:
-            self.on_idle(self.queue)
-        else:
+        if left_ms > 0:
             self.idle_timer = self.timers.start(left_ms, self._perhaps_idle)
+            return
+        try:
+            self.on_idle(self.queue)
+        except Exception:
+            LOG.exception("queue '%s' in vhost '%s' has expired and cannot be deleted now", self.queue.name, self.queue.vhost)
+            self.idle_timer = self.timers.start(TRY_AGAIN_MS, self._perhaps_idle)
 
 
 def _or_minus_one(value):

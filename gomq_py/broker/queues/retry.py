@@ -34,7 +34,7 @@ class Retries:
         self._timers = timers
         self._queue = queue
         self._began_ms = timers.now_ms()
-        self._due = DueTimer(scheduler, timers, SLICE, self._go_on)
+        self._due = DueTimer(scheduler, timers, SLICE, self._go_on, "messages that came back")
 
     @property
     def count(self):
@@ -77,7 +77,10 @@ class Retries:
 
     def _go_on(self, locations):
         for location in locations:
-            self._queue.ready_again(location)
+            try:
+                self._queue.ready_again(location)
+            except Exception as error:  # the others must not suffer for it
+                self._queue.set_aside(location, error, "making ready again")
 
 
 def _given(key, arguments, policy):

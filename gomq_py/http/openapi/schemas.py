@@ -105,7 +105,7 @@ COMPONENTS = {
     "Exchange": record({
         **texts("name", "vhost", "type", "user_who_performed_action"), **truths("durable", "auto_delete", "internal"), "arguments": OPEN,
         **POLICIES_IN_FORCE,
-    }, {"message_stats": record(counted(EXCHANGE_STATS)), "incoming": some(ANYTHING), "outgoing": some(ANYTHING)}),
+    }, {"message_stats": record(counted(EXCHANGE_STATS)), **SET_ASIDE, "incoming": some(ANYTHING), "outgoing": some(ANYTHING)}),
     "QueueItself": record(QUEUE_ITSELF, counts(*LENGTH_NAMES)),
     "Queue": record({
         **QUEUE_ITSELF,

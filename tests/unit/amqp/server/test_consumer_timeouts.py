@@ -150,6 +150,32 @@ def test_channel_that_is_gone_is_forgotten_at_once(timeouts, channel):
     assert not timeouts.is_watching(channel)
 
 
+def test_channel_whose_look_raises_keeps_no_other_from_its_own(timeouts, clock, channel, caplog):
+    ill, queue = HeldChannel(timeouts), SettlingQueue("q", 5000)
+    ill.deliver(queue, 1, 1000)
+    channel.deliver(queue, 2, 1000)
+    ill.consumer_timed_out = lambda holder, error: 1 // 0
+
+    clock.now_s += 7
+    timeouts.run_due()
+
+    assert [name for name, _ in channel.errors] == ["q"]
+    assert "whether an acknowledgement is overdue cannot be told" in caplog.text and not ill.watched
+
+
+def test_channel_that_ends_with_the_look_at_another_one_is_not_looked_at(timeouts, clock, channel):
+    """Both are due in the same second: the one's timeout ends the connection of both."""
+    other, queue = HeldChannel(timeouts), SettlingQueue("q", 5000)
+    for each, rest in ((channel, other), (other, channel)):
+        each.deliver(queue, 1, 1000)
+        each.consumer_timed_out = lambda holder, error, each=each, rest=rest: (each.errors.append(error), timeouts.forget(rest))
+
+    clock.now_s += 7
+    timeouts.run_due()
+
+    assert len(channel.errors) + len(other.errors) == 1
+
+
 def test_oldest_delivery_is_found_among_those_that_moved_aside(timeouts, channel):
     queue = SettlingQueue("q", 5000)
     channel.deliver(queue, 11, 1000)

@@ -111,6 +111,34 @@ def test_connection_forgotten_by_the_check_of_another_is_not_checked():
     heartbeats.close()
 
 
+def test_check_that_raises_is_said_and_all_others_are_checked_all_the_same(caplog):
+    heartbeats, clock = wheel()
+    ill, connections = Watched(), [Watched(), Watched()]
+    ill.check_heartbeat = lambda: 1 // 0
+    for connection in (connections[0], ill, connections[1]):
+        heartbeats.watch(connection, 10)
+
+    for _ in range(3):
+        clock.now += 5.2
+        heartbeats.run_due()
+
+    assert [connection.checks for connection in connections] == [3, 3]
+    assert "a heartbeat check" in caplog.text and "ZeroDivisionError" in caplog.text
+    heartbeats.close()
+
+
+def test_timer_goes_on_after_a_check_that_raised():
+    heartbeats = Heartbeats()
+    ill, sound = Watched(), Watched()
+    ill.check_heartbeat = lambda: 1 // 0
+    heartbeats.watch(ill, 0.1)
+    heartbeats.watch(sound, 0.1)
+
+    wait_until(lambda: sound.checks > 1, sleep=gevent.sleep)
+
+    heartbeats.close()
+
+
 def test_timer_runs_by_itself():
     heartbeats = Heartbeats()
     connection = Watched()

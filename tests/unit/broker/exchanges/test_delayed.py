@@ -1,11 +1,14 @@
 """Delayed exchange: what waits and for how long, what it looks like afterwards, and that it is still there after a restart."""
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.amqp.wire.fields import Int64, Seconds
 from gomq_py.amqp.wire.properties import Properties
-from gomq_py.broker.exchanges.delayed import delay_of, due_ms_of, gone_on, time_of
+from gomq_py.broker.exchanges import delayed
+from gomq_py.broker.exchanges.delayed import MAX_DELAY_MS, delay_of, due_ms_of, gone_on, is_delayed, time_of
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.timers import HubTimers
 from gomq_py.storage.message import Message
@@ -26,6 +29,30 @@ def message(**properties):
 ])
 def test_delay_is_a_positive_number(value, delay_ms):
     assert delay_of({"x-delay": value}) == delay_ms
+
+
+@pytest.mark.parametrize("value, delay_ms", [
+    (float("inf"), MAX_DELAY_MS), (float("nan"), 0), (float("-inf"), 0), ("9" * 5000, MAX_DELAY_MS), ("0" * 5000 + "7", 7),
+    (Int64(2 ** 63 - 1), MAX_DELAY_MS), (Int64(-2 ** 63), 0), (Seconds(2 ** 64 - 1), MAX_DELAY_MS), (1e308, MAX_DELAY_MS),
+    ("9" * 20, MAX_DELAY_MS), (Decimal(5), 0),
+])
+def test_delay_that_no_clock_knows_is_the_longest_or_none_and_the_message_goes_on(value, delay_ms):
+    waiting = message(headers={"x-delay": value, "CC": 5})
+
+    assert due_ms_of(waiting) == NOW_MS + delay_ms
+    headers = gone_on(waiting, NOW_MS)[1]
+    assert not delay_of(headers) and type(headers["x-delay"]) is not type(None)
+
+
+@pytest.mark.parametrize("value", [
+    datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc), Seconds(2 ** 64 - 1), Int64(2 ** 63 - 1), Int64(-2 ** 63), -1, 0,
+    float("inf"), float("nan"), datetime(1970, 1, 1, tzinfo=timezone.utc), "9" * 5000,
+])
+def test_time_that_no_clock_knows_is_the_latest_or_none_and_the_message_goes_on(value):
+    waiting = message(headers={"x-deliver-at": value, "x-delay": 5})
+
+    assert due_ms_of(waiting) in (NOW_MS + 5, NOW_MS + MAX_DELAY_MS)
+    assert not is_delayed(gone_on(waiting, NOW_MS)[1])
 
 
 def test_time_may_be_given_itself():
@@ -147,3 +174,21 @@ def test_deleted_exchange_takes_what_waits_along(start):
     node.stop()
 
     assert start().vhost.exchange("x").park.count == 0
+
+
+def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_restart_too(start, monkeypatch):
+    """What is due is negated in its headers; a fault in that, which one message brings about, must not stop the exchange."""
+    gone_on_before = delayed.gone_on
+    monkeypatch.setattr(delayed, "gone_on", lambda one, now_ms: 1 // 0 if one.get_body() == b"ill" else gone_on_before(one, now_ms))
+    for boot in (1, 2):
+        node = start()
+        declare(node)
+        if boot == 1:
+            publish(node, {"x-delay": 1}, b"ill", now_ms=NOW_MS)
+        publish(node, {"x-delay": 1}, b"sound", now_ms=NOW_MS)
+
+        node.wait(lambda: node.vhost.queue("q").ready_count == 1)
+        assert node.take("q")[0] == b"sound"
+        aside = node.vhost.exchange("x").park.aside
+        assert aside.reasons == {"going on after the delay: ZeroDivisionError: integer division or modulo by zero": 1}
+        node.stop()

@@ -101,3 +101,23 @@ def test_closed_queue_takes_and_releases_nothing(bench, park):
     assert park.released == []
     assert park.publish(message(b"5", timestamp_ms=bench.now_ms)) == 0
     assert bench.timers.pending == []
+
+
+def test_message_that_cannot_be_released_is_set_aside_and_the_others_go_on(bench, park, caplog):
+    release, park.release = park.release, lambda parked, owed: 1 // int(parked.get_body() != b"5") and release(parked, owed)
+    bench.publish(park, b"3", b"5", b"05", b"7")
+
+    bench.advance(20)
+
+    assert [body for _, body in park.released] == [b"3", b"05", b"7"]
+    assert park.aside.count == 1 and park.store.unacked_count == 1
+    assert "park: the message in segment" in caplog.text and "is set aside until the next restart: going on after the delay" in caplog.text
+
+
+def test_message_whose_time_cannot_be_told_is_refused(bench, park):
+    assert bench.publish(park, b"soon", b"5") == [0, 1]
+    assert not park.unable
+
+    bench.advance(10)
+
+    assert [body for _, body in park.released] == [b"5"]
