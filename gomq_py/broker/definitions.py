@@ -29,8 +29,6 @@ CHECK_SLICE = 500
 
 # What stands for octets that are no UTF-8 in RabbitMQ's JSON, and in ours.
 _OCTETS = "Not UTF-8, base64 is: "
-# Parameters of components that RabbitMQ's plugins bring; kept, so that nothing is lost on the way, but nobody here acts on them.
-_PLUGINS = {"shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation"}
 # A cluster's identity stays its own.
 _IDENTITY = "internal_cluster_id"
 # Where entries go that name no vhost.
@@ -373,8 +371,8 @@ class Importer:
     def parameter(self, entry):
         component = entry["component"]
         self._broker.parameters.set(self._vhost_of(entry), component, entry["name"], entry["value"])
-        if component in _PLUGINS and not self._broker.parameters.has_owner(component):
-            self._changed("parameters", entry, f"{component}: kept without effect: this broker has no {_PLUGINS[component]}")
+        for part, why in self._broker.parameters.idle_parts(component, entry["value"]).items():
+            self._changed("parameters", entry, f"{part}: kept without effect: {why}")
 
     def global_parameter(self, entry):
         if entry["name"] == _IDENTITY:
@@ -389,17 +387,12 @@ class Importer:
             raise ValueError(f"{', '.join(unknown)} is not a recognised policy setting")
         if unknown:
             self._ignored("policies", entry, f"keys that this broker does not know: {', '.join(unknown)}")
-        idle = sorted(key for key in definition if self._is_idle(key))
-        if idle:
-            self._changed("policies", entry, f"kept without effect: {', '.join(idle)}")
         value = {"pattern": entry["pattern"], "definition": definition, "priority": entry.get("priority", 0),
                  "apply-to": entry.get("apply-to", "all")}
+        idle = {key for key in definition if key.startswith("ha-") or key == "queue-mode"} | self._broker.parameters.idle_parts(POLICY, value).keys()
+        if idle:
+            self._changed("policies", entry, f"kept without effect: {', '.join(sorted(idle))}")
         self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
-
-    def _is_idle(self, key):
-        """Whether a key of a policy changes nothing here."""
-        return key.startswith("ha-") or key == "queue-mode" or (
-            key in ("federation-upstream", "federation-upstream-set") and not self._broker.parameters.has_owner("federation-upstream"))
 
     def exchange(self, entry):
         if not entry["name"] or entry["name"].startswith(RESERVED_PREFIX):

@@ -6,10 +6,18 @@ topology log. Never yields.
 import json
 
 from gomq_py.broker import records
+from gomq_py.broker.policies import KEYS_OF_COMPONENTS, OPERATOR_POLICY, POLICY
 from gomq_py.broker.tables import STORED, check_numbers
 
 
 GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
+# What a component without an owner would be for, if this broker had it.
+_FEATURES = {
+    "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation", "sharding": "sharding",
+    "delayed-message": "policies that delay",
+}
+# Components that had an owner in every release. Of all others, records that do not say whether they wait are of releases that had none.
+_ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
 
 
 class ParameterError(ValueError):
@@ -33,6 +41,9 @@ class Parameters:
     """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value}; ``global_`` has {name: value}.
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
+
+    A value that nobody acts on when it is set, in part or whole, waits: it is kept and exported, and whoever acts on such values in a later version
+    leaves it alone until somebody sets it again. Shovels of another broker's definitions must not start to run with an upgrade.
     """
 
     def __init__(self, log, tables):
@@ -43,16 +54,23 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """``handler`` (a Component) takes over the values of this component, those that are there already first."""
+        """``handler`` (a Component) takes over the values of this component, those that are there already and do not wait first."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
-                if owner == component:
+                if owner == component and not self.waits(vhost, component, name):
                     handler.changed(vhost, name, value)
 
-    def has_owner(self, component):
-        """Whether somebody acts on the values of this component."""
-        return component in self._components
+    def idle_parts(self, component, value):
+        """{part: why} of what nobody would act on: the component itself, or keys of a policy's definition. Empty where all is acted on."""
+        if component not in self._components:
+            return {component: _why_idle(component)}
+        return {key: _why_idle(owner) for key, owner in _owners_in(component, value).items() if owner not in self._components}
+
+    @staticmethod
+    def waits(vhost, component, name):
+        """Whether the value was set while nobody acted on it; of a policy: on its keys of plugins."""
+        return (component, name) in vhost.waiting
 
     def set(self, vhost, component, name, value):
         """Set a value, checked by its component. Raises ValueError, OSError."""
@@ -61,8 +79,9 @@ class Parameters:
         if handler is not None:
             handler.check(vhost, name, value)
         check_numbers(f"{component} {name!r} in vhost {vhost.name!r}", value)
-        self._log.append(records.parameter_set(vhost.name, component, name, encoded(value)))
-        vhost.parameters[component, name] = value
+        waits = bool(self.idle_parts(component, value))
+        self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits))
+        self._keep(vhost, component, name, value, waits)
         if handler is not None:
             handler.changed(vhost, name, value)
         self.on_change(vhost.name, component, name, value)
@@ -73,6 +92,7 @@ class Parameters:
             return False
         self._log.append(records.parameter_cleared(vhost.name, component, name))
         del vhost.parameters[component, name]
+        vhost.waiting.discard((component, name))
         handler = self._components.get(component)
         if handler is not None:
             handler.cleared(vhost, name)
@@ -96,11 +116,16 @@ class Parameters:
         self.on_change(None, GLOBAL, name, None)
         return True
 
-    def restore(self, vhost, component, name, value):
-        """Put a value of an earlier run back; one that its component refuses by now stays without effect. Returns the refusal's text or None."""
-        vhost.parameters[component, name] = value
+    def restore(self, vhost, component, name, value, waits=None):
+        """Put a value of an earlier run back; one that its component refuses by now stays without effect. Returns the refusal's text or None.
+
+        ``waits``: what its record says of that; None where it says nothing.
+        """
+        if waits is None:
+            waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
+        self._keep(vhost, component, name, value, waits)
         handler = self._components.get(component)
-        if handler is None:
+        if handler is None or (waits and component not in _ALWAYS_OWNED):
             return None
         try:
             handler.check(vhost, name, value)
@@ -110,6 +135,25 @@ class Parameters:
         except Exception as error:  # no parameter keeps a broker from booting
             return f"{type(error).__name__}: {error}"
         return None
+
+    @staticmethod
+    def _keep(vhost, component, name, value, waits):
+        vhost.parameters[component, name] = value
+        if waits:
+            vhost.waiting.add((component, name))
+        else:
+            vhost.waiting.discard((component, name))
+
+
+def _owners_in(component, value):
+    """{key: component whose owner acts on it} of a policy; of other values nothing."""
+    definition = value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict) else None
+    return {key: KEYS_OF_COMPONENTS[key] for key in definition if key in KEYS_OF_COMPONENTS} if isinstance(definition, dict) else {}
+
+
+def _why_idle(component):
+    feature = _FEATURES.get(component)
+    return f"this broker has no {feature}" if feature else "nothing in this broker acts on it"
 
 
 def encoded(value):

@@ -261,6 +261,12 @@ KEYS.update(dict.fromkeys((
     "routing-key", "max-segment-size-bytes",
 ), _anything))
 
+# key: the component whose owner acts on it; nobody else does. Of RabbitMQ's plugins, but for the last, which is LavinMQ's.
+KEYS_OF_COMPONENTS = {
+    **dict.fromkeys(("federation-upstream", "federation-upstream-set", "federation-upstream-pattern"), "federation-upstream"),
+    **dict.fromkeys(("shards-per-node", "routing-key"), "sharding"), "delayed-message": "delayed-message",
+}
+
 # RabbitMQ's list, as far as this broker has the setting.
 OPERATOR_KEYS = {key: KEYS[key] for key in (
     "expires", "message-ttl", "max-length", "max-length-bytes", "delivery-limit", "overflow", "max-in-memory-length", "max-in-memory-bytes",

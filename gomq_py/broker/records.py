@@ -24,7 +24,7 @@ SHAPES = {
     "unbind": _BINDING,
     "vhost": {"name": is_text, "description": is_str, "tags": is_texts},
     "vhost-delete": {"name": is_text},
-    "parameter": {**_PARAMETER, "value": is_str},
+    "parameter": {**_PARAMETER, "value": is_str, "waits": optional(is_flag)},
     "parameter-clear": _PARAMETER,
     "global-parameter": {"name": is_text, "value": is_str},
     "global-parameter-clear": {"name": is_text},
@@ -83,9 +83,9 @@ def vhost_deleted(name):
     return {"op": "vhost-delete", "name": name}
 
 
-def parameter_set(vhost, component, name, value):
-    """``value`` is JSON text."""
-    return {"op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value}
+def parameter_set(vhost, component, name, value, waits):
+    """``value`` is JSON text. ``waits``: nobody acted on it, or on a part of it, when it was set."""
+    return {"op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value, "waits": waits}
 
 
 def parameter_cleared(vhost, component, name):

@@ -55,7 +55,7 @@ class VHostDescription:
         self._unbind_all("queue", text(record["name"]))
 
     def set_parameter(self, record):
-        self.parameters[text(record["component"]), text(record["name"])] = text(record["value"])
+        self.parameters[text(record["component"]), text(record["name"])] = record
 
     def clear_parameter(self, record):
         self.parameters.pop((text(record["component"]), text(record["name"])), None)
@@ -132,9 +132,8 @@ def restore(vhost, description, parameters):
 
     Returns the records of what could not be used; each is logged and left out.
     """
-    values = {key: records.parameter_set(vhost.name, *key, value) for key, value in description.parameters.items()}
     return [
-        *_restore_all(values, _restore_parameter, vhost, parameters),
+        *_restore_all(description.parameters, _restore_parameter, vhost, parameters),
         *_restore_all(description.exchanges, _restore_exchange, vhost),
         *_restore_all(description.queues, _restore_queue, vhost),
         *_restore_all(description.bindings, _restore_binding, vhost),
@@ -171,7 +170,7 @@ def _restore_global_parameter(name, record, parameters):
 
 def _restore_parameter(key, record, vhost, parameters):
     component, name = key
-    refusal = parameters.restore(vhost, component, name, decoded(record["value"]))
+    refusal = parameters.restore(vhost, component, name, decoded(text(record["value"])), record.get("waits"))
     if refusal is not None:
         LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
 
@@ -228,7 +227,7 @@ def _global_parameter_record(parameters, name):
 def _parameter_record(vhosts, vhost, key):
     there = vhosts.get(vhost.name) is vhost and key in vhost.parameters
     component, name = key
-    return records.parameter_set(vhost.name, component, name, encoded(vhost.parameters[key])) if there else None
+    return records.parameter_set(vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting) if there else None
 
 
 def _exchange_record(vhosts, vhost, exchange):

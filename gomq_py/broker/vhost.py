@@ -53,6 +53,7 @@ class VHost(Routing):
         self._exclusive = {}  # owner: {queue: None}
         self._restarting = set()
         self.parameters = {}  # (component, name): value, see broker.parameters
+        self.waiting = set()  # those of them that nobody acted on when they were set
         self.limits = {}
         self.totals = Totals()
         self.policies = VHostPolicies(self, factory.run_sliced, factory.configure)

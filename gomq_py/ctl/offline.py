@@ -120,7 +120,7 @@ class Definitions:
 
     def exported(self):
         """A dict ready for JSON: what ``broker.definitions.exported`` says of the same broker while it runs, but for what is not durable."""
-        parameters = [(vhost, *key, json.loads(value)) for vhost, key, value in self._each("parameters")]
+        parameters = [(vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")]
         return {
             **header(), **self._users.exported(),
             "vhosts": [_vhost(name, description.record) for name, description in self._vhosts.items()],

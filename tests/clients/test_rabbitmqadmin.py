@@ -89,7 +89,8 @@ def test_definitions_are_exported_and_imported(admin):
 
 @pytest.mark.parametrize("kind, declared, deleted, listing, shown", [
     ("operator_policy", ("name=op", "pattern=^q", 'definition={"max-length": 2}'), ("name=op",), "operator_policies", {"name": "op"}),
-    ("parameter", ("component=mine", "name=p", "value={}"), ("component=mine", "name=p"), "parameters", {"name": "p"}),
+    ("parameter", ("component=vhost-limits", "name=limits", 'value={"max-queues": 7}'), ("component=vhost-limits", "name=limits"),
+     "parameters", {"name": "limits"}),
     ("vhost_limit", ("vhost=/", "name=max-queues", "value=7"), ("vhost=/", "name=max-queues"),
      "vhost_limits", {"vhost": "/", "value": {"max-queues": 7}}),
     ("vhost", ("name=traced", "tracing=true"), ("name=traced",), "vhosts", {"name": "traced", "tracing": True}),

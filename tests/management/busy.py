@@ -51,7 +51,7 @@ class Busy:
         api.put("user-limits/houser/max-channels", {"value": 100})
         api.put("users/without", {"password": "without", "tags": ""})
         api.put("global-parameters/cluster_name", {"value": "busy-cluster"})
-        api.put(f"parameters/component/{VHOST}/one", {"value": {"a": 1}})
+        api.post("definitions", {"parameters": [{"component": "component", "vhost": VHOST, "name": "one", "value": {"a": 1}}]})
 
     def _connect(self):
         parameters = pika.URLParameters(self.process.url(vhost=VHOST))

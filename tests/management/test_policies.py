@@ -127,12 +127,47 @@ def test_a_vhost_limit_holds_for_clients(api, inside, vhost):
 
 
 def test_parameters_are_kept_by_component_vhost_and_name(api, vhost):
-    assert api.put(f"parameters/my-component/{vhost}/one", {"value": {"a": [1]}}).status_code == 201
-    assert api.put(f"parameters/my-component/{vhost}/one", {"value": {"a": [2]}}).status_code == 204
+    assert api.put(f"parameters/vhost-limits/{vhost}/limits", {"value": {"max-queues": 1}}).status_code == 201
+    assert api.put(f"parameters/vhost-limits/{vhost}/limits", {"value": {"max-queues": 2}}).status_code == 204
 
-    assert api.get(f"parameters/my-component/{vhost}/one").json()["value"] == {"a": [2]}
-    assert api.delete(f"parameters/my-component/{vhost}/one").status_code == 204
-    assert api.get(f"parameters/my-component/{vhost}/one").status_code == 404
+    assert api.get(f"parameters/vhost-limits/{vhost}/limits").json()["value"] == {"max-queues": 2}
+    assert api.delete(f"parameters/vhost-limits/{vhost}/limits").status_code == 204
+    assert api.get(f"parameters/vhost-limits/{vhost}/limits").status_code == 404
+
+
+@pytest.mark.parametrize("component, why", [
+    ("shovel", "this broker has no shovels"), ("federation-upstream", "this broker has no federation"),
+    ("federation-upstream-set", "this broker has no federation"), ("my-component", "nothing in this broker acts on it"),
+])
+def test_a_parameter_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(api, vhost, component, why):
+    refused = api.put(f"parameters/{component}/{vhost}/one", {"value": {"uri": "amqp://"}})
+
+    assert refused.status_code == 400
+    assert refused.json()["reason"] == f"Validation failed\n\ncomponent {component} not found: {why}\n"
+    assert api.get(f"parameters/{component}/{vhost}/one").status_code == 404
+
+    entry = {"component": component, "vhost": vhost, "name": "one", "value": {"uri": "amqp://"}}
+    report = api.request("POST", "definitions?report=true", json={"parameters": [entry]}).json()
+    assert report["changed"] == [f"parameters: 'one' in vhost '{vhost}': {component}: kept without effect: {why}"]
+    assert entry in api.get("definitions").json()["parameters"]
+    assert api.put(f"parameters/{component}/{vhost}/one", {"value": {}}).status_code == 400
+    assert api.delete(f"parameters/{component}/{vhost}/one").status_code == 204
+
+
+@pytest.mark.parametrize("key, value", [
+    ("federation-upstream", "u"), ("federation-upstream-set", "all"), ("federation-upstream-pattern", "^u"), ("shards-per-node", 2),
+    ("routing-key", "k"), ("delayed-message", True),
+])
+def test_a_policy_with_a_key_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(api, vhost, key, value):
+    policy = {"pattern": "^x", "definition": {"max-length": 5, key: value}}
+    refused = api.put(f"policies/{vhost}/p", policy)
+
+    assert refused.status_code == 400 and refused.json()["reason"].startswith(f"Validation failed\n\n{key} is not a recognised policy setting: this")
+    assert api.get(f"policies/{vhost}/p").status_code == 404
+
+    report = api.request("POST", "definitions?report=true", json={"policies": [{"vhost": vhost, "name": "p", **policy}]}).json()
+    assert report["changed"] == [f"policies: 'p' in vhost '{vhost}': kept without effect: {key}"]
+    assert api.get(f"policies/{vhost}/p").json()["definition"] == policy["definition"]
 
 
 def test_global_parameters_are_kept_by_name(api):

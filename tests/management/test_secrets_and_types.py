@@ -9,20 +9,20 @@ SHOVEL = {"src-uri": "amqp://ann:hush@host/v", "src-queue": "q", "dest-uri": ["a
 
 
 def test_passwords_of_parameters_are_nowhere_in_answers_and_stay_when_they_are_written_back(api, managed):
-    api.put("parameters/shovel/%2F/secret", {"value": SHOVEL})
-    api.put("global-parameters/secret", {"value": {"uri": "http://a:hush@b", "password": "hush"}})
+    api.post("definitions", {"parameters": [{"component": "shovel", "vhost": "/", "name": "secret", "value": SHOVEL}]})
+    api.put("global-parameters/secret", {"value": {**SHOVEL, "password": "hush"}})
 
     one = api.get("parameters/shovel/%2F/secret").json()["value"]
     told = [api.get(path).text for path in (
         "parameters", "parameters/shovel", "parameters/shovel/%2F", "parameters/shovel/%2F/secret", "global-parameters", "global-parameters/secret")]
-    api.put("parameters/shovel/%2F/secret", {"value": {**one, "src-queue": "another"}})
-    kept = [entry["value"] for entry in api.get("definitions").json()["parameters"] if entry["name"] == "secret"]
+    api.put("global-parameters/secret", {"value": {**api.get("global-parameters/secret").json()["value"], "src-queue": "another"}})
+    kept = [entry["value"] for entry in api.get("definitions").json()["global_parameters"] if entry["name"] == "secret"]
     api.delete("parameters/shovel/%2F/secret")
     api.delete("global-parameters/secret")
 
     assert one["src-uri"] == "amqp://ann:***@host/v"
     assert all("***" in text and "hush" not in text for text in told)
-    assert kept == [{**SHOVEL, "src-queue": "another"}]
+    assert kept == [{**SHOVEL, "password": "hush", "src-queue": "another"}]
     assert "hush" not in managed.log_text
 
 

@@ -4,7 +4,7 @@ from flask import Blueprint
 from gomq_py.broker.limits import COMPONENT as LIMITS
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.errors import BadRequest, NoSuchObject
+from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag
 from gomq_py.http.paging import listing
@@ -57,11 +57,16 @@ def get_parameter(component, vhost, name):
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def put_parameter(component, vhost, name):
-    """Set it; its component checks the value. Passwords that are given back as they are shown stay what they were."""
+    """Set it; its component checks the value, and there has to be one that does.
+
+    Passwords that are given back as they are shown stay what they were.
+    """
     _may_change(component)
     there = writable_vhost(vhost)
     if component == POLICY:
         raise BadRequest("policies are set at /api/policies")
+    for why in node().broker.parameters.idle_parts(component, None).values():
+        raise BadRequest(validation_failed(f"component {component} not found: {why}"))
     existed, before = (component, name) in there.parameters, there.parameters.get((component, name))
     set_value(lambda value: node().broker.parameters.set(there, component, name, restored(value, before)))
     return no_content(204 if existed else 201)

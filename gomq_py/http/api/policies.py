@@ -51,6 +51,8 @@ class Family:
             "pattern": wanted["pattern"], "definition": wanted["definition"], "apply-to": wanted.get("apply-to", "all"),
             "priority": wanted.get("priority", 0),
         }
+        for key, why in node().broker.parameters.idle_parts(self._component, value).items():
+            raise BadRequest(validation_failed(f"{key} is not a recognised policy setting: {why}"))
         try:
             node().broker.parameters.set(there, self._component, name, value)
         except ValueError as error:

@@ -45,15 +45,57 @@ def test_component_checks_and_hears(model):
     assert vhost.parameters == {}
 
 
-def test_component_that_comes_late_hears_of_what_is_there(model):
+def test_component_that_comes_late_leaves_alone_what_was_set_without_it_until_it_is_set_again(model):
     parameters, vhost, _ = model
     parameters.set(vhost, "shovel", "s", 1)
     parameters.set(vhost, "other", "s", 2)
     component = Listening()
 
     parameters.register("shovel", component, [vhost])
+    waited = parameters.waits(vhost, "shovel", "s")
+    parameters.set(vhost, "shovel", "s", 3)
+
+    assert component.heard == [("changed", "s", 3)]
+    assert waited and not parameters.waits(vhost, "shovel", "s") and parameters.waits(vhost, "other", "s")
+
+
+def test_component_that_comes_again_hears_of_what_it_was_set_with(model):
+    parameters, vhost, _ = model
+    parameters.register("shovel", Listening())
+    parameters.set(vhost, "shovel", "s", 1)
+    component = Listening()
+
+    parameters.register("shovel", component, [vhost])
 
     assert component.heard == [("changed", "s", 1)]
+
+
+def test_what_nobody_acts_on_has_a_reason(model):
+    parameters, _, _ = model
+    parameters.register("policy", Listening())
+
+    assert parameters.idle_parts("shovel", {}) == {"shovel": "this broker has no shovels"}
+    assert parameters.idle_parts("mine", {}) == {"mine": "nothing in this broker acts on it"}
+    assert parameters.idle_parts("policy", {"definition": {"max-length": 1, "federation-upstream": "u"}}) == {
+        "federation-upstream": "this broker has no federation"}
+    parameters.register("federation-upstream", Listening())
+    assert parameters.idle_parts("policy", {"definition": {"federation-upstream": "u"}}) == {}
+
+
+@pytest.mark.parametrize("component, value, said, waits", [
+    ("shovel", 1, None, True), ("shovel", 1, True, True), ("shovel", 1, False, False), ("mine", 1, None, True),
+    ("policy", {"definition": {"max-length": 1}}, None, False), ("policy", {"definition": {"federation-upstream-set": "all"}}, None, True),
+    ("policy", {"definition": {"federation-upstream-set": "all"}}, False, False), ("policy", "no policy", None, False),
+])
+def test_record_says_whether_a_value_waits_and_releases_that_acted_on_none_say_nothing(model, component, value, said, waits):
+    parameters, vhost, _ = model
+    handler = Listening()
+    parameters.register(component, handler)
+
+    assert parameters.restore(vhost, component, "n", value, said) is None
+
+    assert parameters.waits(vhost, component, "n") == waits
+    assert bool(handler.heard) == (not waits or component == "policy")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1: {2, 3}}, b"octets"])
@@ -71,8 +113,8 @@ def test_value_that_is_refused_by_now_is_kept_without_effect(model):
     component = Listening()
     parameters.register("shovel", component)
 
-    assert parameters.restore(vhost, "shovel", "s", "bad") == "not that one"
-    assert parameters.restore(vhost, "shovel", "t", "good") is None
+    assert parameters.restore(vhost, "shovel", "s", "bad", False) == "not that one"
+    assert parameters.restore(vhost, "shovel", "t", "good", False) is None
 
     assert component.heard == [("changed", "t", "good")]
     assert vhost.parameters["shovel", "s"] == "bad"
