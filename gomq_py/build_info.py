@@ -9,6 +9,10 @@ from pathlib import Path
 
 import gomq_py
 
+# The release of RabbitMQ whose manners these are, for clients and tools that know RabbitMQ alone: the same by AMQP, by the management API and in
+# definitions. docs/decisions/0004 says why this one.
+RABBITMQ_VERSION = "3.13.7"
+
 
 def hot_modules() -> list[str]:
     """Dotted names of the modules that have C types beside them. ``octets`` is inline C in its ``.pxd`` and never compiled by itself."""

@@ -18,7 +18,7 @@ from gomq_py.storage.sync import GroupCommit
 from tests.support import broker_process as processes
 from tests.support import programs, resources, telltale
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 # A slow machine is no fault of a property. The examples are the same in every run: what a run finds must not be a matter of luck.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
@@ -32,11 +32,13 @@ hypothesis.settings.load_profile("suite")
 FEW = 50
 # Brokers that "died" in a test are cycles of objects; with more descriptors than this they are not left to the collector: select() takes 1024.
 MANY_DESCRIPTORS = 250
+# A test marked long may take so many times what others may.
+LONG = 3
 HAS_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_report_header():
-    return f"gomq-py hot modules: {build_info.speed()}"
+    return f"gomq-py hot modules: {build_info.speed()}; deadlines are {PATIENCE:g} times the usual"
 
 
 def pytest_sessionstart(session):
@@ -45,9 +47,16 @@ def pytest_sessionstart(session):
         raise pytest.UsageError(f"GOMQ_REQUIRE_COMPILED is set, but these are interpreted: {', '.join(build_info.interpreted_modules())}")
 
 
-def pytest_collection_modifyitems(items):
-    """Those that take long come first, so that nobody waits for one at the end."""
+def pytest_collection_modifyitems(config, items):
+    """Those that take long come first, so that nobody waits for one at the end; and each has the time that it may take here."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    usual_s = float(config.getoption("timeout", None) or config.getini("timeout"))
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        own_s = mark.args[0] if mark is not None else usual_s
+        if item.get_closest_marker("long") is not None:
+            own_s = max(own_s, LONG * usual_s)
+        item.add_marker(pytest.mark.timeout(own_s * PATIENCE), append=False)
 
 
 def pytest_runtest_setup(item):

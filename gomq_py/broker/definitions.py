@@ -14,13 +14,11 @@ from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies import POLICY, usable_definition
 from gomq_py.broker.turns import give_way, paced
+from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.observability.log import logger
 from gomq_py.observability.secrets import shown
 
 LOG = logger("broker")
-
-# The release whose definitions ours are like; tools decide by it what they may expect.
-RABBITMQ_VERSION = "4.0.0"
 
 # Entries imported before others get their turn: some 2 ms.
 SLICE = 50

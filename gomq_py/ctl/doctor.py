@@ -12,6 +12,8 @@ LITTLE_DISK = 1024 * 1024 * 1024
 # A message that nobody acks for so long is usually forgotten.
 OLD_UNACKED_S = 1800
 SLOW_SYNC_S = 0.1
+CERTIFICATE_DAYS = 14  # ample for whoever renews by hand, and less than what is left when ACME clients renew (30 days)
+HEALTH_CHECK_FAILED = 503
 AGE_METRIC = "gomq_queue_oldest_unacked_age_seconds"
 MANY = 5
 
@@ -33,6 +35,7 @@ def examine(api, version):
     product = overview.get("product_name", "broker")
     yield Finding(OK if same else WARNING, "version", f"{product} {theirs}" + ("" if same else f", this tool {version}"))
     yield from _optional(api, ("nodes",), _nodes)
+    yield from _certificates(api)
     yield from _optional(api, ("queues",), _queues)
     yield from _ages(api)
     yield from _machine()
@@ -65,6 +68,17 @@ def _nodes(nodes):
         if 0 < (node.get("fd_total") or FEW_DESCRIPTORS) < FEW_DESCRIPTORS:
             text = f"only {node['fd_total']} file descriptors: each connection takes one; raise nofile (ulimit -n, LimitNOFILE=)"
             yield Finding(WARNING, name, text)
+
+
+def _certificates(api):
+    """Certificates that have ended or soon will, by the health check that monitoring asks."""
+    for days, level, text in ((0, BAD, "has ended: clients refuse it"), (CERTIFICATE_DAYS, WARNING, f"ends within {CERTIFICATE_DAYS} days")):
+        try:
+            api.get("health", "checks", "certificate-expiration", str(days), "days")
+        except APIError as error:
+            if error.status == HEALTH_CHECK_FAILED:
+                yield Finding(level, "certificate", f"a TLS port's certificate {text}; put the new one in its place and reload (SIGHUP)")
+            return
 
 
 def _queues(queues):

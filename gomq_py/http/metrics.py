@@ -14,9 +14,9 @@ import gomq_py
 from gomq_py.broker.alarms import DISK, MEMORY
 from gomq_py.broker.arguments import CLASSIC, QUORUM, STREAM
 from gomq_py.broker.turns import paced
+from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import metric_rows as rows
 from gomq_py.http import sums
-from gomq_py.http.node import RABBITMQ_VERSION
 from gomq_py.observability import resources
 
 PREFIX = "rabbitmq_"

@@ -7,8 +7,6 @@ import time
 from gomq_py.broker.totals import CHURN
 
 CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
-# What tools that only know RabbitMQ take for its version: the release whose API this one speaks.
-RABBITMQ_VERSION = "3.13.0"
 
 
 class Node:

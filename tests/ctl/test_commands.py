@@ -16,6 +16,7 @@ import requests
 from gomq_py import salted_hash
 from gomq_py.ctl.listings import LISTS
 from tests.ctl.running import Runner, commands, data, done, environment, in_process
+from tests.support import certificates
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.waiting import wait_until
 
@@ -180,6 +181,19 @@ def test_a_paused_queue_is_found_by_the_doctor(ctl):
     assert rows[0]["subject"] == "broker" and rows[0]["level"] == "ok"
     done(ctl("resume_queue", "lazy"))
     done(ctl("delete_queue", "lazy"))
+
+
+@pytest.mark.parametrize("days_left, finding", [(-1, ("BAD", "has ended")), (3, ("warning", "ends within 14 days")), (60, None)])
+def test_a_certificate_that_ends_is_found_by_the_doctor(broker_process, ctl, tmp_path, days_left, finding):
+    files = certificates.make(tmp_path / "tls", ends_in_days=days_left)
+    broker = broker_process(http_port=0, https_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+
+    finished = ctl("-f", "json", "doctor", uri=f"http://127.0.0.1:{broker.ports['http']}")
+
+    rows = json.loads(finished.stdout)
+    assert finished.returncode == (1 if days_left < 0 else 0)
+    found = [(row["level"], row["text"]) for row in rows if row["subject"] == "certificate"]
+    assert [(level, finding[1] in text) for level, text in found] == ([(finding[0], True)] if finding else [])
 
 
 def test_a_protected_vhost_is_not_deleted(ctl):

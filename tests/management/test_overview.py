@@ -130,3 +130,12 @@ def test_the_node_tells_its_memory(api):
     assert api.get("nodes/nosuch/memory").status_code == 404
     assert len(api.get("nodes/gc_stats").json()) == 3
     assert api.post(f"nodes/{node}/gc_collect").status_code == 204
+
+
+def test_one_release_of_rabbitmq_is_claimed_wherever_one_is(api, channel):
+    """Clients and tools decide by it what they may expect."""
+    by_amqp = channel.connection._impl.server_properties["version"]
+    overview, definitions = api.get("overview").json(), api.get("definitions").json()
+
+    assert {by_amqp, overview["rabbitmq_version"], overview["management_version"], definitions["rabbit_version"], definitions["rabbitmq_version"]} \
+        == {"3.13.7"}

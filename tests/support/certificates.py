@@ -1,16 +1,18 @@
 """Certificates for tests: an authority of the test's own, certificates for servers and clients, all as PEM files."""
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import trustme
 
 
-def make(folder, *names, authority=None):
+def make(folder, *names, authority=None, ends_in_days=None):
     """Files ``authority``, ``certificate`` (chain) and ``key`` for these host names or addresses; 127.0.0.1 and localhost without any.
 
     ``authority``: a trustme.CA of the caller's; else one is made.
     """
     authority = authority or trustme.CA()
-    return write(folder, authority, authority.issue_cert(*(names or ("127.0.0.1", "localhost"))))
+    ends = {} if ends_in_days is None else {"not_after": datetime.now(UTC) + timedelta(days=ends_in_days)}
+    return write(folder, authority, authority.issue_cert(*(names or ("127.0.0.1", "localhost")), **ends))
 
 
 def make_client(folder, authority, *names, **options):

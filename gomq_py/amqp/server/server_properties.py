@@ -1,10 +1,10 @@
 """Server properties: how the broker introduces itself in connection.start. docs/decisions/0004 says why each value is what it is."""
 import gomq_py
+from gomq_py.build_info import RABBITMQ_VERSION
 
 # kombu, and with it Celery, takes RabbitMQ's ways only from a product of this name, and reads the meaning of basic.qos's global flag from the
 # version: from 3.3 up to 4.0 a global limit is the channel's, which is what this broker does.
 PRODUCT = "RabbitMQ"
-COMPATIBLE_VERSION = "3.13.7"
 PLATFORM = "gomq-py"
 COPYRIGHT = "Copyright the gomq-py authors"
 INFORMATION = "Licensed under the MIT licence"
@@ -31,5 +31,5 @@ def server_properties(cluster_name):
         "information": INFORMATION,
         "platform": f"{PLATFORM} {gomq_py.__version__}",
         "product": PRODUCT,
-        "version": COMPATIBLE_VERSION,
+        "version": RABBITMQ_VERSION,
     }

@@ -5,12 +5,12 @@ from flask import Blueprint, g
 
 import gomq_py
 from gomq_py.broker.exchange_types import EXCHANGE_TYPES
+from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, node, no_content
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.finding import visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
-from gomq_py.http.node import RABBITMQ_VERSION
 
 blueprint = Blueprint("overview", __name__)
 # How long samples are kept; RabbitMQ's three kinds of them are one here.
