@@ -7,7 +7,7 @@ from gomq_py.amqp.server import confirms, consume, events, publish, settle, topo
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.replies import Replies
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
-from gomq_py.amqp.wire.errors import ChannelError, CommandInvalid, InternalError, UnexpectedFrame
+from gomq_py.amqp.wire.errors import ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     AccessRequest, AccessRequestOk, BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover,
@@ -281,11 +281,10 @@ def channel_close(channel, _method):
 
 
 def channel_flow(channel, method):
-    """channel.flow: stop or restart deliveries. RabbitMQ refuses to stop; the specification and LavinMQ do not."""
-    channel.flow_stopped = not method.active
-    channel.reply(ChannelFlowOk(active=method.active))
-    if method.active:
-        channel.resume_consumers()
+    """channel.flow: deliveries may begin, which they have. As in RabbitMQ a client that wants none sets a prefetch, or cancels."""
+    if not method.active:
+        raise NotImplemented_("active=false")
+    channel.reply(ChannelFlowOk(active=True))
 
 
 def access_request(channel, _method):

@@ -261,8 +261,6 @@ class Connection:
         self._check_user_channels()
         if not isinstance(method, ChannelOpen):
             raise blamed(ChannelError("expected 'channel.open'"), method.ID)
-        if limit and channel_id > limit:
-            raise blamed(NotAllowed(f"channel number {channel_id} is above the negotiated channel_max ({limit})"), method.ID)
         channel = self.channels[channel_id] = Channel(self, channel_id)
         self.acting(self.events.emit, "channel.created", events.channel_created, channel)
         return True

@@ -55,8 +55,8 @@ class AMQPConsumer(consumers.Consumer):
             self.on_cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now: its own and its channel's credit, none while the socket is full or the channel's flow is stopped."""
-        if not self.started or self.channel.flow_stopped or self.output.broken or self.held:
+        """Messages it may take now: its own and its channel's credit, none while the socket is full."""
+        if not self.started or self.output.broken or self.held:
             return 0
         if self.output.blocked:
             if not self.waiting:

@@ -1,8 +1,8 @@
 """Handshake: from the protocol header to connection.open-ok, as a state table without I/O.
 
 The connection feeds it what it reads and carries out the steps it answers with: octets to send, a login to check, a virtual host to open. Never
-reads, writes, hashes or waits. Before the login a frame may have 8192 octets at the most, so that a stranger can make the broker hold nothing
-larger.
+reads, writes, hashes or waits. Before tune-ok a frame may have ``frame_max_before`` octets at the most, so that a stranger can make the broker hold
+nothing larger.
 
     header   the eight octets of the protocol      -> start
     starting connection.start-ok                   -> Login      (the connection answers logged_in() or refused())
@@ -23,8 +23,6 @@ from gomq_py.amqp.wire.methods import (
 
 # RabbitMQ accepts the header of the specification's 0-9 draft too, and some clients still send it.
 PROTOCOL_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
-# RabbitMQ's bound since 4.1; a JSON Web Token as password must fit.
-LOGIN_FRAME_MAX = 8192
 HEADER_SIZE = len(PROTOCOL_HEADER)
 LOCALES = b"en_US"
 
@@ -73,8 +71,11 @@ class Closed(NamedTuple):
 class Handshake:
     """One connection's handshake. ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was."""
 
-    def __init__(self, offered, server_properties, certified_name=None):
-        """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and then EXTERNAL is not offered."""
+    def __init__(self, offered, server_properties, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
+        """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and then EXTERNAL is not offered.
+
+        ``frame_max_before``: octets of a frame before tune-ok.
+        """
         self.offered = offered
         self.certified_name = certified_name
         self.limits = offered
@@ -83,7 +84,7 @@ class Handshake:
         self.mechanism = ""
         self.state = "header"
         self._header = b""
-        self._reader = FrameReader(LOGIN_FRAME_MAX)
+        self._reader = FrameReader(frame_max_before)
 
     @property
     def capabilities(self):

@@ -6,7 +6,7 @@ cimport cython
 
 cdef class HotChannel:
     cdef readonly unsigned int id
-    cdef public bint slow, confirming, unsynced, flow_stopped, watched, tracing
+    cdef public bint slow, confirming, unsynced, watched, tracing
     cdef public uint64_t published, publishes
     cdef public list refused
     cdef readonly Unacked unacked

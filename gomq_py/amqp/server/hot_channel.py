@@ -13,19 +13,19 @@ class HotChannel:
 
     ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts in every mode), ``refused`` those to be
     nacked since the last confirms, ``unsynced`` whether some publish since then must be on disk first. ``prefetch_count`` is what new consumers
-    get, ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers; ``flow_stopped``
-    holds their deliveries back (channel.flow). ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody looks
+    get, ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags to consumers.
+    ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody looks
     whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every delivery is told to trace_delivery().
     """
 
     __slots__ = (
-        "id", "slow", "confirming", "unsynced", "flow_stopped", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
+        "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
         "max_unacked", "consumers", "in_confirming", "in_settled", "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):
         self.id = id_
-        self.slow = self.confirming = self.unsynced = self.flow_stopped = self.in_confirming = self.in_settled = False
+        self.slow = self.confirming = self.unsynced = self.in_confirming = self.in_settled = False
         self.watched = self.tracing = False
         self.published = self.publishes = 0
         self.refused = []
@@ -74,7 +74,7 @@ class HotChannel:
         """A message is about to be delivered while ``tracing``."""
 
     def resume_consumers(self):
-        """Credit came back (acks, qos, flow): consumers that have some again queue up for their turn."""
+        """Credit came back (acks, qos): consumers that have some again queue up for their turn."""
         if self.global_prefetch and len(self.consumers) > 1:
             self._resume_in_turns()
             return

@@ -47,7 +47,7 @@ class LoginAttempt:
         self._vhost = None
         self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
-        self._handshake = Handshake(offered, server_properties(server.cluster_name), certified_name(socket, settings))
+        self._handshake = Handshake(offered, server_properties(server.cluster_name), certified_name(socket, settings), settings.initial_frame_max)
 
     @property
     def client_properties(self):

@@ -9,7 +9,7 @@ it to that.
 """
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC
-from gomq_py.amqp.wire.errors import AccessRefused, NoConsumers, NoRoute, PreconditionFailed, SyntaxError_, UnexpectedFrame
+from gomq_py.amqp.wire.errors import AccessRefused, NoRoute, NotImplemented_, PreconditionFailed, SyntaxError_, UnexpectedFrame
 from gomq_py.amqp.wire.fields import encode_shortstr, remove_key
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
@@ -144,7 +144,9 @@ def _complete(channel, content):
 # checking and routing
 
 def prepare(channel, method, properties, body):
-    """A Publication. The order of the checks is RabbitMQ's. Raises AMQPError."""
+    """A Publication. The order of the checks is RabbitMQ's, which has no ``immediate``. Raises AMQPError."""
+    if method.immediate:
+        raise NotImplemented_("immediate=true")
     vhost = channel.vhost
     channel.access.write("exchange", method.exchange)
     exchange = vhost.exchange(method.exchange)
@@ -210,26 +212,24 @@ def store(channel, publication):
     state.publish_in += 1
     if channel.tracing:
         channel.trace_publish(publication.message, publication.more_keys, destinations)
-    refusal = _refusal(publication)
     taken = True
-    if refusal is None:
-        for destination in destinations:
-            if not destination.publish(publication.message):
-                taken = False
-        state.publish_out += len(destinations)
+    for destination in destinations:
+        if not destination.publish(publication.message):
+            taken = False
+    state.publish_out += len(destinations)
     if not taken and publication.seen is not None and publication.exchange.deduplication is not None:
         publication.exchange.deduplication.forget(publication.seen[0])
     if not destinations:
         state.unroutable += 1
     channel.publishes += 1
-    if refusal is not None:
-        state.returned += refusal is NoRoute
-        channel.send(return_frames(channel, refusal, publication))
+    if publication.method.mandatory and not destinations:
+        state.returned += 1
+        channel.send(return_frames(channel, publication))
     if channel.confirming:
         channel.published += 1
         if not taken:
             channel.refused.append(channel.published)
-        elif publication.durable and refusal is None:
+        elif publication.durable:
             channel.unsynced = True
         channel.connection.note_published(channel)
     return taken
@@ -241,33 +241,11 @@ def _is_duplicate(channel, publication):
     return seen is not None and publication.seen is not None and not seen.take(*publication.seen, channel.connection.scheduler.now_ms)
 
 
-def _refusal(publication):
-    """Why the message goes back instead: NoRoute for a mandatory one without destinations, NoConsumers for an immediate one that nobody waits for.
-
-    RabbitMQ refuses ``immediate`` altogether; the specification and LavinMQ do not.
-    """
-    method, destinations = publication.method, publication.destinations
-    if method.immediate and not any(_has_ready_consumer(destination) for destination in destinations):
-        return NoConsumers
-    if method.mandatory and not destinations:
-        return NoRoute
-    return None
-
-
-def _has_ready_consumer(destination):
-    """Whether a consumer can take the next message at once; what the same read has brought before it is delivered first, and may need all credit."""
-    ring = getattr(destination, "ring", None)
-    if ring is not None:
-        destination.serve()
-    # A sink has no consumers: it takes the message itself.
-    return not hasattr(destination, "ring") or (ring is not None and ring.ready > 0)
-
-
-def return_frames(channel, refusal, publication):
-    """basic.return with the message."""
+def return_frames(channel, publication):
+    """basic.return with the message: it was mandatory, and went nowhere."""
     method = publication.method
     answer = BasicReturn(
-        reply_code=refusal.reply_code, reply_text=refusal.name, exchange=method.exchange, routing_key=method.routing_key,
+        reply_code=NoRoute.reply_code, reply_text=NoRoute.name, exchange=method.exchange, routing_key=method.routing_key,
     )
     return method_frame(channel.id, answer) + content_frames(
         channel.id, publication.properties, publication.body, channel.connection.frame_max,

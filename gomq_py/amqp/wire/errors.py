@@ -81,7 +81,7 @@ class NoRoute(SoftError):
 
 
 class NoConsumers(SoftError):
-    """An immediate message reached no queue with a ready consumer. Only ever a basic.return."""
+    """Of the specification's table, for clients: an immediate message that no consumer could take, which this broker refuses altogether."""
 
     reply_code, name = 313, "NO_CONSUMERS"
 

@@ -256,7 +256,7 @@ def test_start_ok_may_fill_4096_octets(bare_wire):
     wire.expect(0, "connection.tune")
 
 
-@pytest.mark.parametrize("size", [16384, 200000])
+@pytest.mark.parametrize("size", [4096, 16384, 200000])
 def test_oversized_start_ok_is_refused_before_it_is_read(bare_wire, size):
     """Memory must not be had without a login: the frame's announced length is enough to refuse it."""
     wire = started(bare_wire())

@@ -210,37 +210,21 @@ def test_mandatory_routable_message_is_not_returned(channel):
     assert channel.get(queue).body == b"x"
 
 
-@pytest.mark.deviates("RabbitMQ refuses immediate with 540; LavinMQ and we return the message when no consumer can take it at once")
-def test_immediate_is_returned_without_a_ready_consumer(channel):
+@pytest.mark.parametrize("exchange", ["", "no.such.exchange"])
+def test_immediate_closes_the_connection_with_540(channel, wire, exchange):
     queue = channel.declare()
 
-    channel.publish("", queue, b"now", immediate=True)
+    channel.publish(exchange, queue, b"now", immediate=True)
 
-    channel.expect_content("basic.return", b"now", reply_code=313, reply_text="NO_CONSUMERS", exchange="", routing_key=queue)
-    assert channel.get(queue) is None
-
-
-@pytest.mark.deviates("RabbitMQ refuses immediate with 540; LavinMQ and we deliver it to a consumer that is ready")
-def test_immediate_is_delivered_to_a_ready_consumer(channel):
-    queue = channel.declare()
-    channel.consume(queue, no_ack=True)
-
-    channel.publish("", queue, b"now", immediate=True)
-
-    channel.expect_content("basic.deliver", b"now")
+    wire.expect_connection_close(540, "NOT_IMPLEMENTED - immediate=true", "basic.publish")
 
 
-@pytest.mark.deviates("RabbitMQ refuses immediate with 540")
-def test_immediate_is_returned_when_those_before_it_took_the_credit(channel, wire):
-    queue, consumer = channel.declare(), wire.channel(2)
-    consumer.call("basic.qos", prefetch_count=2)
-    consumer.consume(queue)
+def test_immediate_in_a_transaction_closes_the_connection_before_it_is_committed(channel, wire):
+    channel.call("tx.select")
 
-    wire.send(b"".join(publish_frames(1, "", queue, str(n), immediate=True) for n in range(4)))
+    channel.publish("", channel.declare(), b"now", immediate=True)
 
-    assert [consumer.expect_content("basic.deliver").body for _ in range(2)] == [b"0", b"1"]
-    assert [channel.expect_content("basic.return", reply_code=313).body for _ in range(2)] == [b"2", b"3"]
-    channel.expect_count(queue, 0)
+    wire.expect_connection_close(540, "NOT_IMPLEMENTED - immediate=true", "basic.publish")
 
 
 def test_publish_to_a_missing_exchange_is_404(channel):

@@ -53,7 +53,7 @@ def good_frames(dice):
             "confirm.select", "tx.select", "tx.commit", "tx.rollback", "queue.purge", "queue.delete", "basic.recover"])),
         lambda: method_frame(1, "basic.qos", prefetch_count=dice.randrange(3), global_=dice.random() < 0.5),
         lambda: publish_frames(1, dice.choice(["", "amq.topic", "amq.headers"]), queue, b"x" * dice.choice([0, 1, 100, 70000]), octets,
-                               mandatory=dice.random() < 0.3, immediate=dice.random() < 0.1),
+                               mandatory=dice.random() < 0.3, immediate=dice.random() < 0.01),
         lambda: method_frame(1, "channel.close", reply_code=200) + method_frame(1, "channel.open"),
         lambda: HEARTBEAT_FRAME,
     ])()

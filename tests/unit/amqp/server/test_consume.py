@@ -277,16 +277,10 @@ def test_prefetch_size_is_not_implemented(client):
 
 # flow
 
-def test_flow_stops_and_restarts_deliveries_of_its_channel(consumer):
-    consumer.call(ChannelOpen(), ChannelOpenOk, channel=2)
-    consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
-    assert consumer.call(ChannelFlow(active=False), ChannelFlowOk).active is False
+def test_flow_is_answered_when_it_is_on_and_off_is_not_implemented_as_in_rabbitmq(client):
+    assert client.call(ChannelFlow(active=True), ChannelFlowOk).active is True
 
-    consumer.publish("q", b"x", channel=2)
-
-    consumer.expect_silence()
-    assert consumer.call(ChannelFlow(active=True), ChannelFlowOk).active is True
-    assert delivered(consumer, 1) == [b"x"]
+    refused(client, ChannelFlow(active=False), 540, "NOT_IMPLEMENTED - active=false", ConnectionClose)
 
 
 # get

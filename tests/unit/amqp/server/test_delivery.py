@@ -178,19 +178,6 @@ def test_prefetch_does_not_hold_back_what_needs_no_ack(bench, queue, client):
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 
 
-def test_a_stopped_flow_holds_deliveries_until_it_goes_on(bench, queue, client):
-    client.consume(queue, no_ack=True)
-    client.channel.flow_stopped = True
-    publish(bench, queue, b"a")
-    assert client.received_nothing()
-
-    client.channel.flow_stopped = False
-    client.channel.resume_consumers()
-    bench.settle()
-
-    client.receive(delivery(b"a"))
-
-
 def test_a_socket_that_is_full_holds_up_nobody_else(bench, queue, client):
     """The stuck client takes what fits its socket; the other gets the rest, and the stuck one goes on when it reads again."""
     stuck = Client(bench, 16384)

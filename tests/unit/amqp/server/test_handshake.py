@@ -164,14 +164,17 @@ def test_anything_but_start_ok_ends_the_handshake_without_a_word(octets):
     assert refusal(handshake_in("starting"), octets) is NOTHING
 
 
-def test_frame_announced_larger_than_8192_octets_is_refused_before_it_is_sent():
-    assert refusal(handshake_in("starting"), b"\x01\0\0" + (8193).to_bytes(4, "big")) is NOTHING
+def test_frame_announced_larger_than_initial_frame_max_is_refused_before_it_is_sent():
+    assert refusal(handshake_in("starting"), b"\x01\0\0" + (4097).to_bytes(4, "big")) is NOTHING
 
 
-def test_start_ok_of_8192_octets_passes():
-    longest = 8192 - len(start_ok(response=b"\0u\0")) + 8
+@pytest.mark.parametrize("octets", [4096, 8192])
+def test_start_ok_of_initial_frame_max_octets_passes(octets):
+    longest = octets - len(start_ok(response=b"\0u\0")) + 8
+    handshake = Handshake(OFFERED, {"product": "test"}, frame_max_before=octets)
+    feed(handshake, PROTOCOL_HEADER)
 
-    step = feed(handshake_in("starting"), start_ok(response=b"\0u\0" + b"p" * longest))
+    step = feed(handshake, start_ok(response=b"\0u\0" + b"p" * longest))
 
     assert step == Login("PLAIN", "u", b"p" * longest)
 

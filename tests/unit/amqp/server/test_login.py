@@ -159,6 +159,20 @@ def test_user_has_as_many_connections_as_its_limit(door):
     door.client(username="bob", password="secret")
 
 
+@pytest.mark.parametrize(("settings", "is_let_in"), [({}, False), ({"initial_frame_max": 8192}, True)])
+def test_long_tokens_and_properties_need_a_larger_initial_frame_max(tmp_path, settings, is_let_in):
+    with Door(tmp_path, **settings) as door:
+        client = door.stranger()
+        client.send(PROTOCOL_HEADER)
+        client.expect(ConnectionStart, 0)
+        client.start_ok(capabilities={"filling": "x" * 5000})
+
+        if is_let_in:
+            client.expect(ConnectionTune, 0)
+        else:
+            client.expect_end()
+
+
 def test_stranger_who_dawdles_is_dropped(tmp_path):
     with Door(tmp_path) as door:
         door.settings.login_timeout = 0.05

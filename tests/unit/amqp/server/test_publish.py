@@ -5,9 +5,9 @@ import pytest
 from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose,
-    ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeDeclare, ExchangeDeclareOk, QueueBind,
-    QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect,
+    BasicAck, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose, ConfirmSelect,
+    ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeDeclare,
+    ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect, TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
 from tests.support.door import Door
@@ -214,20 +214,15 @@ def test_large_message_comes_back_in_frames_of_the_agreed_size(door):
     assert client.expect_message(BasicReturn)[2] == body
 
 
-def test_immediate_message_that_nobody_waits_for_comes_back(publisher):
-    publisher.publish("q", b"body", immediate=True)
+@pytest.mark.parametrize(("exchange", "mode"), [("", "plain"), ("nope", "plain"), ("", "transaction")])
+def test_immediate_is_not_implemented_as_in_rabbitmq(publisher, door, exchange, mode):
+    if mode == "transaction":
+        publisher.call(TxSelect(), TxSelectOk)
 
-    returned, _, body = publisher.expect_message(BasicReturn)
-    assert (returned.reply_code, returned.reply_text, body) == (313, "NO_CONSUMERS", b"body")
-    assert count(publisher) == 0
+    publisher.publish("q", b"body", exchange=exchange, immediate=True)
 
-
-def test_immediate_message_is_delivered_to_a_waiting_consumer(publisher):
-    publisher.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
-
-    publisher.publish("q", b"body", immediate=True)
-
-    assert publisher.expect_message(BasicDeliver)[2] == b"body"
+    publisher.expect_error(ConnectionClose, 540, "NOT_IMPLEMENTED - immediate=true", 0, blamed=BasicPublish)
+    assert door.queue("q").ready_count == 0
 
 
 def test_return_comes_before_its_confirm(publisher):

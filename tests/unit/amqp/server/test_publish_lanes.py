@@ -49,7 +49,7 @@ damaged = st.tuples(wire_form(ordinary), st.integers(0, 30), st.binary(max_size=
 @st.composite
 def good_publishes(draw):
     """The frames of one publish that has nothing wrong with it."""
-    bits = draw(st.sampled_from([{}, {}, {"mandatory": True}, {"immediate": True}]))
+    bits = draw(st.sampled_from([{}, {}, {"mandatory": True}]))
     method = BasicPublish(exchange=draw(st.sampled_from(EXCHANGES)), routing_key=draw(st.sampled_from(KEYS)), **bits)
     body = draw(st.binary(max_size=40) | st.just(bytes(5000)))
     properties = draw(st.just(b"\0\0") | wire_form(ordinary))
@@ -60,7 +60,8 @@ def good_publishes(draw):
 def odd_publishes(draw):
     """The frames of one publish with something unusual or wrong in it."""
     method = BasicPublish(
-        exchange=draw(st.sampled_from((*EXCHANGES, "inner", "nope"))), routing_key=draw(st.sampled_from((*KEYS, "amq.rabbitmq.reply-to.x"))))
+        exchange=draw(st.sampled_from((*EXCHANGES, "inner", "nope"))), routing_key=draw(st.sampled_from((*KEYS, "amq.rabbitmq.reply-to.x"))),
+        immediate=draw(st.sampled_from([False] * 7 + [True])))
     properties = draw(wire_form(odd) | wire_form(odd) | damaged)
     body = draw(st.just(b"") | st.just(b"body"))
     wrong = draw(st.sampled_from(["", "", "", "long", "short", "class", "drop", "swap", "channel"]))
