@@ -253,13 +253,11 @@ class Users:
         except LogError as error:
             advice = "Restore it from a backup; or remove it, to begin again with the default user alone"
             raise LogError(error.path, f"{error.reason}. {advice}") from error
-        for damage in self._log.damage:
-            kept = f"; a copy of the file is kept as {self._log.path}.damaged. Check users, passwords and permissions" if damage.promised else ""
-            LOG.error("users: %s: changes in octets %d to %d are lost: %s%s", self._log.path, damage.start, damage.end, damage.reason, kept)
+        self._log.say_damage(LOG, "users", "Check users, passwords and permissions")
         if left_out:
             self._keep(left_out)
         current = len(self._users) + sum(len(user.permissions) + len(user.topic_permissions) for user in self._users.values())
-        if self._log.record_count > 2 * current + _COMPACT_OVER:
+        if self._log.holds_damage or self._log.record_count > 2 * current + _COMPACT_OVER:
             self._log.rewrite([encode_table(record) for record in self._snapshot()])
 
     def _apply_payload(self, payload):

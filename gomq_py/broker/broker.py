@@ -202,9 +202,7 @@ class Broker:
     def _recover(self):
         left_out = []
         descriptions, global_parameters = recovery.replay(self._log.replay(), lambda: self._log.is_damaged, left_out.append)
-        for damage in self._log.damage:
-            kept = f"; a copy of the file is kept as {self._log.path}.damaged. Check queues, exchanges and bindings" if damage.promised else ""
-            LOG.error("definitions: %s: changes in octets %d to %d are lost: %s%s", self._log.path, damage.start, damage.end, damage.reason, kept)
+        self._log.say_damage(LOG, "definitions", "Check queues, exchanges and bindings")
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])

@@ -70,6 +70,10 @@ class TopologyLog:
         """Whether replay left out anything of the log."""
         return bool(self._log.damage or self._unreadable)
 
+    def say_damage(self, logger, what, advice):
+        """As FramedLog.say_damage."""
+        self._log.say_damage(logger, what, advice)
+
     def replay(self):
         """Every record in order, as dicts of the forms in broker.records. For boot: blocks. Raises LogError.
 
@@ -94,10 +98,15 @@ class TopologyLog:
             LOG.error("definitions: what was left out stands in %s only until that is compacted, for it cannot be copied: %s", self._path, error)
 
     def compact_when_long(self, snapshot):
-        """From now on, compact when the log is much longer than a snapshot. Begins at once if it is."""
+        """From now on, compact when the log is much longer than a snapshot. Begins at once if it is, or if there is damage in it that every boot
+        would meet again.
+        """
         self._snapshot = snapshot
         self._size_hint = sum(1 for _ in snapshot())
-        self._compact_if_long()
+        if self._log.holds_damage:
+            self._compact()
+        else:
+            self._compact_if_long()
 
     def append(self, record):
         """Add a record. Raises OSError, ValueError for one that could not be read again; then nothing has changed."""
@@ -126,6 +135,10 @@ class TopologyLog:
         self._size_hint = max(self._size_hint, sum(1 for _ in self._snapshot()))
         if self._log.record_count <= 2 * self._size_hint + self._slack:
             return  # there is more than at the last look, and most of it is no waste
+        self._compact()
+
+    def _compact(self):
+        """Begin to write what the model holds to a second log."""
         self._opening = True
         self._committer.aside(self._files.make_log, self._path + NEXT, done=self._opened)
 

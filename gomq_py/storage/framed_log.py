@@ -14,6 +14,9 @@ from gomq_py.storage.format.log import (  # noqa: F401  (for those who look for 
     HEAD, HEAD_SIZE, Damage, LogError, LogScan, encode_log, encode_record, new_log_id,
 )
 
+# Of a log that is damaged again and again; then the last one has to do.
+KEPT_COPIES = 10
+
 
 class FramedLog:
     """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks.
@@ -28,6 +31,9 @@ class FramedLog:
         if file is None and not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
             files.sync_folder(os.path.dirname(self.path))
         self.damage = []  # what replay found: Damage, in the order of the file
+        self.holds_damage = False  # and the file still does: its owner rewrites it, or every boot says so again
+        self.kept_as = None  # the copy that was made of it
+        self._replayed_to = 0
         self.record_count = 0
         self._files = files
         self._born_whole = born_whole
@@ -43,8 +49,8 @@ class FramedLog:
         """Every payload in order, as bytes. When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
 
         What was replayed is flushed: after a kill it may be in the system's cache only, and would be built upon as if it could not be lost.
-        What is wrong stands in ``damage``; a log with promised damage is copied to ``<path>.damaged`` first. Raises LogError for an unknown version,
-        and for one that was born whole and of which nothing can be read any more; the file is then left as it is.
+        What is wrong stands in ``damage``; a log with more than a torn end is copied to ``<path>.damaged`` first. Raises LogError for an unknown
+        version, and for one that was born whole and of which nothing can be read any more; the file is then left as it is.
         """
         if self._replayed:
             return
@@ -57,8 +63,10 @@ class FramedLog:
             raise LogError(self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record")
         self._log_id = scan.log_id
         self._ordinal = scan.next_ordinal
-        if any(damage.promised for damage in self.damage):
+        self.holds_damage = any(damage.start < scan.end for damage in self.damage)
+        if self.holds_damage or any(damage.promised for damage in self.damage):
             self._set_aside()
+        self._replayed_to = scan.end
         if scan.end < self.file.size:
             self._files.truncate(self.file, scan.end)
         self._files.sync(self.file)
@@ -146,11 +154,27 @@ class FramedLog:
             self._successor.failure = OSError(errno.ECANCELED, "the log was closed", self.path)
         self._files.close(self.file)
 
+    def say_damage(self, logger, what, advice):
+        """Log what replay found: loudly where more is lost than the torn end that a crash leaves."""
+        for damage in self.damage:
+            if damage.promised or damage.start < self._replayed_to:
+                logger.error("%s: %s: changes in octets %d to %d are lost: %s; a copy of the file is kept as %s. %s",
+                             what, self.path, damage.start, damage.end, damage.reason, self.kept_as, advice)
+            else:
+                logger.warning("%s: %s: octets %d to %d were being written when the last run was cut off, and are left out (%s)",
+                               what, self.path, damage.start, damage.end, damage.reason)
+
     def _set_aside(self):
-        """Keep a copy of a damaged log for whoever can read more from it; an earlier copy stays, being nearer to the fault."""
-        path = f"{self.path}.damaged"
-        if not os.path.exists(path):
-            atomic_file.replace(self._files, path, self.file.read(0, self.file.size))
+        """Keep a copy of a damaged log for whoever can read more from it, beside those of earlier damage."""
+        content = self.file.read(0, self.file.size)
+        for number in range(1, KEPT_COPIES + 1):
+            self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")
+            if not os.path.exists(self.kept_as):
+                atomic_file.replace(self._files, self.kept_as, content)
+                return
+            with open(self.kept_as, "rb") as file:
+                if file.read() == content:  # the last run ended before the log was rewritten
+                    return
 
 
 def keep_left_out(files, path, payloads):

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from gomq_py.ctl.fsck import check_folder
 from tests.support.node import Node
 from tests.support.unflushed import Unflushed
 
@@ -59,7 +60,7 @@ def test_a_flipped_octet_costs_at_most_its_record_and_is_said(original, tmp_path
         (root / log).write_bytes(content[:at] + bytes((content[at] ^ 0x41,)) + content[at + 1:])
         caplog.clear()
 
-        with caplog.at_level(logging.ERROR, "gomq_py"):
+        with caplog.at_level(logging.WARNING, "gomq_py"):
             node = Node(root, Unflushed())
         found = facts_of(node)
         node.stop()
@@ -97,3 +98,59 @@ def test_a_flip_in_the_last_change_is_loud_and_the_file_is_kept(original, tmp_pa
 
         assert f"{log}: {root / log}: changes in octets {before} to {len(content)} are lost" in caplog.text, at
         assert f"{log}.damaged. Check" in caplog.text and (root / f"{log}.damaged").read_bytes() == damaged, at
+
+
+def boot(root, caplog):
+    """Boot and stop; what was logged from warnings on, once the log that was damaged has been written anew."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        node = Node(root, Unflushed())
+        node.wait(lambda: not node.broker._log.is_compacting)
+        facts = facts_of(node)
+        node.stop()
+    return facts, caplog.text
+
+
+@pytest.mark.parametrize("log", ["definitions", "users"])
+def test_damage_in_a_log_is_said_once_its_copy_kept_and_the_log_is_whole_again(original, log, caplog):
+    content = (original / log).read_bytes()
+    damaged = content[:60] + bytes((content[60] ^ 0x41,)) + content[61:]
+    (original / log).write_bytes(damaged)
+
+    found, said = boot(original, caplog)
+    again, said_again = boot(original, caplog)
+
+    assert f"{log}.damaged. Check" in said and said_again == ""
+    assert again == found
+    assert (original / f"{log}.damaged").read_bytes() == damaged
+    assert check_folder(original).damage == []
+
+
+def test_damage_of_a_later_day_gets_a_copy_of_its_own(original, caplog):
+    copies = []
+    for number in range(3):
+        content = (original / "users").read_bytes()
+        copies.append(content[:60] + bytes((content[60] ^ 0x41,)) + content[61:])
+        (original / "users").write_bytes(copies[-1])
+        boot(original, caplog)
+        Node(original, Unflushed()).stop()
+        node = Node(original, Unflushed())
+        node.broker.users.set_user(f"new-{number}", password_hash="")
+        node.broker.users.set_permission(f"new-{number}", "/", "a", "b", "c")
+        node.stop()
+
+    assert [(original / name).read_bytes() for name in ("users.damaged", "users.damaged.2", "users.damaged.3")] == copies
+
+
+@pytest.mark.parametrize("log", ["definitions", "users"])
+def test_torn_end_of_a_log_is_a_warning_in_true_words_and_said_once(original, log, caplog):
+    content = (original / log).read_bytes()
+    (original / log).write_bytes(content + bytes(200))
+
+    found, said = boot(original, caplog)
+    again, said_again = boot(original, caplog)
+
+    assert "were being written when the last run was cut off" in said and "are lost" not in said
+    assert not [record for record in caplog.records if record.levelno > logging.WARNING]
+    assert again == found and said_again == ""
+    assert not (original / f"{log}.damaged").exists()
