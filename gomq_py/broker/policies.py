@@ -141,10 +141,11 @@ class InForce:
 
     __slots__ = ("policy", "operator_policy", "definition")
 
-    def __init__(self, policy=None, operator_policy=None):
+    def __init__(self, policy=None, operator_policy=None, without=frozenset()):
+        """``without``: keys that mean nothing for entities of this kind."""
         self.policy = policy
         self.operator_policy = operator_policy
-        self.definition = merged(policy, operator_policy)
+        self.definition = {key: value for key, value in merged(policy, operator_policy).items() if key not in without}
 
 
 def _is_number(value):

@@ -5,7 +5,7 @@ do not hold up the hub; an entity that is declared meanwhile gets the policies a
 """
 import time
 
-from gomq_py.broker.arguments import queue_type_of
+from gomq_py.broker.arguments import ARGUMENTS, STREAM, queue_type_of
 from gomq_py.broker.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
 from gomq_py.broker.policies import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
@@ -14,6 +14,8 @@ from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
+# Keys whose arguments streams do not take; what a consumer may take its time for is its channel's affair.
+_NOT_OF_STREAMS = frozenset(key.removeprefix("x-") for key, (_, kinds) in ARGUMENTS.items() if STREAM not in kinds) - {"consumer-timeout"}
 
 
 class VHostPolicies:
@@ -28,7 +30,7 @@ class VHostPolicies:
         self._round = None
         # Of the processor's time, so that a change is in force at once for some queues however busy the machine is.
         self._clock = SliceClock(clock=time.thread_time)
-        self._pairs = {}  # (policy or None, operator policy or None): InForce
+        self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
         """Give a queue the policies in force and the settings it has to observe now; None for a plain one."""
@@ -62,13 +64,14 @@ class VHostPolicies:
             self._vhost.routes_changed(exchange)
 
     def _in_force(self, kind, name):
-        """What an entity stands under now: the best of each kind of policy, one value for all entities that have the same two."""
+        """What an entity stands under now: the best of each kind of policy, one value for all entities that have the same two, but for streams."""
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
-        found = self._pairs.get(pair)
+        without = _NOT_OF_STREAMS if kind == STREAM else frozenset()
+        found = self._pairs.get((pair, without))
         if found is None:
-            found = self._pairs[pair] = InForce(*pair)
+            found = self._pairs[pair, without] = InForce(*pair, without)
         return found
 
     def changed(self):

@@ -28,7 +28,8 @@ def publish(vhost, exchange, routing_key, properties, body):
     octets, now_ms = properties.encode(), node().broker.scheduler.now_ms
     vhost.tables.check_properties(octets)
     seen = exchange.deduplication
-    known = seen is not None and not seen.take(*seen.read(octets), now_ms)
+    seen_id, seen_ttl_ms = (None, None) if seen is None else seen.read(octets)
+    known = seen is not None and not seen.take(seen_id, seen_ttl_ms, now_ms)
     destinations = () if known else vhost.route(exchange, routing_key, headers, more_keys)
     message = Message()
     message.assign(
@@ -44,6 +45,8 @@ def publish(vhost, exchange, routing_key, properties, body):
     if vhost.tracing:
         tracing.published(vhost, _client(), message, more_keys, destinations)
     taken = [destination.publish(message) for destination in destinations]
+    if not all(taken) and seen_id is not None:
+        seen.forget(seen_id)  # whoever publishes may try again what a queue refused
     return any(taken)
 
 

@@ -243,6 +243,25 @@ def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, p
     assert channel.basic_get(name, auto_ack=True) == (None, None, None)
 
 
+def test_message_that_a_full_queue_refused_may_be_published_again(api, channel, name):
+    """Its id does not count as seen: with deduplication, whoever tries again would be told for ever that nobody took it."""
+    channel.exchange_declare(name, "direct", arguments={"x-message-deduplication": True, "x-cache-size": 10})
+    channel.queue_declare(name, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.queue_bind(name, name, "k")
+    body = {"properties": {"headers": {"x-deduplication-header": "one"}}, "routing_key": "k", "payload": "x", "payload_encoding": "string"}
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"fills")
+
+    refused = api.post(f"exchanges/%2F/{name}/publish", body).json()
+    channel.queue_purge(name)
+    again = api.post(f"exchanges/%2F/{name}/publish", body).json()
+    channel.queue_purge(name)
+    duplicate = api.post(f"exchanges/%2F/{name}/publish", body).json()
+
+    assert (refused, again, duplicate) == ({"routed": False}, {"routed": True}, {"routed": False})
+    channel.exchange_delete(name)
+
+
 def test_tracing_that_is_no_truth_is_refused(api):
     assert api.put("vhosts/%2F", {"tracing": "yes"}).status_code == 400
 

@@ -46,13 +46,16 @@ class QueueLimits(guard.QueueGuard):
         self.message = Message()
         self.seen = self.seen_id = self.seen_ttl_ms = self.retries = None
         self.retried = 0
-        self.timer = self.idle_timer = None
+        self.timer = self.idle_timer = self.settings = None
         self.timer_ms = self.used_ms = 0
         self.slicing = False
         self.configure(PLAIN)
 
     def configure(self, settings):
         """Observe these QueueSettings from now on; what is too much or too old already goes in the queue's next turn."""
+        if self.idle_timer is not None and (self.settings is None or settings.expires_ms != self.settings.expires_ms):
+            self.idle_timer.stop()  # the time begins anew, as in RabbitMQ, and the timer waits for the old one
+            self.idle_timer = None
         self.settings = settings
         self.ttl_ms = _or_minus_one(settings.message_ttl_ms)
         self.max_length = _or_minus_one(settings.max_length)

@@ -81,6 +81,8 @@ def headers_of(message):
 def parse_filter(arguments):
     """The StreamFilter that a consumer's arguments ask for, or None. Raises ValueError with the reason."""
     match_type = arguments.get(MATCH_TYPE)
+    if isinstance(match_type, str):
+        match_type = match_type.lower()
     if match_type not in (None, ALL, ANY):
         raise ValueError(f"{MATCH_TYPE} must be 'all' or 'any'")
     match_unfiltered = arguments.get(MATCH_UNFILTERED, False)

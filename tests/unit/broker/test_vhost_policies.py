@@ -191,3 +191,14 @@ def test_policy_that_has_not_reached_a_queue_yet_is_not_said_to_be_in_force(mode
 
     assert said == reached == [True] * 10 + [False] * 15
     assert all(queue.in_force.definition == {"max-length": 5} for queue in queues)
+
+
+def test_keys_without_a_meaning_for_streams_are_not_in_force_on_one(model):
+    model[0].declare_queue("stream", durable=True, arguments={"x-queue-type": "stream"})
+    model[0].declare_queue("queue")
+
+    set_policy(model, "p", ".*", {"delivery-limit": 5, "message-ttl": 7, "max-length": 9, "max-age": "1h", "consumer-timeout": 11})
+
+    assert model[0].queue("stream").in_force.definition == {"max-length": 9, "max-age": "1h", "consumer-timeout": 11}
+    assert model[0].queue("queue").in_force.definition["delivery-limit"] == 5
+    assert limits(model, "stream") == (9, None)

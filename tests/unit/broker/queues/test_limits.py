@@ -454,6 +454,28 @@ def test_queue_with_a_consumer_is_never_idle(bench):
     assert bench.idle == [queue]
 
 
+@pytest.mark.parametrize("before, after", [(100_000, 100), (50, 100)])
+def test_time_that_a_policy_changes_begins_anew(bench, before, after):
+    queue = bench.limited({"x-expires": before})
+    bench.advance(40)
+
+    queue.limits.configure(QueueSettings({"x-expires": after}))
+    bench.advance(90)
+    assert bench.idle == []
+    bench.advance(20)
+
+    assert bench.idle == [queue]
+
+
+def test_queue_that_no_policy_lets_expire_any_more_stays(bench):
+    queue = bench.limited({"x-expires": 100})
+
+    queue.limits.configure(PLAIN)
+    bench.advance(500)
+
+    assert bench.idle == [] and bench.timers.pending == []
+
+
 def test_publishing_is_no_use(bench):
     queue = bench.limited({"x-expires": 100})
 

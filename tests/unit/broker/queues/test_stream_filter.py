@@ -53,6 +53,13 @@ def test_conditions_on_headers(condition, headers, matches):
     assert wants({"x-stream-filter": condition}, headers) is matches
 
 
+@pytest.mark.parametrize("spelled", ["all", "ALL", "All"])
+def test_match_type_is_written_in_any_case(spelled):
+    arguments = {"x-stream-filter": ["eu", "us"], "x-filter-match-type": spelled}
+
+    assert not wants(arguments, value("eu")) and wants(arguments, value("eu,us"))
+
+
 @pytest.mark.parametrize("match_type, headers, matches", [
     (None, {"x-stream-filter-value": "eu", "n": 1}, True), (None, {"x-stream-filter-value": "eu", "n": 2}, False), (None, {"n": 1}, False),
     ("any", {"x-stream-filter-value": "eu", "n": 2}, True), ("any", {"n": 1}, True), ("any", {"m": 3}, True), ("any", {"n": 2, "m": 2}, False),
