@@ -35,10 +35,15 @@ class LogExchange(logging.Handler):
         """Keep the line for after the next poll. Lines of other threads are left out: the scheduler is not theirs to wake."""
         if self._publishing or threading.get_native_id() != self._thread:
             return
-        self._lines.append((record.levelname.lower(), f"{record.name.removeprefix(ROOT + '.')}: {escape(record.getMessage())}"))
+        try:
+            line = f"{record.name.removeprefix(ROOT + '.')}: {escape(record.getMessage())}"
+        except Exception:
+            self.handleError(record)  # as other handlers do: whoever writes a line must not fail over it
+            return
+        self._lines.append((record.levelname.lower(), line))
         if not self._waiting:
             self._waiting = True
-            self._scheduler.run_sliced(self._publish)
+            self._scheduler.run_sliced(self._publish, self._failed, "log lines")
 
     def close(self):
         """Publish no more."""
@@ -60,3 +65,8 @@ class LogExchange(logging.Handler):
         finally:
             self._publishing = False
         return False
+
+    def _failed(self, _error):
+        """A line could not be published; it is in the log itself. Go on with the next ones."""
+        self._waiting = bool(self._lines)
+        return self._waiting

@@ -2,13 +2,15 @@
 
 Above queues and vhosts, below doors. The queue goes on meanwhile: its ready messages are walked with a browser, in slices; those that are wanted are
 published again, and where they are to move, picked out of the queue. A picked message is dropped only once its copy is on disk, so that a crash
-leaves it in two places rather than in none. Nothing that comes to the queue after the start is looked at, so that a loop ends.
+leaves it in two places rather than in none. Nothing that comes to the queue after the start is looked at, so that a loop ends. A message that cannot
+be copied stays, and is counted with the reason; whatever fails, whoever asked for the move is answered.
 """
 from fnmatch import fnmatchcase
 
 from gomq_py.amqp.wire.fields import decode_table, get_key
 from gomq_py.amqp.wire.properties import PropertyScan
 from gomq_py.broker.origin import origin_of
+from gomq_py.broker.set_aside import described
 from gomq_py.observability.log import logger
 from gomq_py.storage import browser
 from gomq_py.storage.errors import StoreError
@@ -21,6 +23,9 @@ SLICE = 200
 # What may be picked and not yet dropped: after so many messages or octets the disk is waited for.
 UNSYNCED_MESSAGES = 2000
 UNSYNCED_OCTETS = 8 * 1024 * 1024
+# Different reasons to stay that are counted each by itself: messages bring them about.
+REASONS = 100
+OTHER_REASONS = "other reasons"
 
 
 class Filter:
@@ -44,15 +49,21 @@ class Filter:
 
 
 class Result:
-    """What a move did: messages looked at, those meant, those done, and why the others stayed: {reason: count}. ``targets``: {where to: count}."""
+    """What a move did: messages looked at, those meant, those done, and why the others stayed: {reason: count}.
+
+    ``targets``: {where to: count}. ``fault``: what ended it before its time, in words, or None.
+    """
 
     def __init__(self):
+        self.fault = None
         self.examined = self.matched = self.done = 0
         self.stayed = {}
         self.targets = {}
 
     def stays(self, reason):
         """One more message stays, for this reason."""
+        if reason not in self.stayed and len(self.stayed) >= REASONS:
+            reason = OTHER_REASONS
         self.stayed[reason] = self.stayed.get(reason, 0) + 1
 
     def goes(self, target):
@@ -81,16 +92,20 @@ class Move:
         self._moved = []
         self._moved_octets = 0
         self._ended = False
+        self._picked = False  # whether the message that is dealt with has been taken out of the queue
         self.result = Result()
 
     def start(self):
         """Begin; the first slice runs after the next poll of the loop."""
         self._browser = browser.browse(self._queue.store)
-        self._scheduler.run_sliced(self._slice)
+        self._go_on()
 
     def cancel(self):
         """Stop after this slice; what has moved has moved."""
         self._ended = True
+
+    def _go_on(self):
+        self._scheduler.run_sliced(self._slice, self._failed, "moving messages")
 
     def _slice(self):
         """The scheduler's next slice; False: no more of them for now."""
@@ -100,24 +115,50 @@ class Move:
                 if self._ended or self._queue.closed or self._left == 0 or not self._browser.next(message):
                     self._ended = True
                     break
-                self._one(message)
+                self._try(message)
         except StoreError as error:
             self._queue.fail(error)
             self._ended = True
         if not self._ended and len(self._moved) < UNSYNCED_MESSAGES and self._moved_octets < UNSYNCED_OCTETS:
             return True
+        self._wait_for_disk()
+        return False
+
+    def _failed(self, error):
+        """The messages cannot be walked any further: what has moved has moved."""
+        self._ended = True
+        self.result.fault = described(error)
+        self._wait_for_disk()
+        return False
+
+    def _wait_for_disk(self):
         moved, self._moved, self._moved_octets = self._moved, [], 0
         if self._ended:
             self._browser.close()
         self._committer.after_sync(lambda error: self._synced(moved, error))
-        return False
 
-    def _one(self, message):
+    def _try(self, message):
+        """Deal with one message; one that cannot be dealt with stays in its place."""
         self.result.examined += 1
+        self._picked = False
+        location = message.describe()["location"]
+        try:
+            self._one(message, location)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.result.stays(described(error))
+            if self._picked:
+                self._put_back(location)
+
+    def _put_back(self, location):
+        self._queue.store.unpick(location)
+        self._queue.wake()
+
+    def _one(self, message, location):
         if not self._filter.matches(message):
             return
         self.result.matched += 1
-        location = message.describe()["location"]
         octets = len(message.get_body())
         target, destinations, copy = self._route(message)
         if target is None:
@@ -132,13 +173,14 @@ class Move:
                 self._count(target)
         elif not self._queue.store.pick(location):
             self.result.stays("taken by a consumer")
-        elif self._publish(destinations, copy):
-            self._count(target)
-            self._moved.append(location)
-            self._moved_octets += octets
         else:
-            self._queue.store.unpick(location)
-            self._queue.wake()
+            self._picked = True
+            if self._publish(destinations, copy):
+                self._count(target)
+                self._moved.append(location)
+                self._moved_octets += octets
+            else:
+                self._put_back(location)
 
     def _count(self, target):
         self.result.done += 1
@@ -152,19 +194,31 @@ class Move:
         return False
 
     def _synced(self, moved, error):
+        try:
+            self._settle(moved, error)
+        except Exception as fault:  # whoever asked must hear of the end all the same
+            LOG.exception("moving messages out of queue '%s' ended", self._queue.name)
+            self._ended = True
+            self.result.fault = described(fault)
+        if self._ended or error is not None:
+            self._done(self.result, error)
+        else:
+            self._go_on()
+
+    def _settle(self, moved, error):
+        """The copies are on disk, or cannot be: then the originals stay."""
         if error is not None:
             LOG.error("%d moved messages come back to queue '%s': their copies are not on disk: %s", len(moved), self._queue.name, error)
             self.result.done -= len(moved)
         for location in moved:
-            if error is None:
-                self._queue.drop(location)
-            elif not self._queue.closed:
-                self._queue.store.unpick(location)
+            try:
+                if error is None:
+                    self._queue.drop(location)
+                elif not self._queue.closed:
+                    self._queue.store.unpick(location)
+            except Exception as fault:
+                self._queue.set_aside(location, fault, "moving")
         self._queue.wake()
-        if self._ended or error is not None:
-            self._done(self.result, error)
-        else:
-            self._scheduler.run_sliced(self._slice)
 
 
 def to_queue(target):

@@ -157,7 +157,13 @@ class TopologyLog:
         pending = list(self._snapshot())
         pending.reverse()
         self._size_hint = len(pending)
-        self._run_sliced(lambda: self._write_slice(following, pending))
+        self._run_sliced(
+            lambda: self._write_slice(following, pending), lambda error: self._failed(following, error), "compacting the definitions")
+
+    def _failed(self, following, error):
+        if self._next is following:
+            self._give_up(error)
+        return False
 
     def _write_slice(self, following, pending):
         """The scheduler's next slice; False: no more of them."""

@@ -10,6 +10,10 @@ from ssl import SSLWantReadError, SSLWantWriteError
 import gevent
 from gevent.event import Event
 
+from gomq_py.observability.log import logger
+
+LOG = logger("net")
+
 # Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or declare-oks.
 LIMIT_OCTETS = 1024 * 1024
 # Most octets handed to one send(): larger ones are cut by the socket buffer anyway.
@@ -174,7 +178,10 @@ class Output:
     def _tell_waiters(self):
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
-            waiter()
+            try:
+                waiter()
+            except Exception:  # the others wait for nobody but us
+                LOG.exception("what waited for a socket to take its octets cannot go on")
 
 
 def send_function(socket):

@@ -273,12 +273,13 @@ class GroupCommit:
         self._release(self._logs)
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
         changes, self._changes = self._changes, []
-        for _, done in changes:
-            if done is not None:
-                done(error)
+        callbacks = [done for _, done in changes if done is not None] + callbacks
         self._tell_stores(stores, dict.fromkeys(stores, error))
         for callback in callbacks:
-            callback(error)
+            try:
+                callback(error)
+            except Exception:
+                logger.exception("a callback after the end of group commit failed")
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""

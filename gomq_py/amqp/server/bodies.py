@@ -7,6 +7,9 @@ not read meanwhile. Never holds a body itself.
 import gevent
 
 from gomq_py.amqp.wire.errors import ResourceError
+from gomq_py.observability.log import logger
+
+LOG = logger("amqp")
 
 # A body that others wait for must grow at least this often. Half a heartbeat's default: long for a network, short for those who wait.
 STALLED_S = 30
@@ -57,6 +60,15 @@ class BodyBudget:
     def _oldest(self):
         return next(iter(self._sizes), None)
 
+    def _give_up(self, oldest, size):
+        """The others have waited long enough."""
+        try:
+            oldest.fail(ResourceError(
+                f"{size} octets of a message body, and no more for {self._stalled_s} s while others wait for memory"))
+        except Exception:
+            LOG.exception("a connection that others wait for cannot be told that its message is given up")
+        self.release(oldest)
+
     def _progress(self):
         oldest = self._oldest()
         return oldest, self._sizes.get(oldest)
@@ -69,7 +81,10 @@ class BodyBudget:
             resumed = [body for body in self._waiting if body is oldest]
             self._waiting = [body for body in self._waiting if body is not oldest]
         for body in resumed:
-            body.resume()
+            try:
+                body.resume()
+            except Exception:  # the others wait for nobody but us
+                LOG.exception("a connection that waited for memory cannot go on")
 
     def _look(self):
         self._watch = None
@@ -77,8 +92,7 @@ class BodyBudget:
             return
         oldest, size = self._progress()
         if (oldest, size) == self._seen:
-            oldest.fail(ResourceError(f"{size} octets of a message body, and no more for {self._stalled_s} s while others wait for memory"))
-            self.release(oldest)
+            self._give_up(oldest, size)
         if self._waiting:
             self._seen = self._progress()
             self._watch = self._call_later(self._stalled_s, self._look)

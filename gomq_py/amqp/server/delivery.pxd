@@ -28,8 +28,11 @@ cdef class AMQPConsumer(consumers.Consumer):
     @cython.locals(room=Py_ssize_t, shared=Py_ssize_t)
     cpdef Py_ssize_t capacity(self) except -1
     @cython.locals(queue=Queue, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,
-        prefix_length=Py_ssize_t, at=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, no_ack=bint, channel=cython.uint)
+        prefix_length=Py_ssize_t, at=Py_ssize_t, taken=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, no_ack=bint,
+        channel=cython.uint)
     cdef Py_ssize_t _deliver(self, Py_ssize_t limit) except -1
+    @cython.locals(queue=Queue)
+    cdef _send_taken(self, Py_ssize_t at)
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1

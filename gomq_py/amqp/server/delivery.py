@@ -113,32 +113,41 @@ class AMQPConsumer(consumers.Consumer):
         channel = self.channel.id
         no_ack = self.no_ack
         now_s = queue.scheduler.now_ms // 1000
-        at = 0
-        while limit > 0 and queue.peek(message):
-            size = delivery.delivery_size(prefix_length, message.routing_length, message.properties_length, message.body_length, self.frame_max)
-            if at + size > room:
-                if at == 0:
-                    return self._deliver_large(size)
-                break
-            at = delivery.write_delivery(
-                out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
-                message.routing_length)
-            at = delivery.write_content(
-                out, at, channel, message.buffer, message.properties_at, message.properties_length, message.body_at, message.body_length,
-                self.frame_max)
-            queue.take(message, no_ack)
-            if no_ack:
-                unacked.skip()
-            else:
-                unacked.add(self.holder, message.location, message.body_length, now_s)
-            limit -= 1
-        if at:
-            # What has been delivered is marked as such before the client can answer.
-            queue.flush()
-            self.output.send_filled(at)
-            if queue.consumer_timeout_ms and not self.channel.watched and not no_ack:
-                self.channel.watch_unacked()
-        return at
+        at = taken = 0
+        try:
+            while limit > 0 and queue.peek(message):
+                size = delivery.delivery_size(
+                    prefix_length, message.routing_length, message.properties_length, message.body_length, self.frame_max)
+                if at + size > room:
+                    if at == 0:
+                        return self._deliver_large(size)
+                    break
+                at = delivery.write_delivery(
+                    out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered, message.buffer,
+                    message.routing_at, message.routing_length)
+                at = delivery.write_content(
+                    out, at, channel, message.buffer, message.properties_at, message.properties_length, message.body_at,
+                    message.body_length, self.frame_max)
+                queue.take(message, no_ack)
+                if no_ack:
+                    unacked.skip()
+                else:
+                    unacked.add(self.holder, message.location, message.body_length, now_s)
+                taken = at
+                limit -= 1
+        finally:  # a store that fails over the next message does not take back what was taken before it
+            if taken:
+                self._send_taken(taken)
+        return taken
+
+    def _send_taken(self, at):
+        """Send the deliveries that fill the output buffer so far."""
+        queue = self.source
+        # What has been delivered is marked as such before the client can answer.
+        queue.flush()
+        self.output.send_filled(at)
+        if queue.consumer_timeout_ms and not self.channel.watched and not self.no_ack:
+            self.channel.watch_unacked()
 
     def _deliver_large(self, size):
         """Deliver one message larger than the output buffer."""

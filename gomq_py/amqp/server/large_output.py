@@ -6,6 +6,10 @@ reads nothing while others wait is closed. Without a copy under way one is alway
 """
 import gevent
 
+from gomq_py.observability.log import logger
+
+LOG = logger("amqp")
+
 # While others wait, some octet of a copy must be read at least this often; as bodies.STALLED_S.
 STALLED_S = 30
 
@@ -48,7 +52,18 @@ class LargeOutput:
         self.held -= octets
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            one.resume_large()
+            try:
+                one.resume_large()
+            except Exception:  # the others wait for nobody but us
+                LOG.exception("a consumer that waited for memory cannot go on")
+
+    def _abort(self, consumer, octets):
+        """The others have waited long enough."""
+        try:
+            consumer.channel.connection.abort(
+                f"the client has read nothing of a message of {octets} octets for {self._stalled_s} s while others wait for memory")
+        except Exception:
+            LOG.exception("a connection that others wait for cannot be closed")
 
     def _look_at_all(self):
         for consumer, (octets, _) in self._holders.items():
@@ -61,7 +76,6 @@ class LargeOutput:
             return
         for consumer, (octets, sent) in list(self._holders.items()):
             if consumer.output.sent_octets == sent:
-                consumer.channel.connection.abort(
-                    f"the client has read nothing of a message of {octets} octets for {self._stalled_s} s while others wait for memory")
+                self._abort(consumer, octets)
         if self._waiting and self._watch is None:
             self._look_at_all()

@@ -130,11 +130,11 @@ class AMQPServer:
         """The consumer timeout of some queues was changed: once for all of them, look at what is unacked."""
         if not self._looking_again:
             self._looking_again = True
-            self.broker.scheduler.run_sliced(self._look_again)
+            self.broker.scheduler.run_sliced(self._look_again, name="looking at channels")
 
     def _look_again(self):
         self._looking_again = False
-        self.broker.scheduler.run_sliced(look_again(list(self.connections)))
+        self.broker.scheduler.run_sliced(look_again(list(self.connections)), lambda error: True, "looking at channels")
         return False
 
     def _alarmed(self, reason):

@@ -24,10 +24,14 @@ class Turns:
         """Hold a stream until it is its turn."""
         self._waiting.append(stream.hold("its turn"))
         if len(self._waiting) == 1:
-            self._scheduler.run_sliced(self._next)
+            self._scheduler.run_sliced(self._next, self._failed, "slow connections")
 
     def _next(self):
         self._waiting.popleft().release()
+        return bool(self._waiting)
+
+    def _failed(self, _error):
+        """A connection could not go on; the next ones can."""
         return bool(self._waiting)
 
 

@@ -74,23 +74,27 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         channel = self.channel.id
         now_s = self.stream.scheduler.now_ms // 1000
         most_octets = self.most_octets
-        at = 0
-        while limit > 0 and reader.next(message):
-            size = delivery.delivery_size(
-                prefix_length, message.routing_length, message.properties_length + stream_content.GROWTH_BYTES, message.body_length, self.frame_max)
-            if at + size > room:
-                if at == 0:
-                    return self._deliver_large(size)
-                break
-            at = self._write(out, at, prefix, prefix_length, channel)
-            unacked.add(self.holder, reader.take(message.body_length), message.body_length, now_s)
-            self.stream.note_delivered()
-            limit -= 1
-            if most_octets and reader.octets_in_flight() >= most_octets:
-                break
-        if at:
-            self.output.send_filled(at)
-        return at + reader.forget_passed()
+        at = taken = 0
+        try:
+            while limit > 0 and reader.next(message):
+                size = delivery.delivery_size(
+                    prefix_length, message.routing_length, message.properties_length + stream_content.GROWTH_BYTES,
+                    message.body_length, self.frame_max)
+                if at + size > room:
+                    if at == 0:
+                        return self._deliver_large(size)
+                    break
+                at = self._write(out, at, prefix, prefix_length, channel)
+                unacked.add(self.holder, reader.take(message.body_length), message.body_length, now_s)
+                taken = at
+                self.stream.note_delivered()
+                limit -= 1
+                if most_octets and reader.octets_in_flight() >= most_octets:
+                    break
+        finally:  # a store that fails over the next message does not take back what was taken before it
+            if taken:
+                self.output.send_filled(taken)
+        return taken + reader.forget_passed()
 
     def _write(self, out, at, prefix, prefix_length, channel):
         message = self.message

@@ -8,7 +8,7 @@ from gomq_py.broker import destination
 from gomq_py.broker.policies import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.consumers import ConsumerRing
-from gomq_py.broker.set_aside import SetAside
+from gomq_py.broker.set_aside import SetAside, described
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
 from gomq_py.storage.message import Message
@@ -321,6 +321,9 @@ class Queue(destination.Destination):
                 self.limits.settle()
         except StoreError as error:
             self.fail(error)
+        except Exception as error:  # it would come again at every touch
+            LOG.exception("queue '%s' in vhost '%s' cannot go on", self.name, self.vhost)
+            self.fail(described(error))
         finally:
             self.turning = False
         return octets

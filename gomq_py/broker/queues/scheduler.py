@@ -113,8 +113,8 @@ class Scheduler:
                     budget -= destination.turn()
                 else:
                     self.later(destination)
-            except Exception:
-                LOG.exception("turn of %r failed", destination.name)
+            except Exception as error:
+                self.quiet.error((destination.name, "turn"), "turn of %r failed", destination.name, exc_info=error)
 
     def _arm(self):
         if self.timer is None:

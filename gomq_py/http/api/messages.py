@@ -159,7 +159,9 @@ def _run(queue, route, wanted, keep):
     }
     if error is not None:
         answer["error"] = "the copies could not be flushed to disk; the originals are in their queue"
-    return json_answer(answer, 200 if error is None else 500)
+    elif result.fault is not None:
+        answer["error"] = f"not all messages were looked at: {result.fault}"
+    return json_answer(answer, 500 if "error" in answer else 200)
 
 
 def _filter_of(wanted):

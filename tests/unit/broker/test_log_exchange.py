@@ -2,6 +2,7 @@
 import pytest
 
 from gomq_py.broker import log_exchange
+from gomq_py.broker.vhost import VHost
 from gomq_py.observability.log import logger
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
@@ -59,3 +60,22 @@ def test_there_is_no_such_exchange_unless_it_is_asked_for(tmp_path):
 
     assert "amq.rabbitmq.log" not in node.vhost.exchanges
     node.stop()
+
+
+def test_line_that_cannot_be_published_keeps_no_other_from_it(node, monkeypatch):
+    bind(node, "error")
+    route, failed = VHost.route, []
+
+    def fail_once(vhost, *arguments):
+        if not failed:
+            failed.append(arguments)
+            raise LookupError("it cannot be found")
+        return route(vhost, *arguments)
+
+    monkeypatch.setattr(VHost, "route", fail_once)
+
+    LOG.error("first")
+    LOG.error("second")
+    node.wait(lambda: node.vhost.queue("lines").ready_count >= 1)
+
+    assert failed and node.take("lines")[0] == b"somewhere: second"

@@ -2,6 +2,8 @@
 import pytest
 
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker import moving
+from gomq_py.broker.destination import Destination
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
 from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
@@ -222,3 +224,85 @@ def test_letters_stay_where_the_operator_may_not_write(node, letters):
     result = run(node, letters, to_origin(node.vhost, letters, refuse, refuse), dry_run=True)
 
     assert result.stayed == {"no permission to write to queue 'work'": 3}
+
+
+def test_letter_that_cannot_go_back_stays_with_its_reason_and_the_others_go(node, letters):
+    """Its x-death, which a publisher has written, names a routing key of 300 octets."""
+    deaths = [{"queue": "work", "reason": "rejected", "count": 1, "exchange": "", "routing-keys": ["k" * 300]}]
+    node.publish("", "dead", b"evil", Properties(headers={"x-death": deaths}).encode(), persistent=True)
+    node.publish("", "dead", b"no letter")
+
+    result = run(node, letters, to_origin(node.vhost, letters, allow, allow))
+
+    assert (result.examined, result.done, result.fault) == (5, 3, None)
+    assert result.stayed == {
+        "exchange and routing key are short strings: at most 255 octets": 1, "no origin recorded": 1}
+    assert bodies(letters) == [b"evil", b"no letter"] and letters.unacked_count == 0
+
+
+class IllDestination(Destination):
+    """Takes messages, but fails over one body."""
+
+    def __init__(self, ill):
+        super().__init__("ill")
+        self.ill = ill
+        self.taken = []
+
+    def publish(self, message):
+        if message.get_body() == self.ill:
+            raise LookupError("it cannot be found")
+        self.taken.append(message.get_body())
+        return 1
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_message_that_its_target_fails_over_stays_in_its_place(node, keep):
+    source, target = declare(node, "from"), IllDestination(b"2")
+    fill(node, "from", 5)
+
+    result = run(node, source, to_queue(target), keep=keep)
+
+    assert result.stayed == {"LookupError: it cannot be found": 1} and result.done == 4
+    assert target.taken == [b"0", b"1", b"3", b"4"]
+    assert bodies(source) == ([b"%d" % number for number in range(5)] if keep else [b"2"]) and source.unacked_count == 0
+
+
+def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node, monkeypatch):
+    monkeypatch.setattr(moving, "SLICE", 3)
+    source, target = declare(node, "from"), declare(node, "to")
+    fill(node, "from", 5)
+    browsers = []
+
+    class IllBrowser:
+        """Fails over the fifth message."""
+
+        def __init__(self, store):
+            self.inner, self.left, self.closed = browse(store), 4, False
+            browsers.append(self)
+
+        def next(self, message):
+            self.left -= 1
+            if self.left < 0:
+                raise LookupError("it cannot be found")
+            return self.inner.next(message)
+
+        def close(self):
+            self.closed = True
+            self.inner.close()
+
+    monkeypatch.setattr(moving.browser, "browse", IllBrowser)
+
+    result = run(node, source, to_queue(target))
+    monkeypatch.undo()
+
+    assert (result.done, result.fault) == (4, "LookupError: it cannot be found")
+    assert browsers[0].closed and (bodies(source), source.unacked_count) == ([b"4"], 0)
+
+
+def test_reasons_to_stay_are_counted_by_their_number_when_there_are_very_many(node):
+    source = declare(node, "from")
+    fill(node, "from", moving.REASONS + 50)
+
+    result = run(node, source, lambda message: (None, f"because of {message.get_body()}", None))
+
+    assert len(result.stayed) == moving.REASONS + 1 and result.stayed["other reasons"] == 50

@@ -6,8 +6,10 @@ import pytest
 
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.broker.queues.queue import Queue
 from gomq_py.net.buffers import HubBuffers
 from gomq_py.net.output import Output
+from gomq_py.storage.errors import StoreError
 from tests.support.lanes import content_header, frame, short
 from tests.support.no_switch import no_switch
 from tests.support.queues import Bench, message
@@ -291,3 +293,30 @@ def test_a_queue_that_goes_tells_the_peer_through_the_channel(bench, queue, clie
     queue.delete()
 
     assert told == [("c", "queue 'q' in vhost '/' deleted")] and not consumer.started
+
+
+class IllQueue(Queue):
+    """Shows ``sound`` messages and fails over the next."""
+
+    sound = 2
+    error = StoreError("msgs.1", 7, "input/output error")
+
+    def peek(self, message):
+        if self.delivered == self.sound:
+            raise self.error
+        return super().peek(message)
+
+
+@pytest.mark.parametrize("error", [IllQueue.error, ZeroDivisionError("a fault of ours")])
+def test_deliveries_before_a_message_that_cannot_be_read_are_sent_with_their_tags(bench, client, caplog, error):
+    """They are taken, and the channel holds them unacked: the client has to hear of them. The queue closes, with a line in the log."""
+    queue = bench.queue("ill", IllQueue)
+    queue.error = error
+    consumer = client.consume(queue)
+
+    publish(bench, queue, b"1", b"2", b"3")
+
+    client.receive(delivery(b"1") + delivery(b"2", tag=2))
+    assert queue.closed and not consumer.started and client.channel.unacked.count == 2
+    assert "queue 'ill' in vhost '/' closed: " in caplog.text
+    assert "input/output error" in caplog.text or "ZeroDivisionError: a fault of ours" in caplog.text
