@@ -72,6 +72,8 @@ def log_unraisable():
 
 def _log_fault(context, kind, error, trace):
     """As gevent's ``Hub.print_exception``, which says everything that it knows of the context: here its name alone."""
+    if isinstance(context, tuple):
+        return  # work in a thread, of a library's: whoever asked for it gets the exception
     LOG.error("%s died of a fault of the broker", name_of(context), exc_info=(kind, error, trace) if kind is not None else None)
 
 

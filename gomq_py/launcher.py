@@ -37,6 +37,7 @@ from gomq_py.storage.replication import NullReplicator
 from gomq_py.storage.sync import GroupCommit
 
 LOG = logger("boot")
+PIDFILE_OCTETS = 64  # ours has fewer; what else stands there may have no end
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_STOPPED, EXIT_ABORTED = 0, 1
 
@@ -242,8 +243,12 @@ class Launcher:
     def _write_pidfile(self) -> None:
         """Only now that the data folder is ours: a second broker must not overwrite the first one's."""
         if self.settings.pidfile:
-            with open(self.settings.pidfile, "w", encoding="ascii") as file:
-                file.write(f"{os.getpid()}\n")
+            try:
+                with open(self.settings.pidfile, "w", encoding="ascii") as file:
+                    file.write(f"{os.getpid()}\n")
+            except OSError as error:
+                error.filename = self.settings.pidfile  # a disk that is full does not say whose file it was
+                raise
             self._pidfile = self.settings.pidfile
 
     def _remove_pidfile(self) -> None:
@@ -251,7 +256,7 @@ class Launcher:
         path, self._pidfile = self._pidfile, ""
         try:
             with open(path, encoding="ascii") as file:
-                ours = file.read() == f"{os.getpid()}\n"
+                ours = file.read(PIDFILE_OCTETS) == f"{os.getpid()}\n"
             if ours:
                 os.unlink(path)
         except FileNotFoundError:

@@ -6,6 +6,7 @@ Fetches run in the hub's thread pool with a limit on time and size, one at a tim
 are on their way, so that a slow issuer delays nobody; only when it stays away for long are they given up. No timer: an issuer nobody asks for is
 left alone.
 """
+import http.client
 import json
 import re
 import time
@@ -104,9 +105,14 @@ def fetch_json(url):
             cache_control = answer.headers.get("Cache-Control", "")
     except urllib.error.HTTPError as error:
         raise OSError(f"{url} answers {error.code}") from error
+    except http.client.HTTPException as error:
+        raise OSError(f"{url} is no address, or does not speak HTTP: {type(error).__name__}") from error
     if len(octets) > DOCUMENT_OCTETS_MAX:
         raise ValueError(f"{url} answers more than {DOCUMENT_OCTETS_MAX} octets")
-    document = json.loads(octets)
+    try:
+        document = json.loads(octets)
+    except RecursionError:
+        raise ValueError(f"{url} answers JSON that is too deep to be read") from None
     if not isinstance(document, dict):
         raise ValueError(f"{url} answers no JSON object")
     max_age = re.search(r"\bmax-age=(\d{1,9})\b", cache_control)

@@ -192,7 +192,7 @@ def load(broker, path):
             definitions = json.load(file)
     except OSError as error:
         raise DefinitionsError(f"cannot read definitions from {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
     try:
         report = Importer(broker).run(definitions)

@@ -26,6 +26,8 @@ def read(settings: Settings, text: str, place: str) -> list[str]:
         raise DispatchdError(f"{place}:{error.lineno}: no JSON: {error.msg}") from None
     except DispatchdError as error:
         raise DispatchdError(f"{place}: {error}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, or braces without end
+        raise DispatchdError(f"{place}: no configuration: numbers too long or objects too deep to be read") from None
     if not isinstance(values, dict):
         raise DispatchdError(f"{place}: should be an object, not {_named(values)}")
     unknown = sorted(set(values) - set(_KEYS))

@@ -5,6 +5,9 @@ The standard library's parser forgets line numbers and joins indented lines; an 
 from dataclasses import dataclass
 
 
+SHOWN_CHARACTERS = 80
+
+
 class IniError(ValueError):
     """A line that cannot be read. The text begins with FILE:LINE."""
 
@@ -32,14 +35,18 @@ def parse(text: str, file_name: str) -> list[Entry]:
             continue
         if line[0] == "[":
             if not line.endswith("]") or not line[1:-1].strip():
-                raise IniError(f"{place}: {line!r} is not a [section]")
+                raise IniError(f"{place}: {_shown(line)} is not a [section]")
             section = line[1:-1].strip()
             continue
         key, equals, value = line.partition("=")
         if not equals or not key.strip():
-            raise IniError(f"{place}: {line!r} is not a key = value line")
+            raise IniError(f"{place}: {_shown(line)} is not a key = value line")
         entries.append(Entry(section, key.strip(), value.strip(), place))
     return entries
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= SHOWN_CHARACTERS else line[:SHOWN_CHARACTERS] + "...")
 
 
 def sections(text: str) -> list[tuple[str, int]]:

@@ -14,6 +14,10 @@ from gomq_py import salted_hash
 
 TRUE_WORDS = ("1", "true", "yes", "on", "y")
 FALSE_WORDS = ("0", "false", "no", "off", "n")
+# Of a number without another bound: 2**53, up to which times and sizes survive being counted in floating seconds, too.
+MOST = 9007199254740992
+# Linux takes no more.
+KEEPALIVE_S_MAX, PROBES_MAX = 32767, 127
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 
@@ -70,17 +74,16 @@ def _show_boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-def integer(least: int, most: int | None = None, wanted: str = "") -> Kind:
+def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
     """A whole number between ``least`` and ``most``, both included."""
-    if not wanted:
-        wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    wanted = wanted or f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
         try:
             number = int(text.strip())
         except ValueError:
             raise ValueError(wanted) from None
-        if number < least or (most is not None and number > most):
+        if not least <= number <= most:
             raise ValueError(wanted)
         return number
 
@@ -137,10 +140,12 @@ def _keepalive(text: str) -> Keepalive | None:
         return None
     try:
         idle_s, interval_s, probes = (int(part) for part in text.split(":"))
-        if min(idle_s, interval_s, probes) < 1:
-            raise ValueError
+        for number, most in ((idle_s, KEEPALIVE_S_MAX), (interval_s, KEEPALIVE_S_MAX), (probes, PROBES_MAX)):
+            if not 1 <= number <= most:
+                raise ValueError
     except ValueError:
-        raise ValueError("a keepalive (idle:interval:probes in seconds, such as 60:10:3, or false)") from None
+        raise ValueError(f"a keepalive (idle:interval:probes in seconds, such as 60:10:3, at most {KEEPALIVE_S_MAX}:{KEEPALIVE_S_MAX}:{PROBES_MAX}, "
+                         "or false)") from None
     return Keepalive(idle_s, interval_s, probes)
 
 
@@ -167,6 +172,12 @@ def _memory(text: str) -> float | int:
         return float(found[1]) if "." in found[1] else int(found[1])
     base = 1024 if found[3] else 1000
     return int(float(found[1]) * base ** ("kmg".index(found[2]) + 1))
+
+
+def _possible_memory(text: str) -> float | int:
+    if len(text) <= len(str(MOST)) + 3 and (amount := _memory(text)) <= MOST:
+        return amount
+    raise ValueError(f"an amount of memory that a machine can have: {MOST} octets are the most")
 
 
 def _text(text: str) -> str:
@@ -205,7 +216,8 @@ KEEPALIVE = Kind("idle:interval:probes, or false", _keepalive, _show_keepalive)
 PROXY_PROTOCOL = Kind("false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false")
 PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
 COUNT = integer(0)
-MEMORY = Kind("share or octets", _memory)
+SOCKET_BUFFER = integer(0, 1073741823)  # what the kernel doubles into 31 bits
+MEMORY = Kind("share or octets", _possible_memory)
 _PATHS = (PATH, FOLDER)
 _LISTS = (NAMES, NETWORKS)
 # Anything can be shown as a text: here only a text, or a path, is one.

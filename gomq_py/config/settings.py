@@ -9,8 +9,8 @@ from typing import Any
 
 from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
-    BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH, PORT, PROXY_PROTOCOL, TEXT, Keepalive, Kind,
-    choice, integer,
+    BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH, PORT, PROXY_PROTOCOL, SOCKET_BUFFER, TEXT,
+    Keepalive, Kind, choice, integer,
 )
 
 # Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its container and unit files move over
@@ -93,8 +93,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("main", "tcp_nodelay", BOOLEAN, True, "Send small writes at once instead of waiting for more (TCP_NODELAY).", reloadable=True),
     Option("main", "tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3), "Probe silent TCP peers: idle:interval:probes in seconds, or false.",
            reloadable=True),
-    Option("main", "tcp_recv_buffer_size", COUNT, 0, "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True),
-    Option("main", "tcp_send_buffer_size", COUNT, 0, "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True),
+    Option("main", "tcp_recv_buffer_size", SOCKET_BUFFER, 0, "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True),
+    Option("main", "tcp_send_buffer_size", SOCKET_BUFFER, 0, "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True),
     Option("main", "set_timestamp", BOOLEAN, False, "Give published messages a timestamp property where they have none.",
            aliases=(("amqp", "set_timestamp"),), pending="stamping messages"),
     Option("main", "max_deleted_definitions", integer(1), 8192, "Deleted entries after which the definitions log is rewritten."),
@@ -121,7 +121,7 @@ OPTIONS: tuple[Option, ...] = (
            "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in /run/gomq-py where that belongs to the "
            "broker's user, else in $XDG_RUNTIME_DIR/gomq-py, else in the data folder.",
            flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
-    Option("main", "stats_interval", integer(100), 5000, "Milliseconds between two samples of the curves that somebody looks at."),
+    Option("main", "stats_interval", integer(100, 86400000), 5000, "Milliseconds between two samples of the curves that somebody looks at."),
     Option("main", "stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
     Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",)),
     Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",)),

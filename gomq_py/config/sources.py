@@ -144,7 +144,7 @@ def config_path(given: str | None, environment: Mapping[str, str]) -> Path | Non
 def read_file(settings: Settings, path: Path) -> list[str]:
     """Take over what an INI file says, or dispatchd's JSON; returns warnings about keys that nobody knows. Raises ConfigError on all else."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"cannot read {path}: {reason}") from error

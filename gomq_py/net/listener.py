@@ -45,6 +45,8 @@ def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> An
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
         raise BindError(f"cannot listen on {host}: {error.strerror}") from error
+    except UnicodeError as error:  # a label of a name that is empty or too long
+        raise BindError(f"cannot listen on {host}: this is no host name") from error
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -102,6 +102,37 @@ def test_data_folder_in_use_names_its_holder(broker):
     assert f"in use by PID {broker.pid}" in complaint(finished)
 
 
+@pytest.mark.parametrize("text, code, says", [
+    ("[main]\npidfile = /dev/full\n", 1, "cannot use /dev/full: No space left on device"),
+    ("[amqp]\nbind = " + "x" * 300 + "\n", 1, ": this is no host name"),
+    ("[amqp]\nbind = \u00fc\u00fc..\n", 1, "cannot listen on \u00fc\u00fc..: this is no host name"),
+    ("[main]\nload_definitions = {folder}/deep.json\n", 1, "deep.json are no JSON: "),
+    ("[main]\nfree_disk_min = " + "9" * 400 + "\n", 2, "is not a whole number from 0 to 9007199254740992"),
+    ("[main]\nmemory_high_watermark = " + "9" * 400 + "GB\n", 2, "is not an amount of memory that a machine can have"),
+    ("[main]\nstats_interval = " + "9" * 400 + "\n", 2, "is not a whole number from 100 to 86400000"),
+    ("[main]\ntcp_keepalive = 99999999999:1:1\n", 2, "is not a keepalive (idle:interval:probes in seconds"),
+    ("[main]\ntcp_recv_buffer_size = 4294967296\n", 2, "is not a whole number from 0 to 1073741823"),
+    ('{{"amqp-port": ' + "9" * 8000 + "}}", 2, "numbers too long or objects too deep"),
+    ('{{"users": ' * 100000, 2, "numbers too long or objects too deep"),
+], ids=range(11))
+def test_what_no_system_could_do_is_one_line(tmp_path, text, code, says):
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    config = tmp_path / "gomq.ini"
+    config.write_text(text.format(folder=tmp_path), encoding="utf-8")
+
+    done = run("-c", str(config), "-D", str(tmp_path / "data"), "--port", "0", "--http-port", "-1", "--metrics-http-port", "-1")
+
+    assert (done.returncode, says in done.stderr.splitlines()[-1]) == (code, True), done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+
+
+def test_mark_that_editors_put_in_front_of_a_file_is_no_mistake(tmp_path):
+    config = tmp_path / "gomq.ini"
+    config.write_text("\ufeff[amqp]\nheartbeat = x\n", encoding="utf-8")
+
+    assert "gomq.ini:2: heartbeat: 'x' is not" in run("-c", str(config)).stderr
+
+
 def test_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
 

@@ -81,3 +81,12 @@ def test_a_kill_is_no_fault(own_hub, caplog):
     greenlet.kill()
 
     assert caplog.records == []
+
+
+def test_what_a_library_asks_a_thread_reaches_the_library_alone(own_hub, capfd, caplog):
+    """As gevent's resolver does: with a name that is none it got the exception, and the log a traceback."""
+    with pytest.raises(ValueError, match="cannot be done"):
+        own_hub.threadpool.apply(fail, (SECRET,))
+
+    assert caplog.records == []
+    assert capfd.readouterr() == ("", "")

@@ -1,10 +1,13 @@
 """Tokens as passwords: what is accepted, what it grants, and when the issuer is asked."""
+import socket
+import threading
+
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.auth.issuer_keys import PAUSE_BETWEEN_FETCHES_S, IssuerKeys
+from gomq_py.auth.issuer_keys import PAUSE_BETWEEN_FETCHES_S, IssuerKeys, fetch_json
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, looks_like_token
 from gomq_py.broker.exchanges.state import ExchangeState
@@ -303,3 +306,27 @@ class TestIssuerKeys:
 
         with pytest.raises(LoginRefused):
             IssuerKeys(issuer.url, TTL_S, fetch, clock).key("rsa-1")
+
+
+@pytest.mark.parametrize("answer, says", [
+    (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "does not speak HTTP"),
+    (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 200_000, "too deep to be read"), (None, "is no address"),
+])
+def test_an_issuer_that_answers_nonsense_is_one_that_is_away(answer, says):
+    """Whatever is raised on the way is one of the two errors that the caller expects."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        def serve():
+            client, _ = listening.accept()
+            client.recv(4096)
+            client.sendall(answer)
+            client.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        if answer is not None:
+            thread.start()
+        path = "a b\x7f" if answer is None else "x"
+
+        with pytest.raises((OSError, ValueError), match=says):
+            fetch_json(f"http://127.0.0.1:{listening.getsockname()[1]}/{path}")
+        if answer is not None:
+            thread.join(60)
