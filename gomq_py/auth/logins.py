@@ -2,8 +2,10 @@
 
 Above users and tokens. A costly hash is computed and an issuer's keys are fetched in the hub's thread pool.
 """
+from gomq_py.auth import passwords
+from gomq_py.auth.attempts import Attempts
+from gomq_py.auth.costly import CostlyHashes
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
-from gomq_py.hub import in_thread
 
 LOCAL, OAUTH = "local", "oauth"
 _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
@@ -16,9 +18,24 @@ class Logins:
         self._users = users
         self._tokens = tokens
         self._backends = backends
+        self._attempts = Attempts()
+        self._hashes = CostlyHashes()
 
     def login(self, name, password, address):
-        """The User that has this name and password (text or octets) and may come from this address. Raises LoginRefused. May switch."""
+        """The User that has this name and password (text or octets) and may come from this address.
+
+        Waits after too many failures, whether the password is right or not. Raises LoginRefused. May switch.
+        """
+        with self._attempts.turn(name, address) as turn:
+            try:
+                user = self._checked(name, password, address)
+            except LoopbackOnly:
+                turn.void()
+                raise
+            turn.succeeded()
+            return user
+
+    def _checked(self, name, password, address):
         reason = ""
         for backend in self._backends:
             try:
@@ -51,10 +68,13 @@ class Logins:
     def _by_password(self, name, password, address):
         users = self._users
         if users.is_costly(name, password):
-            good = in_thread(users.verify, name, password)
+            good = self._hashes.run(address, users.verify, name, password)
         else:
             good = users.verify(name, password)
         if not good:
+            costs = users.costs_left(name)
+            if costs:
+                self._hashes.run(address, passwords.spend, costs)
             raise LoginRefused(f"user '{name}' gave a wrong password or does not exist")
         if not users.may_come_from(name, address):
             raise LoopbackOnly(f"user '{name}' may log in from this machine only")

@@ -13,6 +13,8 @@ BCRYPT = "bcrypt"
 
 _ALIASES = {"sha256": SHA256, "sha512": SHA512, "md5": MD5, "lavinmq_bcrypt": BCRYPT}
 _BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2y$")
+# Lower ones are not allowed; higher ones take seconds, and are not spent in vain.
+BCRYPT_COSTS = range(4, 16)
 _BCRYPT_OCTETS = 72  # bcrypt looks at no more; newer libraries refuse longer ones instead of cutting
 
 
@@ -44,6 +46,19 @@ def check_hash(password_hash, algorithm=SHA256):
 def is_costly(password_hash):
     """Whether verifying takes long enough to belong into a thread pool."""
     return password_hash.startswith(_BCRYPT_PREFIXES)
+
+
+def bcrypt_cost(password_hash):
+    """The cost of a bcrypt hash, each one twice as much as the one before; 0 for any other."""
+    digits = password_hash[4:6] if is_costly(password_hash) else ""
+    cost = int(digits) if digits.isascii() and digits.isdigit() else 0
+    return cost if cost in BCRYPT_COSTS else 0
+
+
+def spend(costs):
+    """Take as long as verifying bcrypt hashes of these costs."""
+    for cost in costs:
+        bcrypt.hashpw(b"", bcrypt.gensalt(cost))
 
 
 def verify(password, password_hash, algorithm=SHA256):

@@ -74,6 +74,7 @@ class Users:
         self._users = {}
         self._cache_key = os.urandom(32)
         self._verified = {}
+        self._costliest = None  # bcrypt cost among the users' hashes; None: not known since one changed
         self._files = files
         self._log = FramedLog(files, path, born_whole=True)
         committer.mark_folder(os.path.dirname(path))  # its name may be new
@@ -119,15 +120,23 @@ class Users:
 
     def is_costly(self, name, password):
         """Whether ``verify`` takes long for these, and so belongs into a thread pool."""
-        user = self._users.get(name)
-        return user is not None and passwords.is_costly(user.password_hash) and self._proof(user, password) not in self._verified
+        user = self._users.get(name, _NOBODY)
+        return passwords.is_costly(user.password_hash) and self._proof(user, password) not in self._verified
+
+    def costs_left(self, name):
+        """What to ``passwords.spend`` in a thread after a password of this name was refused, so that every refusal takes
+        as long as one of the user whose hash is costliest, and the time does not tell which users there are.
+        """
+        if self._costliest is None:
+            self._costliest = max((passwords.bcrypt_cost(user.password_hash) for user in self._users.values()), default=0)
+        spent = passwords.bcrypt_cost(self._users.get(name, _NOBODY).password_hash)
+        if spent:
+            return range(spent, self._costliest)  # as each costs twice the one before, together: the costliest
+        return (self._costliest,) if self._costliest else ()
 
     def verify(self, name, password):
         """Whether this is the user's password; repeated logins are cheap. Safe in a thread."""
-        user = self._users.get(name)
-        if user is None:
-            passwords.verify(password, _NOBODYS_HASH)  # somebody who tries names learns nothing from the time it takes
-            return False
+        user = self._users.get(name, _NOBODY)  # somebody who tries names learns nothing from the time it takes
         proof = self._proof(user, password)
         if proof in self._verified:
             return True
@@ -175,6 +184,7 @@ class Users:
             return None
         self._append({"op": "user-delete", "name": name})
         del self._users[name]
+        self._costliest = None
         user.permissions.clear()
         user.topic_permissions.clear()
         user.state.revision += 1
@@ -231,6 +241,7 @@ class Users:
         return hmac.digest(self._cache_key, user.password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256")
 
     def _put(self, name, password_hash, algorithm, tags, grants=()):
+        self._costliest = None
         user = self._users.get(name)
         if user is None:
             user = self._users[name] = User(name, password_hash, algorithm, tags, self._make_state())
@@ -286,6 +297,7 @@ class Users:
             self._put(_text(record["name"]), record["hash"], record["algorithm"], record["tags"], map(_text, record.get("grants", ())))
         elif op == "user-delete":
             self._users.pop(_text(record["name"]), None)
+            self._costliest = None
         elif op in _RIGHTS:
             user = self._users.get(_text(record["user"]))
             if user is not None:
@@ -372,4 +384,5 @@ def _text(value):
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
-_NOBODYS_HASH = passwords.hash_password(os.urandom(16))
+# Whoever is no user has a password that nobody knows.
+_NOBODY = User("", passwords.hash_password(os.urandom(16)), passwords.SHA256, (), None)

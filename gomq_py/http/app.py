@@ -11,7 +11,7 @@ from gomq_py.http.api import (
     bindings, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes, overview, parameters, permissions,
     policies, queue_states, queues, streams, users, vhosts,
 )
-from gomq_py.http.login import FailedLogins, LocalOperator
+from gomq_py.http.login import LocalOperator, LoginCounts
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams, bindings, vhosts, users, permissions,
@@ -40,7 +40,7 @@ def create_app(node):
     """The WSGI app that manages ``node``."""
     app = Flask("gomq_py.http", static_folder=None)
     app.extensions["gomq.node"] = node
-    app.extensions["gomq.failures"] = FailedLogins()
+    app.extensions["gomq.logins"] = LoginCounts()
     app.url_map.strict_slashes = False
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
     for resource in RESOURCES:

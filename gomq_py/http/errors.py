@@ -82,9 +82,13 @@ class UnsupportedType(APIError):
 
 
 class Throttled(APIError):
-    """429: too many failed logins from this address."""
+    """429: too many failed logins of this user or address, of which too many wait already."""
 
     status, error = 429, "too_many_requests"
+
+    def __init__(self, reason, retry_after_s):
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(APIError):
@@ -119,6 +123,8 @@ def from_api_error(error):
         # A page that logs in by itself says so, and is spared the browser's own dialogue.
         if request.headers.get("X-Requested-With") is None:
             response.headers["WWW-Authenticate"] = 'Basic realm="gomq-py management"'
+    if isinstance(error, Throttled):
+        response.headers["Retry-After"] = str(error.retry_after_s)
     return response
 
 

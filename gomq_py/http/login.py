@@ -1,15 +1,13 @@
 """Login and access: who asks, and whether this route is for them. RabbitMQ's tags, checked per route by ``@access``.
 
-Passwords and tokens come by HTTP Basic, tokens as Bearer too; they never leave this module. Failed logins are counted per address, so that guessing
-is slow for whoever guesses and nobody else.
+Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go from here to ``auth.logins``, which slows down
+whoever guesses, and nowhere else.
 """
 import functools
-import time
-from collections import OrderedDict
 
 from flask import current_app, g, request
 
-from gomq_py.auth.errors import LoginRefused, LoopbackOnly
+from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
 from gomq_py.http.errors import LoginFailed, NotAuthorised, Throttled
@@ -25,44 +23,12 @@ IMPLIED = {
 }
 MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = "management", "monitoring", "policymaker", "administrator"
 
-# After so many failures from one address within the window, the address waits: a person mistypes thrice, a guesser thousands of times.
-FAILURES_ALLOWED = 10
-FAILURE_WINDOW_S = 60
-# Addresses remembered; the oldest goes first, so that a flood of addresses costs no more than this.
-ADDRESSES_REMEMBERED = 4096
 
+class LoginCounts:
+    """How many logins there were over this door."""
 
-class FailedLogins:
-    """Failures per address within a window, and how many logins there were at all. ``now_s`` is any clock that only moves forward."""
-
-    def __init__(self, now_s=time.monotonic):
-        self._now_s = now_s
-        self._failures = OrderedDict()
+    def __init__(self):
         self.succeeded_count = self.failed_count = 0
-
-    def check(self, address):
-        """Raises Throttled while this address has failed too often."""
-        entry = self._failures.get(address)
-        if entry is None:
-            return
-        count, since = entry
-        if self._now_s() - since > FAILURE_WINDOW_S:
-            del self._failures[address]
-        elif count >= FAILURES_ALLOWED:
-            raise Throttled(f"too many failed logins from {address}: wait {FAILURE_WINDOW_S} seconds")
-
-    def failed(self, address):
-        """One more failure."""
-        self.failed_count += 1
-        count, since = self._failures.pop(address, (0, self._now_s()))
-        self._failures[address] = (count + 1, since)
-        if len(self._failures) > ADDRESSES_REMEMBERED:
-            self._failures.popitem(last=False)
-
-    def succeeded(self, address):
-        """Forget the failures of an address."""
-        self.succeeded_count += 1
-        self._failures.pop(address, None)
 
 
 class LocalOperator(User):
@@ -91,19 +57,21 @@ def authenticate():
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
-    failures = current_app.extensions["gomq.failures"]
+    counts = current_app.extensions["gomq.logins"]
     address = request.remote_addr or ""
-    failures.check(address)
     given = request.authorization
     try:
         user = _login(current_app.extensions["gomq.node"].broker.logins, given, address)
     except LoopbackOnly:
         raise NotAuthorised("User can only log in via localhost") from None
+    except TooManyAttempts as error:
+        counts.failed_count += 1
+        raise Throttled("too many failed logins", error.retry_after_s) from None
     except LoginRefused as error:
-        failures.failed(address)
+        counts.failed_count += 1
         LOG.warning("login from %s refused: %s", address, error)
         raise LoginFailed("Login failed") from None
-    failures.succeeded(address)
+    counts.succeeded_count += 1
     return user
 
 

@@ -11,6 +11,8 @@ from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
+from gomq_py.auth import attempts
+from gomq_py.auth.errors import LoginRefused
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 
@@ -72,6 +74,22 @@ def test_costly_hash_is_checked_without_stopping_the_hub(door):
     door.broker.users.set_permission("bob", "/", ".*", ".*", ".*")
 
     door.client(username="bob", password="secret").call(QueueDeclare(), QueueDeclareOk)
+
+
+def test_user_whose_password_was_guessed_at_comes_in_late(door, monkeypatch):
+    """Whichever door the guesses came to."""
+    monkeypatch.setattr(attempts, "FORGOTTEN_A_SECOND_OF_NAME", 100)
+    now_s = [1000]
+    door.broker.logins._attempts = attempts.Attempts(lambda: now_s[0])
+    for _ in range(attempts.FAILURES_OF_NAME):
+        with pytest.raises(LoginRefused):
+            door.broker.logins.login("guest", "guess", "")
+
+    client = asked_in(door)
+    client.expect_silence()
+    now_s[0] += 1
+
+    client.expect(ConnectionTune, 0)
 
 
 def test_default_user_comes_in_from_this_machine_only(door):

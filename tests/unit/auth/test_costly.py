@@ -1,0 +1,75 @@
+"""Costly hashes: some threads at the most, and the addresses in turn."""
+
+import threading
+
+import gevent
+
+from gomq_py.auth.costly import CostlyHashes
+
+
+class Work:
+    """Functions that note when they run and end when they may."""
+
+    def __init__(self):
+        self.may_end = threading.Event()
+        self.done = []
+
+    def one(self, name):
+        assert self.may_end.wait(30)
+        self.done.append(name)
+        return name
+
+
+def test_no_more_run_at_once_than_there_are_places():
+    hashes, work, running, most = CostlyHashes(2), Work(), [], []
+
+    def one():
+        running.append(1)
+        most.append(len(running))
+        running.pop()
+
+    work.may_end.set()
+    greenlets = [gevent.spawn(hashes.run, "a", one) for _ in range(20)]
+    gevent.joinall(greenlets, timeout=30, raise_error=True)
+
+    assert len(most) == 20 and max(most) <= 2
+    assert hashes._free == 2 and not hashes._waiting
+
+
+def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
+    hashes, work = CostlyHashes(1), Work()
+    greenlets = [gevent.spawn(hashes.run, "many", work.one, f"many {number}") for number in range(10)]
+    hub(lambda: sum(map(len, hashes._waiting.values())) == 9)
+    greenlets.append(gevent.spawn(hashes.run, "one", work.one, "one"))
+    hub(lambda: len(hashes._waiting) == 2)
+
+    work.may_end.set()
+    gevent.joinall(greenlets, timeout=30, raise_error=True)
+
+    assert work.done.index("one") <= 2 and len(work.done) == 11
+
+
+def test_who_goes_while_waiting_leaves_its_place_to_others(hub):
+    hashes, work = CostlyHashes(1), Work()
+    first = gevent.spawn(hashes.run, "a", work.one, "first")
+    hub(lambda: hashes._free == 0)
+    gone = [gevent.spawn(hashes.run, address, work.one, "gone") for address in ("a", "b", "b")]
+    last = gevent.spawn(hashes.run, "b", work.one, "last")
+    hub(lambda: sum(map(len, hashes._waiting.values())) == 4)
+
+    gevent.killall(gone)
+    work.may_end.set()
+    gevent.joinall([first, last], timeout=30, raise_error=True)
+
+    assert work.done == ["first", "last"] and hashes._free == 1 and not hashes._waiting
+
+
+def test_a_hash_that_raises_gives_its_place_back():
+    hashes = CostlyHashes(1)
+
+    for _ in range(3):
+        greenlet = gevent.spawn(hashes.run, "a", int, "no number")
+        greenlet.join()
+        assert isinstance(greenlet.exception, ValueError)
+
+    assert hashes._free == 1

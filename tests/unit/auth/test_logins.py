@@ -1,0 +1,112 @@
+"""A refused login takes as long as any other, whoever it names: counted in hashes, for a busy machine is no clock."""
+
+import threading
+
+import bcrypt
+import pytest
+
+from gomq_py.auth import passwords
+from gomq_py.auth.errors import LoginRefused
+from gomq_py.auth.logins import Logins
+from gomq_py.auth.users import Users
+from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.storage.sync import GroupCommit
+from tests.support.unflushed import Unflushed
+
+KINDS = ("cheap", "costly4", "costly6", "costly7", "without a password", "nobody")
+
+
+@pytest.fixture
+def users(tmp_path):
+    files = Unflushed()
+    users = Users(files, str(tmp_path / "users"), GroupCommit(files, enabled=False), ExchangeState)
+    yield users
+    users.close()
+
+
+@pytest.fixture
+def spent(monkeypatch):
+    """[(cost, whether in a thread)] of every bcrypt hash that is computed."""
+    spent = []
+
+    def note(function, cost_of):
+        def noting(password, other):
+            spent.append((cost_of(other), threading.current_thread() is not threading.main_thread()))
+            return function(password, other)
+
+        return noting
+
+    monkeypatch.setattr(bcrypt, "checkpw", note(bcrypt.checkpw, lambda other: int(other[4:6])))
+    monkeypatch.setattr(bcrypt, "hashpw", note(bcrypt.hashpw, lambda other: int(other[4:6])))
+    return spent
+
+
+def fill(users, kinds):
+    for kind in kinds:
+        if kind.startswith("costly"):
+            users.set_user(
+                kind, password_hash=bcrypt.hashpw(b"right", bcrypt.gensalt(int(kind[-1]))).decode()
+            )
+        elif kind != "nobody":
+            users.set_user(kind, password="right" if kind == "cheap" else None)
+
+
+def refuse(users, name, spent):
+    """The work that it takes: each cost is twice the one before."""
+    spent.clear()
+    with pytest.raises(LoginRefused):
+        Logins(users).login(name, "wrong", "192.0.2.1")
+    assert all(in_thread for _, in_thread in spent)
+    return sum(1 << cost for cost, _ in spent)
+
+
+@pytest.mark.parametrize("kinds", [("cheap",), ("cheap", "costly4"), ("cheap", "costly4", "costly6"), KINDS])
+def test_refused_logins_take_the_same_work_whoever_they_name(users, spent, kinds):
+    fill(users, kinds)
+
+    work = {kind: refuse(users, kind, spent) for kind in (*kinds, "nobody")}
+
+    costliest = max((1 << int(kind[-1]) for kind in kinds if kind.startswith("costly")), default=0)
+    assert set(work.values()) == {costliest}
+
+
+def test_the_work_of_a_refused_login_goes_with_the_users(users, spent):
+    fill(users, KINDS)
+    before = refuse(users, "nobody", spent)
+
+    users.delete_user("costly7")
+    then = refuse(users, "nobody", spent)
+    users.set_user("costly6", password="cheap now")
+    after = refuse(users, "nobody", spent)
+
+    assert (before, then, after) == (1 << 7, 1 << 6, 1 << 4)
+
+
+def test_a_right_password_costs_its_own_hash_once(users, spent):
+    fill(users, KINDS)
+    logins = Logins(users)
+    spent.clear()
+
+    for _ in range(3):
+        assert logins.login("costly4", "right", "192.0.2.1").name == "costly4"
+        assert logins.login("cheap", "right", "192.0.2.1").name == "cheap"
+
+    assert [cost for cost, _ in spent] == [4]
+
+
+@pytest.mark.parametrize(
+    ("password_hash", "cost"),
+    [
+        ("$2b$12$abc", 12),
+        ("$2a$04$abc", 4),
+        ("$2y$15$", 15),
+        ("$2b$31$abc", 0),
+        ("$2b$99$", 0),
+        ("$2b$xx$", 0),
+        ("$2b$", 0),
+        ("c2FsdA==", 0),
+        ("", 0),
+    ],
+)
+def test_only_costs_that_can_be_spent_are_costs(password_hash, cost):
+    assert passwords.bcrypt_cost(password_hash) == cost
