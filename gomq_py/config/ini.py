@@ -46,7 +46,9 @@ def parse(text: str, file_name: str) -> list[Entry]:
 
 
 def _shown(line: str) -> str:
-    return repr(line if len(line) <= SHOWN_CHARACTERS else line[:SHOWN_CHARACTERS] + "...")
+    """Its first word: what follows may be a password whose equals sign was forgotten."""
+    word, *more = line.split(None, 1)
+    return repr(word[:SHOWN_CHARACTERS] + ("..." if more or len(word) > SHOWN_CHARACTERS else ""))
 
 
 def sections(text: str) -> list[tuple[str, int]]:

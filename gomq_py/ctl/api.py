@@ -49,6 +49,7 @@ class API:
         self.user = unquote(parts.username) if parts.username else user
         self.password = unquote(parts.password) if parts.password else password
         self.unix_path = unix_path
+        self.has_answered = False
         self.verify = verify
         self._timeout_s = timeout_s
 
@@ -88,7 +89,7 @@ class API:
             raise APIError(_reason(status, octets, path), status)
         try:
             return json.loads(octets) if octets.strip() else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
@@ -117,7 +118,9 @@ class API:
         try:
             connection.request(verb, target, body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            octets = answer.read()
+            self.has_answered = True
+            return answer.status, octets
         except ssl.SSLError as error:
             raise APIError(f"no TLS connection to {self.address}: {error.reason or error}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
@@ -211,7 +214,7 @@ def _reason(status, octets, path=()):
     try:
         answer = json.loads(octets)
         text = answer.get("reason") or answer.get("error")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         text = ""
     if status == 404 and path and text in _SAYS_NOTHING:
         return _missing(path)

@@ -1,5 +1,6 @@
 """The command group: options that every command has, and how a command gets its API and its output. The commands are in the modules beside."""
 import errno
+import os
 
 import click
 from click.shell_completion import get_completion_class
@@ -8,8 +9,11 @@ import gomq_py
 from gomq_py.config.control import AUTO
 from gomq_py.ctl.api import DEFAULT_URI, APIError
 from gomq_py.ctl.completion import VHOSTS
+from gomq_py.ctl.output import shown
 from gomq_py.ctl.session import make_session
 
+# What an answer of another shape leads to: commands read answers, they do not check them.
+UNEXPECTED = (AttributeError, LookupError, TypeError, RecursionError, UnicodeError)
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CTL", "max_content_width": 120}
 
 
@@ -49,8 +53,14 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except APIError as error:
-            click.echo(f"gomq-py-ctl: {error}", err=True)
+            click.echo(f"gomq-py-ctl: {shown(str(error))}", err=True)
             ctx.exit(error.exit_code)
+        except UNEXPECTED as error:
+            if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.api.has_answered:
+                raise
+            click.echo(f"gomq-py-ctl: what answers at {ctx.obj.api.address} is not what this command expects of a management API "
+                       f"({type(error).__name__}; GOMQ_CTL_TRACEBACK=1 shows where)", err=True)
+            ctx.exit(1)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # head has seen enough: click leaves without a word

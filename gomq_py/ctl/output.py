@@ -58,8 +58,13 @@ class Output:
     @staticmethod
     def json(value):
         """JSON, indented for a person."""
-        json.dump(value, sys.stdout, indent=None if not sys.stdout.isatty() else 2, ensure_ascii=False)
-        sys.stdout.write("\n")
+        indent = None if not sys.stdout.isatty() else 2
+        text = json.dumps(value, indent=indent, ensure_ascii=False)
+        try:
+            text.encode(sys.stdout.encoding or "utf-8")
+        except UnicodeEncodeError:  # a name that is no text in the terminal's encoding, or in none
+            text = json.dumps(value, indent=indent)
+        sys.stdout.write(text + "\n")
 
 
 def has(row, column):

@@ -253,3 +253,10 @@ def test_bcrypt_hash_is_one(load_from):
 def test_paths_that_no_system_call_takes_are_refused_at_once(load_from, ini, complaint):
     with pytest.raises(ConfigError, match=re.escape(complaint)):
         load_from(ini=ini)
+
+
+def test_line_without_its_equals_sign_does_not_show_what_may_be_a_password(load_from):
+    with pytest.raises(ConfigError) as caught:
+        load_from(ini="[main]\ndefault_password_hash hunter2-Secret\n")
+
+    assert str(caught.value).endswith("gomq.ini:2: 'default_password_hash...' is not a key = value line")
