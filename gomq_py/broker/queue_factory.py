@@ -201,11 +201,12 @@ class QueueFactory:
     def _remove(self, queue, reason):
         if not queue.durable:
             queue.delete()
+            self._removals.part(queue)
             return
         folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
         # Not closed: that would flush, in thousands of files, what is about to be removed.
         queue.retire(reason)
-        self._remove_files(queue.store, folder, _whose(queue))
+        self._remove_files(queue.store, folder, _whose(queue), queue)
 
     def remove_orphans(self, log_is_damaged=False):
         """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
@@ -234,9 +235,9 @@ class QueueFactory:
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
-    def _remove_files(self, store, folder, whose):
+    def _remove_files(self, store, folder, whose, queue=None):
         """The files of something that is deleted go once the log, which says so, is on disk. ``store`` may be None, of a queue that never opened."""
-        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error))
+        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error, queue))
 
 
 class FolderRemovals:
@@ -249,35 +250,49 @@ class FolderRemovals:
         self._files = files
         self._committer = committer
         self._run_sliced = run_sliced
-        self._waiting = deque()  # (store or None, folder, whose)
+        self._waiting = deque()  # (store or None, folder, whose, queue or None)
+        self._parting = deque()  # queues that are gone, their files too
         self._left = []  # of the first of them: (path, whether it is a folder)
         self._is_running = False
 
-    def add(self, store, folder, whose, error):
-        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted."""
+    def part(self, queue):
+        """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a full collection of garbage."""
+        self._parting.append(queue)
+        self._run()
+
+    def add(self, store, folder, whose, error, queue=None):
+        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted. ``queue``, if any, is parted after."""
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
             if store is not None:
                 store.close()
             return
-        self._waiting.append((store, folder, whose))
+        self._waiting.append((store, folder, whose, queue))
+        self._run()
+
+    def _run(self):
         if not self._is_running:
             self._is_running = True
             self._run_sliced(self.slice, self._failed, "removing files")
 
     def close(self):
         """Let go of the stores whose folders were not reached."""
-        for store, _, _ in self._waiting:
+        for store, _, _, _ in self._waiting:
             if store is not None:
                 store.forget_files()
         self._waiting.clear()
+        self._parting.clear()
         self._left = []
 
     def slice(self):
         """The scheduler's next slice; False: all is gone, or stays until the next boot."""
         until = time.monotonic() + REMOVING_S
+        while self._parting:
+            self._parting.popleft().limits = None
+            if time.monotonic() >= until:
+                return True
         while self._waiting:
-            _, folder, whose = self._waiting[0]
+            _, folder, whose, queue = self._waiting[0]
             try:
                 if not self._left:
                     self._begin()
@@ -290,6 +305,8 @@ class FolderRemovals:
                 self._left = []
             self._waiting.popleft()
             self._committer.mark_folder(os.path.dirname(folder))
+            if queue is not None:
+                queue.limits = None
             if time.monotonic() >= until:
                 break
         self._is_running = bool(self._waiting)
@@ -297,7 +314,7 @@ class FolderRemovals:
 
     def _failed(self, error):
         """A slice raised what nobody expected: the folder it was at stays, the others go."""
-        _, _, whose = self._waiting.popleft()
+        _, _, whose, _ = self._waiting.popleft()
         LOG.error("the files of %s stay until the next boot: %s", whose, error)
         self._left = []
         self._is_running = bool(self._waiting)
@@ -305,7 +322,7 @@ class FolderRemovals:
 
     def _begin(self):
         """Close the store and list its folder, to be removed from the end: what is in a folder before the folder."""
-        store, folder, _ = self._waiting[0]
+        store, folder, _, _ = self._waiting[0]
         if store is not None:
             store.forget_files()
         folders = list(os.walk(folder))

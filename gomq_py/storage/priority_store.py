@@ -175,6 +175,7 @@ class PriorityStore(message_store.MessageStore):
 
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""
+        self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
             store.delete_files()
@@ -184,6 +185,7 @@ class PriorityStore(message_store.MessageStore):
 
     def forget_files(self):
         """Nothing goes in or out any more; the folder is the caller's to remove."""
+        self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
             store.forget_files()

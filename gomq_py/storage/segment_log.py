@@ -87,6 +87,7 @@ class SegmentLog:
 
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""
+        self.listener = None  # the two hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = False
         self._unsynced = []
@@ -101,6 +102,7 @@ class SegmentLog:
 
     def forget_files(self):
         """Nothing goes in or out any more; the folder is the caller's to remove, in its own time."""
+        self.listener = None  # the two hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = self._closing = False
         self._unsynced = []

@@ -1,6 +1,8 @@
 """Broker: what a restart brings back, and what the first boot makes."""
 import errno
+import gc
 import os
+import weakref
 
 import gevent
 import pytest
@@ -310,6 +312,29 @@ def test_files_of_many_deleted_queues_are_removed_by_one_job_and_not_flushed_bef
     wait_until(lambda: os.listdir(node.data_dir.queues_folder) == [], sleep=gevent.sleep)
 
     assert len(jobs) == 1 and not [path for path in synced if "msgs." in path]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("arguments", [{}, {"x-max-length": 5, "x-expires": 100_000, "x-dead-letter-exchange": ""}, {"x-max-priority": 3}])
+def test_memory_of_a_deleted_queue_needs_no_garbage_collection(start, durable, arguments):
+    """A hundred thousand of them, frozen or not, would keep 300 MB until a collection that holds everybody up for a second."""
+    node = start()
+    queue, _ = node.vhost.declare_queue("q", durable=durable, arguments=arguments)
+    node.vhost.bind_queue("q", "amq.topic", "k")
+    node.publish("", "q")
+    message = Message()
+    queue.get(message, True)
+    node.committer.wait()
+    watched = weakref.ref(queue)
+    del queue
+    gc.collect()
+    gc.disable()
+    try:
+        node.vhost.delete_queue("q")
+        node.broker._pool.resting.stop()  # it watches queues that are empty for ten seconds
+        wait_until(lambda: watched() is None, sleep=gevent.sleep)
+    finally:
+        gc.enable()
 
 
 def test_folder_of_a_deleted_queue_goes_when_the_log_is_on_disk(start):

@@ -1,5 +1,6 @@
 """The collector stays off while very much is made, in a process that is the broker's own."""
 import gc
+import weakref
 
 import pytest
 
@@ -11,8 +12,11 @@ from gomq_py.observability.garbage import collect_everything, held_while_making
 def frozen(monkeypatch):
     """As after boot."""
     monkeypatch.setattr(garbage, "_is_settled", False)  # so that it is False again afterwards
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     garbage.settle()
     yield
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
     assert gc.isenabled()
 
@@ -64,3 +68,36 @@ def test_collecting_everything_frees_frozen_garbage(frozen):
     collect_everything()
 
     assert freed and gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize("pause_s, is_frozen", [(-1, True), (1000, False)])
+def test_what_a_long_full_collection_looked_at_is_not_looked_at_by_the_next(frozen, monkeypatch, pause_s, is_frozen):
+    """With 100 000 queues each full collection took half a second, and they came with every quarter more."""
+    monkeypatch.setattr(garbage, "PAUSE_S", pause_s)
+    before = gc.get_freeze_count()
+    things = [Thing() for _ in range(5000)]
+
+    gc.collect(1)
+    after_a_short_one = gc.get_freeze_count()
+    gc.collect()
+
+    assert after_a_short_one < before + 5000
+    assert (gc.get_freeze_count() >= before + len(things)) is is_frozen
+
+
+def test_after_very_many_have_gone_what_was_frozen_is_looked_at_again(frozen, monkeypatch):
+    monkeypatch.setattr(garbage, "LET_GO", 3)
+    monkeypatch.setattr(garbage, "_let_go", 0)
+    things = [Thing() for _ in range(3)]
+    watched = [weakref.ref(thing) for thing in things]
+    gc.freeze()
+    things.clear()
+
+    for _ in range(2):
+        garbage.let_go()
+    gc.collect()
+    left = [thing() is not None for thing in watched]
+    garbage.let_go()
+    gc.collect()
+
+    assert left == [True] * 3 and not any(thing() for thing in watched)
