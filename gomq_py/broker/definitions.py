@@ -13,6 +13,7 @@ from gomq_py.auth.users import TAGS
 from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies import POLICY, usable_definition
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way, paced
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.observability.log import logger
@@ -20,8 +21,6 @@ from gomq_py.observability.secrets import shown
 
 LOG = logger("broker")
 
-# Entries imported before others get their turn: some 2 ms.
-SLICE = 50
 # Entries checked, likewise: some 2 ms.
 CHECK_SLICE = 500
 
@@ -240,7 +239,8 @@ class Importer:
     def run(self, definitions):
         """Import; returns the Report. Raises DefinitionsError before anything has changed, OSError in between. May switch."""
         work = self._checked(definitions)
-        for number, (key, entry) in enumerate(work, 1):
+        clock = SliceClock()
+        for key, entry in work:
             try:
                 if _IMPORTS[key](self, entry) is not _NOT_TAKEN:
                     self._report.count(key)
@@ -253,8 +253,9 @@ class Importer:
             except Exception as error:  # a fault of ours; the other entries are none the worse for it
                 LOG.exception("definitions: %s", _line(key, entry, type(error).__name__))
                 self._problem(key, entry, "a fault of the broker: see its log")
-            if number % SLICE == 0:
+            if clock.is_over():
                 give_way()
+                clock.begin()
         for key in definitions:
             if key not in _LISTS and key not in _HEADER_KEYS:
                 self._report.ignored.append(f"{key}: a list that this broker does not know")

@@ -256,12 +256,16 @@ class FolderRemovals:
         self._is_running = False
 
     def part(self, queue):
-        """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a full collection of garbage."""
+        """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a
+        full collection of garbage.
+        """
         self._parting.append(queue)
         self._run()
 
     def add(self, store, folder, whose, error, queue=None):
-        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted. ``queue``, if any, is parted after."""
+        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted, and then
+        part the ``queue`` if there is one.
+        """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
             if store is not None:

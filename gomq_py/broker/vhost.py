@@ -4,6 +4,8 @@ Above exchanges, queues and the topology log, below the doors. A verb checks eve
 without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the doors' business, and so is waiting for the
 committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
 """
+import time
+
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound, PreconditionFailed, ResourceError, ResourceLocked
 from gomq_py.broker import events as events_, names, records
 from gomq_py.broker.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
@@ -16,6 +18,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import Routing, published
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.vhost_policies import VHostPolicies
@@ -318,11 +321,22 @@ class VHost(Routing):
             self.add_binding(Binding(binding.source, again, binding.routing_key, binding.arguments))
 
     def release_owner(self, owner):
-        """A connection is gone: delete its exclusive queues. Returns how many there were."""
-        queues = list(self._exclusive.get(owner, ()))
-        for queue in queues:
-            self._drop_queue(queue)
-        return len(queues)
+        """A connection is gone: delete its exclusive queues, in slices where they are very many; until then they are locked. Returns how many."""
+        owned = self._exclusive.get(owner)
+        count = 0 if owned is None else len(owned)
+
+        def drop_one():
+            queue = next(iter(owned), None)
+            if queue is not None:
+                owned.pop(queue)
+                self._drop_queue(queue)
+            else:
+                self._exclusive.pop(owner, None)
+            return queue is not None
+
+        if owned is not None:
+            self._in_slices(drop_one, "deleting exclusive queues")
+        return count
 
     def owns_queues(self, owner):
         """Whether a connection has exclusive queues here."""
@@ -389,6 +403,22 @@ class VHost(Routing):
 
     # changing the model
 
+    def _in_slices(self, step, name):
+        """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the rest as a job that goes on whatever
+        one step raises.
+        """
+        clock = SliceClock(clock=time.thread_time)
+
+        def slice_():
+            clock.begin()
+            while step():
+                if clock.is_over():
+                    return True
+            return False
+
+        if slice_():
+            self._factory.run_sliced(slice_, lambda error: True, name)
+
     def _record(self, record):
         """Write a durable change before it is made. Raises ResourceError or PreconditionFailed (on the channel); then nothing may change."""
         if self._is_gone:
@@ -415,6 +445,20 @@ class VHost(Routing):
         self.routes_changed(binding.source)
         self._events.emit("binding.deleted", events_.binding_made, binding)
 
+    def _remove_bindings_from(self, exchange):
+        """Those from an exchange that is gone, through which nothing is routed any more: in slices where they are very many."""
+        bindings = exchange.bindings()
+
+        def remove_one():
+            if bindings:
+                binding = bindings.pop()
+                if binding in self._bindings_to.get(binding.destination, ()):  # it may have gone with its destination
+                    self._remove_binding(binding)
+            return bool(bindings)
+
+        bindings.reverse()
+        self._in_slices(remove_one, "removing bindings")
+
     def add_exchange(self, exchange):
         """Put a checked exchange into place; for this class and recovery."""
         exchange.set_defaults(self._factory.exchange_defaults)
@@ -430,11 +474,10 @@ class VHost(Routing):
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._let_go_of_park(exchange)
         self.forget_alternate(exchange)
-        for binding in exchange.bindings():
-            self._remove_binding(binding)
         exchange.state.revision += 1
         self.alternate_changed(exchange.name)
         self._unbind_all_from(exchange)
+        self._remove_bindings_from(exchange)
         self._events.emit("exchange.deleted", events_.exchange_deleted, exchange)
 
     def _add_queue(self, queue):
@@ -516,11 +559,15 @@ class VHost(Routing):
         self._let_go_of_park(exchange)
 
     def _unbind_all_from(self, destination):
-        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other."""
-        bindings = self.bindings_to(destination)
+        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other. At once: nothing may be routed there."""
+        bindings = self._bindings_to.pop(destination, {})
         for binding in bindings:
-            self._remove_binding(binding)
-        self._delete_if_unused(dict.fromkeys(binding.source for binding in bindings))
+            binding.source.unbind(binding)
+            self._events.emit("binding.deleted", events_.binding_made, binding)
+        sources = dict.fromkeys(binding.source for binding in bindings)
+        for source in sources:
+            self.routes_changed(source)
+        self._delete_if_unused(sources)
 
     def _delete_if_unused(self, sources):
         """Auto-delete: an exchange goes when its last binding has gone (never before it had one)."""

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-# CPU seconds that a full collection may take without what it looked at being frozen: it looks at that again the next time, and at what has come since.
+# CPU seconds that a full collection may take without what it looked at being frozen: the next one looks at that again,
+# and at what has come since.
 PAUSE_S = 0.002
 # Python's but for the last, a full collection after 21 000 new objects instead of 70 000: that one takes 5 to 8 ms instead of 30.
 THRESHOLDS = (700, 10, 3)
@@ -39,8 +40,9 @@ def settle() -> None:
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
     """Called before and after each collection: what made a full one long stays, as a rule, and is not looked at by the next one.
 
-    With 100 000 queues a full collection took half a second, and came again with each quarter more of them. What is frozen and goes away later goes as
-    soon as nobody has it any more; what holds itself in a circle says so when it goes (``let_go``).
+    With 100 000 queues a full collection took half a second, and came again with each quarter more of them. What is
+    frozen and goes away later goes as soon as nobody has it any more; what holds itself in a circle says so when it
+    goes (``let_go``).
     """
     global _began_s  # noqa: PLW0603
     if info["generation"] < 2:
@@ -52,7 +54,9 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 
 def let_go() -> None:
-    """One thing more that holds itself in a circle, such as a channel, is gone: after very many, the next full collection looks at everything again."""
+    """One thing more that holds itself in a circle, such as a channel, is gone. After very many of them the next full
+    collection looks at everything again.
+    """
     global _let_go  # noqa: PLW0603
     _let_go += 1
     if _let_go >= LET_GO and _is_settled:

@@ -6,7 +6,7 @@ from gomq_py.http.answers import body_octets, json_answer, no_content, node, pac
 from gomq_py.http.columns import paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_vhost
-from gomq_py.http.json_slices import NotJSON, dumped, parsed
+from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
@@ -72,3 +72,5 @@ def _parsed():
         return parsed(body_octets(MAX_DEFINITIONS_OCTETS) or b"{}")
     except NotJSON:
         raise BadRequest("failed_to_parse_json") from None
+    except TooLong as error:
+        raise BadRequest(f"failed_to_parse_json: {error}") from None

@@ -4,6 +4,9 @@ import pytest
 from gomq_py.amqp.wire.errors import (
     AccessRefused, AMQPError, CommandInvalid, NotFound, PreconditionFailed, ResourceError, ResourceLocked,
 )
+from gomq_py.broker import vhost as vhost_module
+from gomq_py.broker.slice_clock import SliceClock
+from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed
 
 LOCKED = (
@@ -269,6 +272,50 @@ def test_exclusive_queues_go_with_their_owner():
     assert set(vhost.queues) == {"r"}
     assert factory.removed == [queue]
     assert not vhost.owns_queues(owner)
+
+
+def cut_after(monkeypatch, steps):
+    """Let a slice of what a vhost does end after so many steps."""
+    monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(steps, clock=StepClock(1)))
+
+
+def test_exclusive_queues_of_a_connection_that_is_gone_go_in_slices_and_are_locked_until_then(monkeypatch):
+    cut_after(monkeypatch, 10)
+    vhost, factory, _ = make_vhost()
+    owner = object()
+    for number in range(35):
+        vhost.declare_queue(f"q{number}", exclusive=True, owner=owner)
+
+    count = vhost.release_owner(owner)
+    left = len(vhost.queues)
+    with pytest.raises(ResourceLocked):
+        vhost.declare_queue("q34", exclusive=True, owner=object())
+    vhost.declare_queue("q0", exclusive=True, owner=object())
+    factory.run_all()
+
+    assert (count, left) == (35, 25)
+    assert list(vhost.queues) == ["q0"] and not vhost.owns_queues(owner)
+
+
+def test_bindings_of_a_deleted_exchange_go_in_slices(monkeypatch):
+    cut_after(monkeypatch, 10)
+    vhost, factory, _ = make_vhost()
+    queue, _ = vhost.declare_queue("q")
+    vhost.declare_queue("gone")
+    vhost.declare_exchange("x", "topic")
+    for number in range(35):
+        vhost.bind_queue("gone" if number % 5 == 0 else "q", "x", f"k.{number}")
+
+    vhost.delete_exchange("x")
+    left = len(vhost.bindings_to(queue))
+    vhost.delete_queue("gone")
+    vhost.declare_exchange("x", "topic")
+    vhost.bind_queue("q", "x", "k.30")
+    factory.run_all()
+
+    assert left == 20
+    assert [binding.routing_key for binding in vhost.bindings_to(queue)] == ["k.30"]
+    assert routed(vhost, "x", "k.30") == ["q"] and routed(vhost, "x", "k.1") == []
     assert vhost.exchanges["amq.fanout"].binding_count == 0
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.http.json_slices import NotJSON, dumped, parsed
+from gomq_py.http import json_slices
+from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2**63, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -38,3 +39,36 @@ def test_lists_of_any_length_survive(count):
 def test_what_is_no_json_object_is_refused(octets):
     with pytest.raises(NotJSON):
         parsed(octets)
+
+
+@pytest.mark.parametrize("octets", [
+    b'{"a":["' + b"x" * 900 + b'",1,"' + b"y" * 900 + b'"]}', b'{"a":[' + b'"xyz",' * 2000 + b'"z"],"b":{"c":1}}',
+])
+def test_long_texts_of_short_elements_are_read(monkeypatch, octets):
+    monkeypatch.setattr(json_slices, "ELEMENT_MAX", 1000)
+
+    assert parsed(octets) == orjson.loads(octets)
+
+
+@pytest.mark.parametrize("element", [b'"' + b"x" * 1001 + b'"', b'{"b":[' + b"1," * 5000 + b"1]}", b'{"a":"' + b"x" * 3000 + b'"}'])
+@pytest.mark.parametrize("before", [b'{"a":[', b'{"a":[' + b'"xyz",' * 500, b'{"a":'])
+def test_element_that_is_too_long_is_refused_and_not_read_to_its_end(monkeypatch, before, element):
+    """One element of 60 MB held everybody up for a third of a second and more."""
+    monkeypatch.setattr(json_slices, "ELEMENT_MAX", 1000)
+    octets = before + element + (b"]}" if b"[" in before else b"}")
+    shown = []
+    scan = json_slices._scan
+    monkeypatch.setattr(json_slices, "_scan", lambda text, at: shown.append(len(text)) or scan(text, at))
+
+    with pytest.raises(TooLong, match="has more than 1000 characters"):
+        parsed(octets)
+
+    assert max(shown) <= 2000
+
+
+def test_letters_that_lie_across_pieces_are_read(monkeypatch):
+    value = {"a": ["\u00e4\u20ac\U0001f600" * 100]}
+    octets = json.dumps(value, ensure_ascii=False).encode()
+    for size in range(1000, 1010):
+        monkeypatch.setattr(json_slices, "ELEMENT_MAX", size)
+        assert parsed(octets) == value
