@@ -5,6 +5,7 @@ API again.
 """
 
 import base64
+import re
 import shutil
 from random import Random
 
@@ -20,6 +21,7 @@ from gomq_py.http.rates import Rates
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.sync import GroupCommit
 from tests.durability import flush_pool
+from tests.management.description import described
 from tests.support.power_cut import Disk, PowerCutFiles
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import wait_until
@@ -97,6 +99,17 @@ CHANGES = (
     ("DELETE", "user-limits/u/max-channels", None, "user-limits/u", [], []),
     ("PUT", "vhost-limits/v/max-queues", {"value": 9}, "vhost-limits/v", [0, "value", "max-queues"], 9),
     ("DELETE", "vhost-limits/v/max-queues", None, "vhost-limits/v", [], []),
+    (
+        "PUT",
+        "parameters/vhost-limits/v/limits",
+        {"value": {"max-queues": 9}},
+        "vhost-limits/v",
+        [0, "value", "max-queues"],
+        9,
+    ),
+    ("DELETE", "parameters/vhost-limits/v/limits", None, "vhost-limits/v", [], []),
+    ("POST", "vhosts/v/deletion/protection", None, "vhosts/v", ["protected_from_deletion"], True),
+    ("DELETE", "vhosts/v/deletion/protection", None, "vhosts/v", ["protected_from_deletion"], False),
     ("PUT", "policies/v/p", LIMIT, "policies/v/p", ["pattern"], "^q$"),
     ("PUT", "operator-policies/v/p", LIMIT, "operator-policies/v/p", ["pattern"], "^q$"),
     ("PUT", "global-parameters/g", {"value": 1}, "global-parameters/g", ["value"], 1),
@@ -154,6 +167,64 @@ CHANGES = (
     ("PUT", "users/u2", {"password": "p", "tags": ""}, "users/u2", ["name"], "u2"),
     ("POST", "users/bulk-delete", {"users": ["u2"]}, "users/u2", [], GONE),
 )
+
+
+# Routes that change something and are not above, each with the reason.
+OTHERS = {
+    "about what is gone after a restart anyway": (
+        "connections/{name}",
+        "connections/username/{user}",
+        "channels/{name}",
+        "consumers/{vhost}/{connection}/{number}/{tag}",
+        "auth/attempts",
+        "auth/attempts/{name}",
+        "auth/attempts/{name}/source",
+    ),
+    "change nothing here": (
+        "queues/{vhost}/{name}/actions",
+        "rebalance/queues",
+        "nodes/gc_collect",
+        "nodes/{name}/gc_collect",
+        "vhosts/{name}/start/{where}",
+        "auth/hash_password",
+        "feature-flags/{name}/enable",
+        "reset",
+        "reset/{name}",
+        "queues/{vhost}/{name}/restart",
+    ),
+    "do the same as one above": (
+        "definitions/upload",
+        "definitions/{vhost}/upload",
+        "queues/{vhost}/{name}/replay",
+        "topic-permissions/{vhost}/{user}/{exchange}",
+    ),
+    "acks, which nobody is promised": ("queues/{vhost}/{name}/get",),
+    "the store's own test has it": ("streams/{vhost}/{name}/offsets/{tag}",),
+}
+
+
+def test_every_route_that_changes_something_is_here():
+    routes = {
+        (method.upper(), path.removeprefix("/api/"))
+        for path, methods in described()["paths"].items()
+        for method in methods
+        if method not in ("get", "head", "options")
+    }
+    left_out = {path for paths in OTHERS.values() for path in paths}
+    patterns = {
+        (method, path): re.compile(re.sub(r"{\w+}", "[^/]+", path).replace(".", r"\."))
+        for method, path in routes
+        if path not in left_out
+    }
+    asked = {(change[0], change[1].partition("?")[0]) for change in CHANGES}
+
+    missing = [
+        (method, path)
+        for (method, path), pattern in patterns.items()
+        if not any(verb == method and pattern.fullmatch(where) for verb, where in asked)
+    ]
+
+    assert missing == [] and left_out <= {path for _, path in routes}
 
 
 @pytest.fixture(autouse=True)

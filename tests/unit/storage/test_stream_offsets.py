@@ -171,6 +171,22 @@ def test_positions_are_flushed_without_anybody_waiting(tmp_path):
     assert str(tmp_path / "stream" / stream_offsets.NAME) in flushed
 
 
+def test_who_has_a_position_forgotten_is_answered_after_its_flush(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(10)
+    bench.store.put_offset("a", 4, 0)
+    bench.committer.wait()
+    flushed = []
+    bench.files.sync = lambda file: flushed.append(file.path)
+
+    bench.store.forget_offset("a")
+    bench.committer.wait()
+
+    assert str(tmp_path / "stream" / stream_offsets.NAME) in flushed
+    bench.store.close()
+    bench.committer.stop()
+
+
 def test_a_file_that_was_cut_short_takes_positions_again(opened, tmp_path):
     """Shorter than a slot, it once gave out the place of its own head."""
     opened().put("a", 1, 1)
