@@ -170,6 +170,7 @@ class Launcher:
 
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
+        ended = self.broker is not None  # a boot that failed has left things half done
         if self._doors is not None:
             self._doors.close()
             self._doors = None
@@ -184,7 +185,7 @@ class Launcher:
         if self._pidfile:
             self._remove_pidfile()
         if self._data_dir is not None:
-            self._data_dir.close()
+            self._data_dir.close(in_order=ended)
             self._data_dir = None
             LOG.info("stopped")
 

@@ -28,6 +28,7 @@ from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_deletion import VHostDeletion
 from gomq_py.broker.vhost_policies import PolicyComponent
 from gomq_py.observability.log import logger
+from gomq_py.storage.data_dir import KILLED
 from gomq_py.storage.pool import SegmentPool
 
 LOG = logger("broker")
@@ -56,6 +57,7 @@ class Broker:
         self.leaving = {}  # name: VHostDeletion, of vhosts that are deleted and not all gone yet
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
+        self._pool.last_end = data_dir.last_end
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
@@ -74,6 +76,7 @@ class Broker:
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
         self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
         self._recover()
+        self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
         self._tell_events()
         self._log_exchange = self._open_log_exchange() if settings.log_exchange else None

@@ -9,7 +9,7 @@ import re
 
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.storage import stream_offsets
-from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, USERS
+from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, RUNNING, USERS
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
@@ -23,7 +23,8 @@ _LEVEL = re.compile(r"level\.\d{3}")
 class Findings:
     """``damage`` and ``notes``: (path, text); counts of what was looked at."""
 
-    def __init__(self):
+    def __init__(self, ended_in_order=False):
+        self.ended_in_order = ended_in_order  # the last run; or else there may be acks of segments that are gone
         self.damage = []
         self.notes = []
         self.counts = dict.fromkeys(("queues", "segments", "records", "acked", "octets", "log_records"), 0)
@@ -32,7 +33,7 @@ class Findings:
 def check_folder(root):
     """Check everything in a data folder; returns the Findings. Raises FolderError when it is none, or a broker holds it."""
     with HeldFolder(root):
-        findings = Findings()
+        findings = Findings(not os.path.exists(os.path.join(root, RUNNING)))
         for name in LOGS:
             _check_log(os.path.join(root, name), findings)
         streams = _streams(root)
@@ -113,7 +114,10 @@ def _check_offsets(path, findings):
 
 def _check_segment(number, pair, incarnation, findings, is_stream):
     if "msgs" not in pair:
-        findings.notes.append((pair["acks"], "acks without their segment: all of it was acked"))
+        if findings.ended_in_order:
+            findings.damage.append((pair["acks"], "its segment is missing: the messages in it are lost"))
+        else:
+            findings.notes.append((pair["acks"], "acks without their segment: all of it was acked"))
         return
     findings.counts["segments"] += 1
     path = pair["msgs"]
@@ -148,11 +152,30 @@ def _head_of(content, pair, number, incarnation, findings):
             findings.notes.append((path, "no head: made in a run that ended before it was written"))
         return None
     if head.number != number or (incarnation and head.incarnation[:8].hex() != incarnation):
-        findings.notes.append((path, f"is empty: it holds the recycled segment {head.number} of queue {head.incarnation[:8].hex()}"))
+        count = _count_left(content, head, pair)
+        what = f"it holds segment {head.number} of queue {head.incarnation[:8].hex()}"
+        if count:
+            findings.damage.append((path, f"is not where it belongs: {what}, with {count} message(s); the next boot moves it to set-aside"))
+        else:
+            findings.notes.append((path, f"is empty: {what}, recycled"))
         return None
     if head.capacity > len(content):
         findings.damage.append((path, f"{len(content)} octets, but the head says {head.capacity}"))
     return head
+
+
+def _count_left(content, head, pair):
+    """How many messages the file holds that the acks file beside it does not say to be gone."""
+    runs = acks_format.Acks().runs
+    twin = head.twin(head_format.ACKS_MAGIC)
+    if "acks" in pair:
+        with open(pair["acks"], "rb") as file:
+            acks = file.read()
+        if head_format.decode(acks, head_format.ACKS_MAGIC) == twin:
+            runs = acks_format.load(acks, twin.seed).runs
+    scanner = RecordScanner(content, head_format.HEAD_BYTES, len(content), head.seed)
+    scanner.tally(runs)
+    return scanner.count - scanner.acked
 
 
 def _check_records(content, head, pair, findings, is_stream):

@@ -4,6 +4,7 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
 
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host"
+      .running            there while a broker runs, and after one that did not end in order; text: the boot of the machine
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
       definitions         framed log of the durable topology (storage.framed_log)
       users               framed log of users and permissions
@@ -15,6 +16,7 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL, and be longer than a file name may.
 Never decides what a version means to its content: readers of older schemas live beside the formats.
 """
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -29,6 +31,7 @@ from gomq_py.storage.files import FILE_MODE, Files
 SCHEMA_VERSION = 1
 
 LOCK = ".lock"
+RUNNING = ".running"
 SCHEMA = "schema_version"
 DEFINITIONS = "definitions"
 USERS = "users"
@@ -38,7 +41,11 @@ TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
 # What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was cut short.
-_NOT_CONTENT = frozenset({LOCK, "lost+found"})
+_NOT_CONTENT = frozenset({LOCK, RUNNING, "lost+found"})
+
+# How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which may have lost what was not flushed.
+STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class DataDirError(Exception):
@@ -50,7 +57,7 @@ class DataDirLocked(DataDirError):
 
 
 class DataDir:
-    """A data folder, by path. ``open`` takes it, ``close`` gives it back."""
+    """A data folder, by path. ``open`` takes it, ``close`` gives it back. ``last_end``: how the last run ended, known once it is open."""
 
     def __init__(self, path, files=None, lock=True):
         """``lock=False`` is for file systems without flock: then the operator sees to it that no second broker comes."""
@@ -58,6 +65,7 @@ class DataDir:
         self._files = Files() if files is None else files
         self._lock_fd = -1
         self._wants_lock = lock
+        self.last_end = STOPPED
 
     def __enter__(self):
         return self.open()
@@ -78,14 +86,20 @@ class DataDir:
             for name in (POOL, QUEUES, TRANSIENT):
                 if not os.path.isdir(self._at(name)):
                     self._files.make_folder(self._at(name))
+            self._note_run()
             self._files.sync_folder(self.path)
         except BaseException:
             self.close()
             raise
         return self
 
-    def close(self):
-        """Give the folder back; may be called twice. The lock file stays: removing it would let two processes lock two files."""
+    def close(self, in_order=False):
+        """Give the folder back; may be called twice. ``in_order``: all that was to be done with the files has been done. The lock file stays:
+        removing it would let two processes lock two files.
+        """
+        if in_order:
+            with contextlib.suppress(OSError):  # the next boot is a little quieter about files that are not there
+                os.unlink(self._at(RUNNING))
         if self._lock_fd >= 0:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # also for a child that was forked this moment and has not closed its copy yet
             self.forget()
@@ -193,6 +207,21 @@ class DataDir:
         self._lock_fd = fd
         _held.add(self)
 
+    def _note_run(self):
+        """Learn how the last run ended, and note that one runs. As little through the seam as the lock is: it is about this machine."""
+        boot = _boot_id()
+        try:
+            with open(self._at(RUNNING), "rb") as file:
+                self.last_end = KILLED if file.read(100) == boot != b"" else POWER_LOST
+        except FileNotFoundError:
+            self.last_end = STOPPED
+        fd = os.open(self._at(RUNNING), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            os.write(fd, boot)
+            os.fsync(fd)
+        finally:
+            posix.close(fd)
+
     def _check_schema(self):
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
@@ -206,6 +235,15 @@ class DataDir:
             if found != str(SCHEMA_VERSION):
                 raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
         atomic_file.sweep(self._files, self.path)
+
+
+def _boot_id():
+    """What tells this boot of the machine from any other; empty where nobody knows."""
+    try:
+        with open(_BOOT_ID, "rb") as file:
+            return file.read(100)
+    except OSError:
+        return b""
 
 
 def queue_id(vhost, queue):

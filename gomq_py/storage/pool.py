@@ -10,6 +10,7 @@ writer says in time that it will roll (``expect``), and the roll takes what is t
 import errno
 import os
 
+from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.resting import Resting
 from gomq_py.storage.stage import Stage
@@ -50,6 +51,8 @@ class SegmentPool:
         self._retiring = {}  # queue folder -> pairs whose msgs file has left, waiting for that to be flushed
         self.stage = Stage()
         self._closed = False
+        # How the last run ended, for recovery at boot: what only a loss of power explains is no fault after one.
+        self.last_end = POWER_LOST
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
         self._clear_folder()
@@ -252,6 +255,9 @@ class SegmentPool:
             self._drop(msgs, msgs.path, self._aside)
         else:
             self.files.rename(acks_path, os.path.join(self.folder, f"acks.{os.path.basename(msgs.path)[5:]}"), acks)
+            for file in (msgs, acks):  # nobody's from here on: a killed process must not leave them in another queue with a head that is whole
+                file.map[:8] = bytes(8)
+                self.files.overwritten(file, 0, 8)
             self._pairs[msgs.size].append((msgs, acks))
 
     def _drop(self, file, path, aside):

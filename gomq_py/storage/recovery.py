@@ -6,10 +6,12 @@ only repeats what reading found, so that a crash here finds the same again. May 
 """
 import os
 import re
+from array import array
 from typing import NamedTuple
 
 from gomq_py.observability.log import logger
 from gomq_py.storage import damage
+from gomq_py.storage.data_dir import POWER_LOST, SET_ASIDE, STOPPED
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
@@ -90,6 +92,8 @@ class Recovery:
             if head is None:
                 self._remove_pair(msgs, acks)
                 return
+            if acks is None:
+                self._report_missing_acks(number, head, msgs)
             acks_head = head.twin(head_format.ACKS_MAGIC)
             acks = self._sound_acks(number, acks_head, acks)
             segment = Segment(number)
@@ -108,8 +112,10 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair is not this queue's."""
+        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair, or the msgs file, is not this queue's."""
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
+        if head is None and head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC) is not None:
+            return None  # a whole head of another segment: the records belong to that
         if head is None and acks is not None and msgs.size >= head_format.HEAD_BYTES:
             twin = self._bound_head(number, acks, head_format.ACKS_MAGIC)
             head = None if twin is None else twin.twin(head_format.MSGS_MAGIC)
@@ -212,8 +218,10 @@ class Recovery:
     def _remove_pair(self, msgs, acks):
         """Files of another queue's life, or new ones that nothing had been written to: what a crash leaves of recycled or fresh segments.
 
-        Files whose heads are neither are kept under another name.
+        Files whose heads are neither are kept under another name, and those that hold messages of another queue are set aside.
         """
+        if self._set_foreign_aside(msgs, acks):
+            return
         for file in (msgs, acks):
             if file is None:
                 continue
@@ -225,9 +233,63 @@ class Recovery:
                 LOG.error("damaged: %s has an unreadable head; kept as damaged.%s", file.path, os.path.basename(file.path))
                 self.files.rename(file.path, os.path.join(self.store.folder, f"damaged.{os.path.basename(file.path)}"))
 
+    def _set_foreign_aside(self, msgs, acks):
+        """Move a pair of which the msgs file holds another segment's messages out of the queue's folder. False: there are none that anybody wants."""
+        head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
+        count = 0 if head is None or msgs.size < head_format.HEAD_BYTES else self._count_left(head, msgs, acks)
+        if count == 0:
+            return False
+        kept = ", ".join(self._move_aside(file.path) for file in (msgs, acks) if file is not None)
+        text = "%s holds segment %d of queues/*.%s with %d message(s), and nothing of its own: the files are not where they belong; kept as %s"
+        if self.store.pool.last_end == POWER_LOST:
+            LOG.warning(text + ". Or it was about to be used anew when the power went",
+                        msgs.path, head.number, head.incarnation[:8].hex(), count, kept)
+        else:
+            LOG.error(text, msgs.path, head.number, head.incarnation[:8].hex(), count, kept)
+        return True
+
+    def _count_left(self, head, msgs, acks):
+        """How many messages the file holds that the acks file beside it does not say to be gone."""
+        self.files.read_through(msgs)
+        runs = array("Q")
+        twin = head.twin(head_format.ACKS_MAGIC)
+        if acks is not None and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin:
+            runs = acks_format.load(acks.map, twin.seed).runs
+        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
+        scanner.tally(runs)
+        return scanner.count - scanner.acked
+
+    def _move_aside(self, path):
+        """Move a file to the data folder's place for what nobody can account for. Returns where it is now."""
+        folder = os.path.join(os.path.dirname(self.store.pool.folder), SET_ASIDE)
+        if not os.path.isdir(folder):
+            self.files.make_folder(folder)
+        parts = path.split(os.sep)
+        name = ".".join(parts[-3:] if parts[-2].startswith("level.") else parts[-2:])
+        number = 0
+        while os.path.lexists(target := os.path.join(folder, f"{name}.{number}")):
+            number += 1
+        self.files.rename(path, target)
+        return target
+
+    def _report_missing_acks(self, number, head, msgs):
+        """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it."""
+        octets = msgs.read(0, head_format.HEAD_BYTES)
+        if head_format.decode_seal(head.seed, octets) is not None \
+                or head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT):
+            LOG.error("%s is gone: the messages of this segment that had been acknowledged come back", self.store.path_of("acks", number))
+
     def _remove_acks(self, number):
-        """The acks of a segment that is gone."""
+        """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost."""
         path = self.store.path_of("acks", number)
+        if self.store.pool.last_end == STOPPED:
+            file = self.files.open(path)
+            is_ours = self._bound_head(number, file, head_format.ACKS_MAGIC) is not None
+            self.files.close(file)
+            if is_ours:
+                LOG.error("%s is gone: its messages are lost; what had become of them is kept as %s",
+                          self.store.path_of("msgs", number), self._move_aside(path))
+                return
         self.removed.append(path)
         self.store.pool.retire(None, None, None, path, True)
 

@@ -50,7 +50,7 @@ class Mirror(Replicator):
         return (FileNotFoundError,) if os.path.basename(os.path.dirname(path)) == POOL else ()
 
     def differences(self):
-        """What is not the same in both folders, byte for byte; the lock file is not part of the data."""
+        """What is not the same in both folders, byte for byte; what is about this machine is not part of the data."""
         here, there = folder_content(self.source), folder_content(self.copy)
         return sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
 
@@ -79,7 +79,7 @@ def folder_content(root):
         for name in folders:
             content[os.path.relpath(os.path.join(folder, name), root)] = None
         for name in names:
-            if name != ".lock":
+            if name not in (".lock", ".running"):
                 path = os.path.join(folder, name)
                 with open(path, "rb") as file:
                     content[os.path.relpath(path, root)] = file.read()

@@ -30,7 +30,7 @@ class Node:
     def stop(self):
         self.broker.close()
         self.committer.stop()
-        self.data_dir.close()
+        self.data_dir.close(in_order=True)
 
     def kill(self):
         """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us, and nobody who goes on over the same folder."""

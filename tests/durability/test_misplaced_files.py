@@ -1,0 +1,139 @@
+"""Files of segments that are in another queue's folder, or are gone: set aside or said by name, and never unlinked by us.
+
+A crash leaves files, too, that look like it, and none of those is called a loss.
+"""
+import logging
+import os
+
+import pytest
+
+from gomq_py.ctl.fsck import check_folder
+from tests.support.node import Node
+from tests.support.streams import STREAM
+from tests.support.unflushed import Unflushed
+
+COUNT = 5
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A stopped data folder: queues a and b, and a stream s, with five messages each, of which the first of a and b was acked."""
+    node = Node(tmp_path / "data", Unflushed())
+    for name, arguments in (("a", {}), ("b", {}), ("s", STREAM)):
+        node.vhost.declare_queue(name, durable=True, arguments=arguments)
+        for number in range(COUNT):
+            node.publish("", name, b"%s-%d" % (name.encode(), number), persistent=True)
+    for name in "ab":
+        node.take(name)
+    node.stop()
+    return tmp_path / "data"
+
+
+def file_of(root, name, kind="msgs"):
+    """The segment file of a queue."""
+    for msgs in (root / "queues").glob("*/msgs.*"):
+        if b"%s-4" % name.encode() in msgs.read_bytes():
+            return msgs.with_name(msgs.name.replace("msgs", kind))
+    raise AssertionError(name)
+
+
+def boot(root, caplog, end="stop"):
+    """What each queue holds, and what was said from warnings on."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        node = Node(root, Unflushed())
+        found = {name: node.vhost.queue(name).ready_count for name in "abs"}
+        getattr(node, end)()
+    return found, caplog.text
+
+
+def set_aside(root):
+    return sorted(os.listdir(root / "set-aside")) if (root / "set-aside").exists() else []
+
+
+def test_files_of_two_queues_that_were_swapped_are_set_aside_and_said(root, caplog):
+    one, other = file_of(root, "a"), file_of(root, "b")
+    contents = {one.read_bytes(), other.read_bytes()}
+    one.rename(root / "between")
+    other.rename(one)
+    (root / "between").rename(other)
+    assert {path for path, _ in check_folder(root).damage} >= {str(one), str(other)}
+
+    found, said = boot(root, caplog)
+    again, said_again = boot(root, caplog)
+
+    assert found == again == {"a": 0, "b": 0, "s": COUNT}
+    assert str(one) in said and str(other) in said and "5 message(s), and nothing of its own" in said
+    assert said_again == "" and check_folder(root).damage == []
+    kept = [root / "set-aside" / name for name in set_aside(root)]
+    assert {path.read_bytes() for path in kept if ".msgs." in path.name} == contents
+    assert len([path for path in kept if ".acks." in path.name]) == 2
+
+
+def test_file_that_was_copied_to_a_stream_is_set_aside(root, caplog):
+    path = file_of(root, "s").with_name("msgs.0000000007")
+    path.write_bytes(file_of(root, "a").read_bytes())
+
+    found, said = boot(root, caplog)
+
+    assert found == {"a": COUNT - 1, "b": COUNT - 1, "s": COUNT}
+    assert str(path) in said and [".msgs.0000000007." in name for name in set_aside(root)] == [True]
+
+
+def test_file_that_was_brought_back_in_its_place_is_read_again(root, caplog):
+    msgs, acks = file_of(root, "a"), file_of(root, "a", "acks")
+    msgs.rename(root / "lost")
+    boot(root, caplog)
+    kept, = set_aside(root)
+
+    (root / "lost").rename(msgs)
+    (root / "set-aside" / kept).rename(acks)
+
+    assert boot(root, caplog)[0]["a"] == COUNT - 1
+
+
+@pytest.mark.parametrize("kind, text, left", [
+    ("msgs", "its messages are lost", 0), ("acks", "the messages of this segment that had been acknowledged come back", COUNT),
+])
+def test_file_that_is_gone_is_said_by_name_once(root, caplog, kind, text, left):
+    path = file_of(root, "a", kind)
+    path.unlink()
+    assert check_folder(root).damage
+
+    found, said = boot(root, caplog)
+    again, said_again = boot(root, caplog)
+
+    assert found == again == {"a": left, "b": COUNT - 1, "s": COUNT}
+    assert f"{path} is gone: {text}" in said and said_again == ""
+
+
+def test_acks_that_a_kill_left_without_their_segment_are_no_loss(root, caplog):
+    boot(root, caplog, "kill")
+    file_of(root, "a").unlink()  # as when a segment was emptied, and the process killed before its acks went too
+
+    found, said = boot(root, caplog)
+
+    assert found["a"] == 0 and said == ""
+    assert not set_aside(root)
+
+
+@pytest.mark.parametrize("left", ["head", "acked"])
+def test_recycled_files_that_held_nothing_more_are_no_loss(root, caplog, left):
+    """What a loss of power leaves of a segment that was about to be used anew: its old head, and all of it acked; or nothing."""
+    node = Node(root, Unflushed())
+    node.vhost.declare_queue("c", durable=True)
+    for number in range(COUNT):
+        node.publish("", "c", b"c-%d" % number, persistent=True)
+    for _ in range(COUNT):
+        node.take("c")
+    node.vhost.queue("c").flush()
+    node.kill()
+    msgs, acks = file_of(root, "c"), file_of(root, "c", "acks")
+    for path in (msgs, acks):
+        content = path.read_bytes()
+        target = file_of(root, "b", path.name[:4]).with_name(path.name[:4] + ".0000000009")
+        target.write_bytes(bytes(len(content)) if left == "head" else content)
+
+    found, said = boot(root, caplog)
+
+    assert found["b"] == COUNT - 1 and said == "" and not set_aside(root)
