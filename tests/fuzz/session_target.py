@@ -93,8 +93,8 @@ class _Socket:
 class _Unhurried(SlowWalk):
     """No breaks: what an input does must not depend on the time it takes."""
 
-    def has_time(self):
-        return True
+    def is_over(self):
+        return False
 
 
 class _Session:
@@ -162,6 +162,7 @@ def run_session(data):
         session.socket.stuck = False
         _settle(door)
         session.connection._end()
+        session.connection.server.endings.finish()
         _settle(door)
         codes = _codes(session.socket.taken)
         _forget_everything(door)

@@ -7,6 +7,7 @@ Between net and the channels. Its greenlet does the handshake and then sleeps in
 the hub and must not switch. Never parses a frame twice and never waits for the peer without a limit of time.
 """
 import time
+from functools import partial
 
 import gevent
 
@@ -101,8 +102,6 @@ class Connection:
             self._serve(session.rest)
         finally:
             self._end()
-            self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
-            LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
         if self._has_taken_leave:
             self.server.lingering.end(self.socket)
 
@@ -154,27 +153,29 @@ class Connection:
             return
         self.state = "ended"
         self.server.heartbeats.forget(self)
-        if self.vhost is not None:
-            self.vhost.watch_tracing(self, None)
-        self.server.forget(self)
+        self.vhost.watch_tracing(self, None)
         for timer in self._timers:
             timer.kill(block=False)
         if self._token_life is not None:
             self._token_life.stop()
-        self._release()
         if self.output is not None:
             self.vhost.totals.received_octets += self.stream.received_octets
             self.vhost.totals.sent_octets += self.output.sent_octets
             self.output.close()
+        self._release(self._ended, self.server.endings.give_back)
 
-    def _release(self):
-        """The channels go, and with them consumers, unacked messages and exclusive queues."""
-        channels = list(self.channels.values())
+    def _ended(self):
+        """Nothing is left of it."""
+        self.server.forget(self)
+        self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
+        LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
+
+    def _release(self, then, give_back):
+        """The channels go, and with them consumers, unacked messages and exclusive queues; then ``then()`` is called."""
+        ends = [channel.end for channel in self.channels.values()]
         self.channels.clear()
-        for channel in channels:
-            channel.end()
-        if self.vhost is not None:
-            self.acting(self.vhost.release_owner, self)
+        ends.append(partial(self.acting, self.vhost.release_owner, self))
+        give_back(ends, then)
 
     # what the lane hands over
 
@@ -207,6 +208,8 @@ class Connection:
             return None
         if not name and key.startswith(REPLY_TO):
             return None
+        if self.slow_walk.is_over():
+            return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
         destinations = self.vhost.route_by_key(found, key)
         return None if destinations is None else Route(destinations, found.state, self.access.state)
 
@@ -340,10 +343,9 @@ class Connection:
         self.state = CLOSING
         self.why = self.why or str(error)
         LOG.warning("connection %s: closing with %s", self.name, error)
-        self._release()
         # Nothing that it waited for counts any more but its answer, which has to be read.
         self.stream.release_all()
-        self.write(close_frame(error))
+        self._release(lambda: self.write(close_frame(error)), self.server.endings.give_back_few)
         self._timers.append(gevent.spawn_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
@@ -386,9 +388,14 @@ class Connection:
     def _close(self, method):
         """connection.close: exclusive queues are gone before the client hears the answer."""
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
-        self._release()
-        self.write(method_frame(0, ConnectionCloseOk()))
-        return self._take_leave()
+        self.stream.hold("its channels to end")
+
+        def released():
+            self.write(method_frame(0, ConnectionCloseOk()))
+            self._take_leave()
+
+        self._release(released, self.server.endings.give_back_few)
+        return False
 
     def _take_leave(self):
         """Both sides agree that it is over."""

@@ -13,6 +13,7 @@ from gomq_py.amqp.server.bodies import BodyBudget
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
+from gomq_py.amqp.server.endings import Endings
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.server.slow_walk import Turns
@@ -48,6 +49,7 @@ class AMQPServer:
         self.bodies = BodyBudget(settings.max_unfinished_bodies)
         self.large_output = LargeOutput(settings.max_large_output)
         self.turns = Turns(broker.scheduler)
+        self.endings = Endings(broker.scheduler)
         self.tables = broker.tables
         self.heartbeats = Heartbeats()
         self.coalescer = Coalescer()
@@ -96,6 +98,7 @@ class AMQPServer:
         self.lingering.close()
         # One round of the loop lets the connections' greenlets end.
         gevent.sleep(0)
+        self.endings.finish()
         self.heartbeats.close()
         self.timeouts.close()
         self.bodies.close()

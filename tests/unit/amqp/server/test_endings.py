@@ -1,0 +1,120 @@
+"""Ends of connections: in slices, in order, whatever fails, and none is forgotten."""
+import gevent
+import pytest
+
+from gomq_py.amqp.server.endings import FEW, Endings
+from gomq_py.amqp.wire.methods import (
+    BasicConsume, BasicConsumeOk, ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
+)
+from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.broker.slice_clock import SliceClock
+from tests.support.clocks import StepClock
+from tests.support.queues import HandLoop
+from tests.support.waiting import wait_until
+
+
+class Bench:
+    """Endings whose slices are of three things, on a loop that the test turns; ``done`` is what has ended."""
+
+    def __init__(self):
+        self.loop, self.done = HandLoop(), []
+        self.endings = Endings(Scheduler(loop=self.loop), lambda: SliceClock(seconds=2.5, clock=StepClock(1)))
+
+    def ends(self, *names):
+        return [lambda name=name: self.done.append(name) for name in names]
+
+    def then(self, name):
+        return lambda: self.done.append(name)
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_what_ends_ends_in_slices_and_in_order_over_all_connections(bench):
+    bench.endings.give_back(bench.ends(1, 2, 3, 4), bench.then("first"))
+    bench.endings.give_back(bench.ends(5), bench.then("second"))
+    seen = []
+
+    while bench.loop.poll():
+        seen.append(len(bench.done))
+
+    assert bench.done == [1, 2, 3, 4, "first", 5, "second"] and seen == [3, 6, 7]
+
+
+def test_few_end_at_once_unless_others_wait(bench):
+    bench.endings.give_back_few(bench.ends(1, 2), bench.then("few"))
+    assert bench.done == [1, 2, "few"]
+
+    bench.endings.give_back_few(bench.ends(*range(FEW + 1)), bench.then("many"))
+    bench.endings.give_back_few(bench.ends("late"), bench.then("last"))
+
+    assert len(bench.done) == 3
+    bench.endings.finish()
+    assert bench.done[-3:] == ["many", "late", "last"]
+
+
+def test_an_end_that_fails_keeps_no_other_from_its(bench):
+    def fail():
+        raise ValueError("cannot end")
+
+    bench.endings.give_back([*bench.ends(1), fail, *bench.ends(2)], bench.then("told"))
+
+    while bench.loop.poll():
+        pass
+
+    assert bench.done == [1, 2, "told"]
+
+
+def in_slices_of_one(door):
+    """Every slice ends one thing. Returns a list that grows with each slice."""
+    slices = []
+
+    def clock():
+        slices.append(None)
+        return SliceClock(seconds=0)
+
+    door.server.endings = Endings(door.broker.scheduler, clock)
+    return slices
+
+
+@pytest.mark.parametrize("end", ["closed", "lost"])
+def test_connection_of_many_channels_ends_in_slices_and_its_own_queues_after_them(door, end):
+    slices = in_slices_of_one(door)
+    client = door.client(channels=range(1, 51))
+    client.call(QueueDeclare(queue="q", exclusive=True), QueueDeclareOk)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+    if end == "closed":
+        client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+        assert door.vhost.queues == {}
+        client.expect_end()
+    else:
+        client.close()
+
+    wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+    assert door.vhost.queues == {} and len(slices) > 50
+    assert door.server.churn.channel_closed == 50 and door.server.churn.connection_closed == 1
+
+
+def test_client_that_closes_is_answered_while_many_others_end(door):
+    in_slices_of_one(door)
+    many, client = door.client(channels=range(1, 51)), door.client()
+    many.close()
+
+    client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+
+    client.expect_end()
+    door.client().call(ChannelOpen(), ChannelOpenOk, 2)
+
+
+def test_server_that_closes_lets_go_of_everything(door):
+    in_slices_of_one(door)
+    client = door.client(channels=range(1, 51))
+    client.call(QueueDeclare(queue="q", exclusive=True), QueueDeclareOk)
+    client.close()
+
+    door.server.close()
+
+    assert door.server.churn.channel_closed == 50 and door.vhost.queues == {}
