@@ -52,7 +52,8 @@ class Connections(Load):
                 raw.recv(100)
         else:
             try:
-                Connection(self.uri.replace("guest:guest", "guest:wrong"))
+                # Never guest, whose right logins would wait for the wrong ones to be forgotten, nor twice the same.
+                Connection(self.uri.replace("guest:guest", f"stranger{self.random.randrange(1 << 20)}:wrong"))
             except ClosedError:
                 pass
 
