@@ -15,6 +15,7 @@ from gomq_py import build_info
 from gomq_py.observability import log
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
+from gomq_py.testing.brokers import ChildBroker
 from tests.support import broker_process as processes
 from tests.support import programs, resources, telltale
 from tests.support.broker_process import BrokerProcess
@@ -34,6 +35,8 @@ FEW = 50
 MANY_DESCRIPTORS = 250
 # A test marked long may take so many times what others may.
 LONG = 3
+# Whatever process a test starts has it.
+os.environ[telltale.CANARY_NAME] = telltale.CANARY
 HAS_FAILED = pytest.StashKey[bool]()
 
 
@@ -86,6 +89,10 @@ def pytest_runtest_teardown(item):
     telltale.note_passwords_of_clients()
     for process in list(processes.MADE):
         process.check_log()
+    for name, broker in item.funcargs.items():
+        if isinstance(broker, ChildBroker):
+            told = telltale.told(broker.log_text.splitlines())
+            assert not told, f"the log of {name} tells " + "\n".join(told)
     if "tmp_path" in item.funcargs and not item.stash.get(HAS_FAILED, True):
         for path in item.funcargs["tmp_path"].glob("*"):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

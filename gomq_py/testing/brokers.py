@@ -1,5 +1,6 @@
 """The parent's side: a broker in a child process, which a test may ask to misbehave, kill, and start again on the same data and port."""
 import json
+import os
 import shutil
 import signal
 import socket
@@ -31,6 +32,8 @@ class ChildBroker:
         self.data_dir = str(data_dir or self._own_folder)
         self._options = {"sync": False, **{name: _plain(value) for name, value in options.items()}}
         self._process = None
+        self._log = None  # what the child's standard error is, from the first start on
+        self._logged = ""  # what it held when it was closed
         self._reserved = []
         self.addresses = {}
 
@@ -47,9 +50,10 @@ class ChildBroker:
         if self._process is not None:
             raise RuntimeError("this broker is running already")
         self._reserve_ports()
+        self._log = self._log or tempfile.TemporaryFile(prefix="gomq-test-log-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True)
         try:
             self.addresses = {protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()}
         except BaseException:
@@ -85,6 +89,10 @@ class ChildBroker:
             with suppress(RuntimeError):  # it ended this moment
                 self.drop_connections()
         self.stop()
+        if self._log is not None:
+            self._logged = self.log_text
+            self._log.close()
+            self._log = None
         while self._reserved:
             self._reserved.pop().close()
         if self._own_folder is not None:
@@ -94,6 +102,15 @@ class ChildBroker:
     def is_running(self):
         """Whether the child lives."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_text(self):
+        """What the child has logged since it was made, over all its starts; ``log_level`` says how much."""
+        if self._log is None:
+            return self._logged
+        length = os.fstat(self._log.fileno()).st_size
+        octets = os.pread(self._log.fileno(), length, 0)  # the child writes where the file's own position is
+        return self._logged + octets.decode("utf-8", "replace")
 
     # where it is
 

@@ -7,6 +7,7 @@ import json
 import sys
 
 from gomq_py.embedded import Broker
+from gomq_py.observability import log
 from gomq_py.testing.chaos import Chaos
 
 VERBS = ("drop_connections", "close_connections", "refuse_logins", "delay_confirms", "nack_confirms", "trip_alarm", "calm")
@@ -15,8 +16,10 @@ VERBS = ("drop_connections", "close_connections", "refuse_logins", "delay_confir
 def main(arguments):
     """Serve until standard input ends. Returns the exit code."""
     data_dir, options = arguments
+    options = json.loads(options)
+    log.configure(options.get("log_level", "info"))
     try:
-        broker = Broker(data_dir, **json.loads(options)).start()
+        broker = Broker(data_dir, **options).start()
     except Exception as error:  # whatever it was, the parent raises it in the test
         answer({"error": str(error)})
         return 2

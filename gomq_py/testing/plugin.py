@@ -2,6 +2,23 @@
 import pytest
 
 
+# Of the log that a failed test's report shows.
+LOG_LINES = 100
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test that failed shows what its broker logged."""
+    report = yield
+    if report.failed:
+        for name in ("gomq", "gomq_fresh"):
+            broker = getattr(item, "funcargs", {}).get(name)
+            if broker is not None:
+                lines = broker.log_text.splitlines()[-LOG_LINES:]
+                report.sections.append((f"log of the broker {name}", "\n".join(lines)))
+    return report
+
+
 @pytest.fixture(scope="session")
 def gomq():
     """A broker for the session: tests share it, so each names its own queues. After a test that used its switches, call ``gomq.calm()``."""

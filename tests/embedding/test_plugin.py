@@ -171,3 +171,23 @@ def test_a_child_brokers_options_are_checked_before_it_is_made():
         ChildBroker(heartbeat=-1)
     with pytest.raises(RuntimeError, match="the broker is not running"):
         ChildBroker().amqp_url  # noqa: B018
+
+
+def test_a_test_that_fails_shows_what_its_broker_logged(tmp_path):
+    (tmp_path / "test_failing.py").write_text("def test_it(gomq_fresh):\n    gomq_fresh.refuse_logins()\n    assert gomq_fresh.amqp_url == 5\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
+
+    assert re.search(r"-+ log of the broker gomq_fresh -+\n\S+Z info  boot: gomq-py ", done.stdout), done.stdout
+
+
+def test_a_child_brokers_log_is_kept_over_its_starts(tmp_path):
+    broker = ChildBroker(tmp_path / "data", log_level="debug").start()
+    broker.kill()
+    broker.start()
+    broker.close()
+
+    assert [line.count("ready after") for line in broker.log_text.splitlines() if "ready after" in line] == [1, 1]

@@ -25,7 +25,7 @@ MAP = {
     "reload": {"config", "net", "observability", "hub"},
     "state_dump": {"observability", "amqp.server", "broker", "storage"},
     "embedded": {"launcher", "config", "http", "hub", ""},
-    "testing": {"embedded", "testing.chaos", ""},
+    "testing": {"embedded", "testing.chaos", "observability", ""},
     "testing.chaos": DOOR | {"amqp.server"},
     # doors: a peer speaks; we translate
     "amqp.server": DOOR | {"amqp.server.fast_lane", ""},  # "": the version, for server-properties
