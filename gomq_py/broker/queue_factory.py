@@ -4,9 +4,7 @@ Above storage and queues, below vhosts. A durable queue's folder is named for vh
 files of a deleted queue never meet those of a later one of the same name. Deleting: the log says so first, the files go once that is on disk; a crash
 between the two leaves a folder that nothing in the log names, and those go at boot.
 """
-import contextlib
 import os
-import time
 from collections import deque
 
 from gevent.event import Event
@@ -23,13 +21,14 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.priority_store import open_priority_store
 from gomq_py.storage.recovery import open_store
+from gomq_py.storage.removal import FolderRemovals
 from gomq_py.storage.reopening import open_in_thread
 from gomq_py.storage.stream_recovery import open_stream_store
 
 LOG = logger("broker")
 INCARNATION_SIZE = 16
-# Removing the files of a deleted queue, before others get their turn.
-REMOVING_S = 0.001
+# Some tens of microseconds each, for what hangs on them is given back then.
+PARTED_AT_ONCE = 50
 
 
 class QueueFactory:
@@ -52,7 +51,8 @@ class QueueFactory:
         self._incarnations = {}
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
         self._known_folders = set()
-        self._removals = FolderRemovals(files, committer, scheduler.run_sliced)
+        self._removals = FolderRemovals(files, committer)
+        self._partings = Partings(scheduler.run_sliced)
 
     def close(self):
         """The broker stops: what was to be removed and is not yet goes at the next boot."""
@@ -201,7 +201,7 @@ class QueueFactory:
     def _remove(self, queue, reason):
         if not queue.durable:
             queue.delete()
-            self._removals.part(queue)
+            self._partings.add(queue)
             return
         folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
         # Not closed: that would flush, in thousands of files, what is about to be removed.
@@ -237,108 +237,36 @@ class QueueFactory:
 
     def _remove_files(self, store, folder, whose, queue=None):
         """The files of something that is deleted go once the log, which says so, is on disk. ``store`` may be None, of a queue that never opened."""
-        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error, queue))
+        done = None if queue is None else lambda: part(queue)
+        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error, done))
 
 
-class FolderRemovals:
-    """Removes the folders of what was deleted, some files at a time: giving 8 MiB back to the disk takes it a millisecond or many, and is done aside.
+class Partings:
+    """Parts deleted queues that have no files from their limits, in slices."""
 
-    One after the other and in one job, so that three thousand that are deleted together hold others up no longer than one.
-    """
-
-    def __init__(self, files, committer, run_sliced):
-        self._files = files
-        self._committer = committer
+    def __init__(self, run_sliced):
         self._run_sliced = run_sliced
-        self._waiting = deque()  # (store or None, folder, whose, queue or None)
-        self._parting = deque()  # queues that are gone, their files too
-        self._left = []  # of the first of them: (path, whether it is a folder)
-        self._is_running = False
+        self._waiting = deque()
 
-    def part(self, queue):
-        """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a
-        full collection of garbage.
-        """
-        self._parting.append(queue)
-        self._run()
+    def add(self, queue):
+        """Part it soon: its caller may still be in it."""
+        self._waiting.append(queue)
+        if len(self._waiting) == 1:
+            self._run_sliced(self._slice, self._failed, "parting queues from their limits")
 
-    def add(self, store, folder, whose, error, queue=None):
-        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted, and then
-        part the ``queue`` if there is one.
-        """
-        if error is not None:
-            LOG.error("the files of %s stay until the next boot: %s", whose, error)
-            if store is not None:
-                store.close()
-            return
-        self._waiting.append((store, folder, whose, queue))
-        self._run()
-
-    def _run(self):
-        if not self._is_running:
-            self._is_running = True
-            self._run_sliced(self.slice, self._failed, "removing files")
-
-    def close(self):
-        """Let go of the stores whose folders were not reached."""
-        for store, _, _, _ in self._waiting:
-            if store is not None:
-                store.forget_files()
-        self._waiting.clear()
-        self._parting.clear()
-        self._left = []
-
-    def slice(self):
-        """The scheduler's next slice; False: all is gone, or stays until the next boot."""
-        until = time.monotonic() + REMOVING_S
-        while self._parting:
-            self._parting.popleft().limits = None
-            if time.monotonic() >= until:
-                return True
-        while self._waiting:
-            _, folder, whose, queue = self._waiting[0]
-            try:
-                if not self._left:
-                    self._begin()
-                while self._left:
-                    self._remove(*self._left.pop())
-                    if time.monotonic() >= until:
-                        return True
-            except OSError as failure:
-                LOG.error("the files of %s stay until the next boot: %s", whose, failure)
-                self._left = []
-            self._waiting.popleft()
-            self._committer.mark_folder(os.path.dirname(folder))
-            if queue is not None:
-                queue.limits = None
-            if time.monotonic() >= until:
-                break
-        self._is_running = bool(self._waiting)
-        return self._is_running
+    def _slice(self):
+        for _ in range(min(PARTED_AT_ONCE, len(self._waiting))):
+            part(self._waiting.popleft())
+        return bool(self._waiting)
 
     def _failed(self, error):
-        """A slice raised what nobody expected: the folder it was at stays, the others go."""
-        _, _, whose, _ = self._waiting.popleft()
-        LOG.error("the files of %s stay until the next boot: %s", whose, error)
-        self._left = []
-        self._is_running = bool(self._waiting)
-        return self._is_running
+        LOG.error("deleted queues are given back later: %s", error)
+        return bool(self._waiting)
 
-    def _begin(self):
-        """Close the store and list its folder, to be removed from the end: what is in a folder before the folder."""
-        store, folder, _, _ = self._waiting[0]
-        if store is not None:
-            store.forget_files()
-        folders = list(os.walk(folder))
-        self._left = [(inner, True) for inner, _, _ in folders]
-        self._left += [(os.path.join(inner, name), False) for inner, _, names in folders for name in names]
 
-    def _remove(self, path, is_folder):
-        with contextlib.suppress(FileNotFoundError):  # the pool of segments has taken it meanwhile
-            if is_folder:
-                self._files.remove_folder(path)
-            else:
-                self._files.unlink(path, None if self._committer.has_much_aside else self._committer.aside)
+def part(queue):
+    """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a full collection of garbage."""
+    queue.limits = None
 
 
 def _whose(queue):

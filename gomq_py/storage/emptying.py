@@ -76,10 +76,11 @@ class EmptyingLog(picking.PickingLog):
         """Everything in the segment is gone."""
         segment.acked = segment.taken = segment.count
         segment.acked_bytes = segment.taken_bytes = segment.body_bytes
+        if segment.acks is not None:
+            segment.put_run(HEAD_BYTES, segment.end)
         if segment is not self._write:
             self._finish(segment)
         elif segment.acks is not None:
-            segment.put_run(HEAD_BYTES, segment.end)
             self.announce_acks(segment)
         return 0
 
@@ -96,10 +97,11 @@ class EmptyingLog(picking.PickingLog):
                 return
         count = segment.count - segment.taken
         segment.write_off(count, segment.body_bytes - segment.taken_bytes)
+        if count and segment.acks is not None:
+            segment.put_run(self._read_at, segment.end)
         if segment.acked == segment.count and segment is not self._write:
             self._finish(segment)
         elif count and segment.acks is not None:
-            segment.put_run(self._read_at, segment.end)
             self.announce_acks(segment)
 
     def _purge_between_picks(self, segment):

@@ -150,7 +150,7 @@ class Files:
     """Changes files and folders, and tells the listeners. One per broker."""
 
     def __init__(self, listeners=()):
-        self._listeners = tuple(listeners)
+        self._listeners = tuple(listener for listener in listeners if listener.hears)
 
     @property
     def has_listeners(self):

@@ -242,8 +242,8 @@ class MessageStore(emptying.EmptyingLog):
         if self._read is not None and segment.number > self._read.number:
             self._unlink(segment)
         if segment is self._acking:
+            self._write_run()  # its files go a little later: a process that is killed before must find that nothing in them is wanted
             self._acking = None
-            self._run_end = self._run_count = 0
         if segment is self._read:
             self._read = segment.next
             self._read_at = HEAD_BYTES

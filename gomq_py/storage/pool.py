@@ -5,7 +5,8 @@ renamed into place. What makes that safe: a new generation in the head seeds eve
 only after the names of both its files were flushed where they left from; only pairs made in this run go round; nobody holds them.
 
 Making a pair and giving one's room back to the disk take milliseconds, tens of them while the disk is busy: both are done aside, in a thread. A
-writer says in time that it will roll (``expect``), and the roll takes what is there. Between message_store and files; never flushes by itself.
+writer says in time that it will roll (``expect``), and the roll takes what is there. Emptied ones lose their names in the committer's threads, too,
+before its next flush. Between message_store and files; never flushes by itself.
 """
 import errno
 import os
@@ -48,7 +49,7 @@ class SegmentPool:
         self._unnamed = {size: [] for size in self._kept}
         self._expected = {}  # (msgs_bytes, folder of unnamed ones or None) -> how many writers will need such files soon
         self._in_making = dict.fromkeys(self._kept, 0)
-        self._retiring = {}  # queue folder -> pairs whose msgs file has left, waiting for that to be flushed
+        self._retiring = {}  # queue folder -> its Retiring pairs, whose msgs file is about to leave, or has left and that is to be flushed
         self.stage = Stage()
         self._closed = False
         # How the last run ended, for recovery at boot: what only a loss of power explains is no fault after one.
@@ -108,15 +109,17 @@ class SegmentPool:
         If anything of it may be on the disk (``synced``: its octets or its name were flushed), the msgs file's name is gone for good before the acks
         file is touched: a power cut that brought back the one without the other would bring back what was acked.
         """
-        kept = self._retire_msgs(msgs, msgs_path) if msgs_path is not None else None
-        if not synced:
-            self._finish_retiring(kept, acks, acks_path)
-            return
+        pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)
-        waiting = (kept, acks, acks_path)
-        self._retiring.setdefault(folder, []).append(waiting)
+        self._retiring.setdefault(folder, []).append(pair)
+        leaving = [self._leaving(pair, msgs_path)] if msgs_path is not None else []
+        if not synced:
+            self._finish_retiring(folder, pair, leaving)
+            return
+        if leaving:
+            self._change(leaving, lambda error: self._msgs_left(pair, error))
         self.committer.mark_folder(folder)
-        self.committer.after_sync(lambda error: self._names_flushed(folder, waiting, error), hurry=False)
+        self.committer.after_sync(lambda error: self._names_flushed(folder, pair, error), hurry=False)
 
     def retire_unnamed(self, msgs):
         """Take the file of a transient queue's segment."""
@@ -131,9 +134,11 @@ class SegmentPool:
 
     def forget(self, folder):
         """The folder goes away with all that is in it."""
-        for _, acks, _ in self._retiring.pop(folder, ()):
-            if acks is not None:
-                self.files.close(acks, self._aside)
+        for pair in self._retiring.pop(folder, ()):
+            self._close(pair)
+            for path in (pair.pool_path, pair.acks_path):
+                if path is not None and os.path.dirname(path) == self.folder:
+                    self._change([self.files.unlinking(path)], _nothing)
 
     def describe(self):
         """What it holds, for people."""
@@ -151,7 +156,7 @@ class SegmentPool:
         for pairs in self._pairs.values():
             while pairs:
                 for file in pairs.pop():
-                    self._drop(file, file.path, self._aside)
+                    self._drop_now(file, self._aside)
         for files in self._unnamed.values():
             while files:
                 self.files.close(files.pop(), self._aside)
@@ -219,7 +224,7 @@ class SegmentPool:
             while pairs:
                 found = True
                 for file in pairs.pop():
-                    self._drop(file, file.path, None)
+                    self._drop_now(file, None)
         for files in self._unnamed.values():
             while files:
                 found = True
@@ -228,44 +233,87 @@ class SegmentPool:
 
     # away
 
-    def _retire_msgs(self, msgs, path):
-        """Move the file into the pool, or unlink it and return None. The sync that is running may still hold it."""
+    def _change(self, changes, done):
+        if self._aside is not None:
+            self.committer.change(changes, done)
+            return
+        for change in changes:
+            change.make()
+        done(None)
+
+    def _leaving(self, pair, path):
+        """The change that moves the msgs file into the pool, or unlinks it. The sync that is running may still hold it."""
+        msgs = pair.msgs
         if msgs is not None and len(self._pairs.get(msgs.size, ())) < self._kept.get(msgs.size, 0):
-            self.files.rename(path, self._new_paths()[0], msgs)
-            return msgs
-        self._drop(msgs, path, self._aside)
-        return None
+            pair.pool_path = self._new_paths()[0]
+            return self.files.renaming(path, pair.pool_path, msgs)
+        return self.files.unlinking(path, self._aside if msgs is None else None)
 
-    def _names_flushed(self, folder, waiting, error):
+    def _msgs_left(self, pair, error):
+        if pair.pool_path is not None and error is None:
+            return
+        msgs, pair.msgs, pair.pool_path = pair.msgs, None, None
+        if msgs is not None:
+            self.files.close(msgs, self._aside)
+
+    def _names_flushed(self, folder, pair, error):
         """The msgs file is gone from the queue's folder for good, unless the sync failed: then the acks stay where they are."""
-        retiring = self._retiring.get(folder)
-        if retiring is None or waiting not in retiring:
+        if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
-        retiring.remove(waiting)
-        if not retiring:
-            del self._retiring[folder]
         if error is None:
-            self._finish_retiring(*waiting)
-
-    def _finish_retiring(self, msgs, acks, acks_path):
-        if msgs is None:
-            self._drop(acks, acks_path, self._aside)
-        elif msgs.held or acks.held or acks.size != capacity_for(msgs.size) or len(self._pairs[msgs.size]) >= self._kept[msgs.size]:
-            self._drop(acks, acks_path, self._aside)
-            self._drop(msgs, msgs.path, self._aside)
+            self._finish_retiring(folder, pair, [])
         else:
-            self.files.rename(acks_path, os.path.join(self.folder, f"acks.{os.path.basename(msgs.path)[5:]}"), acks)
-            for file in (msgs, acks):  # nobody's from here on: a killed process must not leave them in another queue with a head that is whole
-                file.map[:8] = bytes(8)
-                self.files.overwritten(file, 0, 8)
-            self._pairs[msgs.size].append((msgs, acks))
+            self._retired(folder, pair)
+            self._close(pair)
 
-    def _drop(self, file, path, aside):
-        if file is None:
-            self.files.unlink(path, aside)
-        else:
-            self.files.unlink(path)
-            self.files.close(file, aside)
+    def _finish_retiring(self, folder, pair, leaving):
+        """The acks file follows, behind the changes ``leaving``."""
+        if self._is_usable(pair):
+            pair.acks_path, path = os.path.join(self.folder, f"acks.{os.path.basename(pair.pool_path)[5:]}"), pair.acks_path
+            changes = [*leaving, self.files.renaming(path, pair.acks_path, pair.acks)]
+            self._change(changes, lambda error: self._retired(folder, pair) and self._keep(pair, error))
+            return
+        changes = [*leaving, self.files.unlinking(pair.acks_path, self._aside if pair.acks is None else None)]
+        if pair.pool_path is not None:
+            changes.append(self.files.unlinking(pair.pool_path))
+        self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair))
+
+    def _keep(self, pair, error):
+        """Both files are in the pool now, or stay where they are until the next boot."""
+        if error is not None:
+            self._close(pair)
+            return
+        for file in (pair.msgs, pair.acks):  # nobody's from here on: a killed process must not leave them in another queue with a head that is whole
+            file.map[:8] = bytes(8)
+            self.files.overwritten(file, 0, 8)
+        self._pairs[pair.msgs.size].append((pair.msgs, pair.acks))
+        if self._closed:
+            self.close()
+
+    def _close(self, pair):
+        for file in (pair.msgs, pair.acks):
+            if file is not None:
+                self.files.close(file, self._aside)
+
+    def _is_usable(self, pair):
+        msgs, acks = pair.msgs, pair.acks
+        if pair.pool_path is None or acks is None or msgs.held or acks.held or acks.size != capacity_for(msgs.size):
+            return False
+        return len(self._pairs[msgs.size]) < self._kept[msgs.size]
+
+    def _retired(self, folder, pair):
+        """False where the folder was removed meanwhile, and the pair with it."""
+        pairs = self._retiring.get(folder, [])
+        if pair not in pairs:
+            return False
+        pairs.remove(pair)
+        if not pairs:
+            del self._retiring[folder]
+        return True
+
+    def _drop_now(self, file, aside):
+        self.files.unlink(file.path)
+        self.files.close(file, aside)
 
     # there
 
@@ -298,6 +346,22 @@ class SegmentPool:
                 self.files.remove_tree(path)
             else:
                 self.files.unlink(path)
+
+
+class Retiring:
+    """A pair of files on its way out of a queue's folder. ``pool_path``: where its msgs file goes, unless that is unlinked."""
+
+    __slots__ = ("msgs", "acks", "acks_path", "pool_path")
+
+    def __init__(self, msgs, acks, acks_path):
+        self.msgs = msgs
+        self.acks = acks
+        self.acks_path = acks_path
+        self.pool_path = None
+
+
+def _nothing(error):
+    """The committer has said why."""
 
 
 def growth(segment_bytes):

@@ -2,7 +2,9 @@
 
 Owned by storage, called by ``storage.files`` after each change that succeeded, once per batch; a cluster's leader implements it by copying the same
 changes to its followers. The calls come in the order of the changes, on the hub's thread, and must neither block nor raise: what cannot be sent at
-once is queued by the implementation. ``file.read(start, end)`` gives a range as it is *now*, so it must be read before the call returns.
+once is queued by the implementation. Names are changed by threads and told of after: a process that was killed may have changed some that nobody
+heard of, so that a follower compares names when it comes back.
+``file.read(start, end)`` gives a range as it is *now*, so it must be read before the call returns.
 
 Not told: unnamed files (transient queues), whose bytes mean nothing to anybody else, and syncs: a follower syncs on its own account.
 """
@@ -12,6 +14,7 @@ class Replicator:
     """Hears every change. Paths are absolute strings; the implementation knows its data folder."""
 
     __slots__ = ()
+    hears = True
 
     def created(self, path, size):
         """A file came to be, ``size`` zero octets long."""
@@ -51,9 +54,10 @@ class Replicator:
 
 
 class NullReplicator(Replicator):
-    """A broker that has no followers."""
+    """A broker that has no followers. ``storage.files`` does not even call it."""
 
     __slots__ = ()
+    hears = False
 
     def created(self, path, size):
         pass

@@ -391,7 +391,7 @@ class StreamStore(message_store.MessageStore):
 
     def _discard(self, segment):
         self._let_go(segment)
-        self.files.unlink(self.path_of("msgs", segment.number))
+        self.committer.change([self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)])
 
     def _forget(self, segment):
         """The segment is no longer part of the log; readers in it notice because it is closed."""
@@ -412,7 +412,7 @@ class StreamStore(message_store.MessageStore):
             return
         self._dropped.remove(segment)
         if error is None:
-            self.files.unlink(self.path_of("msgs", segment.number))
+            self.committer.change([self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)])
             self.committer.mark_folder(self.folder)
 
 

@@ -9,7 +9,6 @@ is repeated: whoever it covered is fenced, and callbacks get the error. One per 
 import logging
 import os
 import time
-from collections import deque
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -17,6 +16,7 @@ from gevent.threadpool import ThreadPool
 
 from gomq_py.hub import begin
 from gomq_py.observability.histogram import Histogram
+from gomq_py.storage.aside import Aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.sync_watch import SyncWatch
 
@@ -29,10 +29,6 @@ THREADS = 4
 # The kernel's own writeback would take up to 30 s; syncing at once would make a client that asked for nothing pay for a disk write per
 # batch, and flushing acks with every confirm doubled what a sync costs (docs/decisions/0002).
 UNHURRIED_S = 0.2
-
-
-# Work aside that may be waiting before others should hold theirs back: what waits to be closed is open, and descriptors are counted.
-MANY_ASIDE = 256
 
 
 class GroupCommit:
@@ -60,8 +56,8 @@ class GroupCommit:
         self._gone = None  # the error that ended group commit
         self._killed = False
         self._changes = []  # ([storage.files.Change, ...], done or None) for the sync that begins next
-        self._asides = deque()  # (function, arguments, done or None)
-        self._aside_greenlet = None
+        self._aside = Aside("files-aside", self._threads_of)
+        self._at_leisure = Aside("files-at-leisure", self._threads_of)
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
@@ -140,8 +136,8 @@ class GroupCommit:
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
-        while self._aside_greenlet is not None:
-            self._aside_greenlet.join()
+        self._at_leisure.join()
+        self._aside.join()
         self._watch.stop()
         self._end_threads()
 
@@ -154,13 +150,8 @@ class GroupCommit:
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
             self._greenlet = None
-        if self._aside_greenlet is not None:
-            gevent.kill(self._aside_greenlet)
-            self._aside_greenlet = None
-        while self._asides:  # descriptors go with a process that dies
-            function, arguments, done = self._asides.popleft()
-            if done is None:
-                function(*arguments)
+        self._aside.kill()
+        self._at_leisure.kill()
         self._end_threads()
 
     @property
@@ -183,42 +174,20 @@ class GroupCommit:
         """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, beside the flushes. ``done(result, error)`` is called in
         the hub after it, and must neither switch nor raise.
         """
-        self._asides.append((function, arguments, done))
-        if self._aside_greenlet is None:
-            self._aside_greenlet = gevent.spawn(self._run_asides)
-            self._aside_greenlet.name = "files-aside"
+        self._aside.add(function, arguments, done)
 
-    @property
-    def has_much_aside(self):
-        """Whether so much waits for ``aside`` that whoever has more should come again later."""
-        return len(self._asides) >= MANY_ASIDE
+    def aside_at_leisure(self, function, *arguments, done=None):
+        """As ``aside``, for what may take long together: what is put aside waits for none of it."""
+        self._at_leisure.add(function, arguments, done)
 
     @property
     def is_done_aside(self):
         """Whether all of it is done."""
-        return self._aside_greenlet is None
-
-    def _run_asides(self):
-        while self._asides:
-            function, arguments, done = self._asides.popleft()
-            try:
-                result, error = begin(function, *arguments, pool=self._threads_of()).get(), None
-            except Exception as failure:  # the work's, or no thread to be had
-                result, error = None, failure
-            if self._killed:
-                return  # the work ended in the very moment of the crash: nobody hears of it
-            if done is None and error is not None:
-                logger.warning("work on files failed: %s", error)
-            try:
-                if done is not None:
-                    done(result, error)
-            except Exception:
-                logger.exception("a callback after work on files failed")
-        self._aside_greenlet = None
+        return self._aside.is_idle and self._at_leisure.is_idle
 
     def _threads_of(self):
         if self._pool is None:
-            self._pool = ThreadPool(self._threads + 1)  # one for what is done aside, so that no flush waits for it
+            self._pool = ThreadPool(self._threads + 2)  # two for what is done aside, so that no flush waits for it
         return self._pool
 
     def _end_threads(self):
@@ -296,12 +265,13 @@ class GroupCommit:
         self._wake.clear()
         self._is_syncing = True
         failures = {}  # store, or path of a log or folder, or change -> error
+        # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same.
+        jobs = self._collect(stores, logs, folders, unawaited, failures)
         if changes:
             self._make(changes, failures)
             if self._killed:
+                self._release(file for function, file, _ in jobs if function == self._files.sync)
                 return
-            self.begun += 1  # the flushes find names that were made meanwhile, too
-        jobs = self._collect(stores, logs, folders, unawaited, failures)
         began = time.perf_counter()
         self._flush(jobs, failures)
         if self._killed:

@@ -166,11 +166,13 @@ class Driver:
         self.life = Life(self.disk.root, self.files)
         self.world.check(self.life, power_cut=False)
         self.world.start_anew(self.life)
-        self.in_hand = {}
+        self.in_hand, self.purged = {}, set()
         self.first = self.number  # what the last life wrote and did not flush is in the cache only: nothing is promised about it
 
     def kill(self):
         self.life.kill()
+        for listener in self.listeners:
+            listener.follow_again()
         self.begin()
 
     def stop_and_start(self):
@@ -188,7 +190,7 @@ class Driver:
                 self.random.choice(self.operations)(self)
             scheduler.finish()
             for account in self.world.accounts.values():
-                account.settled |= account.acked
+                account.settled |= account.acked - self.purged
             if self.random.random() < 0.4:
                 self.ask_for_sync()
             for _ in range(self.random.randrange(4)):
@@ -201,6 +203,7 @@ class Driver:
         published = {
             incarnation: {number for number in account.given if number >= self.first and is_persistent(number)}
             for incarnation, account in world.accounts.items()}
+        purged = set(self.purged)
 
         def answered(error):
             assert error is None or files.off, error
@@ -208,6 +211,7 @@ class Driver:
                 world.definitions.promise(sequence)
                 for incarnation, numbers in published.items():
                     world.accounts[incarnation].confirmed |= numbers
+                self.purged -= purged
 
         self.life.committer.after_sync(answered)
 
@@ -309,6 +313,7 @@ class Driver:
             account = self.account(queue)
             ready = account.given - account.acked - set(self.in_hand.get(queue, ()))
             account.acked |= ready
+            self.purged |= ready  # until it is answered, which waits for a sync
             assert queue.purge() == len(ready)
 
 

@@ -127,7 +127,7 @@ class Driver:
         self.account.start_anew(found)
         for number, location, _, _ in taken:
             self.life.store.requeue(location)
-        self.ready, self.in_hand = {number for number, _ in found}, {}
+        self.ready, self.in_hand, self.purged = {number for number, _ in found}, {}, set()
         # What the last life wrote and did not flush is in the cache only, and nobody flushes it now: nothing is promised about it.
         self.first = self.account.published
         self.gone_before = set(self.account.acked)
@@ -164,7 +164,7 @@ class Driver:
             for _ in range(self.random.randrange(1, 8)):
                 self.random.choice(OPERATIONS)(self)
             self.life.store.flush()
-            self.account.settled |= self.account.acked
+            self.account.settled |= self.account.acked - self.purged
             if self.random.random() < 0.5:
                 self.ask_for_sync()
             for _ in range(self.random.randrange(4)):
@@ -173,7 +173,7 @@ class Driver:
     def ask_for_sync(self):
         """As a confirm does; the store is marked, as a transaction of acks would, so that its acks are covered too."""
         account, life = self.account, self.life
-        acked = account.acked - self.gone_before
+        acked, purged = account.acked - self.gone_before, set(self.purged)
         persistent = {number for number in range(self.first, account.published) if is_persistent(number)}
 
         def answered(error):
@@ -182,6 +182,8 @@ class Driver:
             if error is None:
                 account.confirmed |= persistent
                 account.synced |= acked
+                account.settled |= purged
+                self.purged -= purged
 
         if self.random.random() < 0.5:
             life.committer.mark(life.store)
@@ -234,6 +236,7 @@ class Driver:
     def purge(self):
         if self.random.random() < 0.05:
             self.account.acked |= self.ready
+            self.purged |= self.ready  # until it is answered, which waits for a sync
             assert self.life.store.purge() == len(self.ready)
             self.ready = set()
 

@@ -159,9 +159,9 @@ def test_acks_that_were_to_be_flushed_hold_though_their_segment_was_never_flushe
         life.publish(2, False, size=30_000)
     elif goes == "rests":
         life.rest()
-    assert not os.path.exists(msgs_path)
     life.committer.wait()
 
+    assert not os.path.exists(msgs_path)
     found = [number for number, _, _ in found_in(disk.lay_out_flushed(tmp_path / "cut"))]
     assert not {0, 1} & set(found)
     disk.discard()

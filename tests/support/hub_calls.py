@@ -10,14 +10,20 @@ class HubCalls(WatchedFiles):
     def __init__(self, listeners=()):
         super().__init__(listeners)
         self._hub = None
-        self.in_hub, self.elsewhere = {}, {}
+        self.in_hub, self.elsewhere, self.paths_in_hub = {}, {}, {}
 
     def begin(self):
         """Note from here on."""
         self._hub = threading.get_native_id()
-        self.in_hub, self.elsewhere = {}, {}
+        self.in_hub, self.elsewhere, self.paths_in_hub = {}, {}, {}
+
+    def is_hub(self):
+        """Whether what calls is the hub's thread."""
+        return threading.get_native_id() == self._hub
 
     def about_to(self, call, subject):
         if self._hub is not None and call not in ANNOUNCEMENTS:
-            calls = self.in_hub if threading.get_native_id() == self._hub else self.elsewhere
+            calls = self.in_hub if self.is_hub() else self.elsewhere
             calls[call] = calls.get(call, 0) + 1
+            if self.is_hub():
+                self.paths_in_hub.setdefault(call, []).append(subject)

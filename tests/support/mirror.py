@@ -1,6 +1,7 @@
 """Mirror: a Replicator that rebuilds a data folder elsewhere from nothing but the events, as a follower would."""
 import contextlib
 import os
+import shutil
 
 from gomq_py.storage.data_dir import POOL
 from gomq_py.storage.replication import Replicator
@@ -44,6 +45,15 @@ class Mirror(Replicator):
 
     def folder_removed(self, path):
         os.rmdir(self._here(path))
+
+    def follow_again(self):
+        """The source's process was killed. What it had done to names and not told yet is found by comparing them; contents had been told."""
+        for name in sorted(folder_content(self.copy).keys() - folder_content(self.source).keys(), reverse=True):
+            path = os.path.join(self.copy, name)
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+        for name in sorted(folder_content(self.source).keys() - folder_content(self.copy).keys()):
+            source, path = os.path.join(self.source, name), os.path.join(self.copy, name)
+            os.mkdir(path) if os.path.isdir(source) else shutil.copyfile(source, path)
 
     def _never_told(self, path):
         """What a missing file raises where that is no fault: a process that dies may have made spare files without having told of them yet."""

@@ -58,7 +58,8 @@ class StoreBench:
 
     def finish_aside(self):
         """Wait until files that are being made ahead or given back are there, or gone, and everybody was told."""
-        while not self.committer.is_done_aside:
+        while not (self.committer.is_done_aside and self.committer.is_idle):
+            self.committer.after_sync(lambda error: None)
             gevent.sleep(0)
 
     def start_timer(self, after_ms, callback):

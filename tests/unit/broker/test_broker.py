@@ -2,6 +2,7 @@
 import errno
 import gc
 import os
+import threading
 import weakref
 
 import gevent
@@ -9,11 +10,13 @@ import pytest
 
 from gomq_py.broker import queue_factory, vhost_deletion
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.storage import removal
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import LogError
 from gomq_py.storage.message import Message
 from gomq_py.storage.recovery import open_store
+from gomq_py.storage.removal import FolderRemovals
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
@@ -303,15 +306,21 @@ def test_files_of_many_deleted_queues_are_removed_by_one_job_and_not_flushed_bef
         queue.publish(message)
     node.committer.wait()
     jobs, synced = [], []
-    run_sliced, sync = node.broker.scheduler.run_sliced, Files.sync
-    monkeypatch.setattr(node.broker._factory._removals, "_run_sliced", lambda *job: jobs.append(job) or run_sliced(*job))
+    aside, sync = node.committer.aside_at_leisure, Files.sync
+
+    def one_more(*job, done):
+        jobs.append(len(node.committer._at_leisure))
+        aside(*job, done=done)
+
+    monkeypatch.setattr(node.committer, "aside_at_leisure", one_more)
     monkeypatch.setattr(Files, "sync", lambda files, file: synced.append(file.path) or sync(files, file))
 
     node.broker.delete_vhost("v")
     node.broker.wait_until_gone("v")
     wait_until(lambda: os.listdir(node.data_dir.queues_folder) == [], sleep=gevent.sleep)
 
-    assert len(jobs) == 1 and not [path for path in synced if "msgs." in path]
+    assert len(jobs) >= 20 and not any(jobs), "one begins when the one before is over"
+    assert not [path for path in synced if "msgs." in path]
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -363,9 +372,10 @@ def test_files_of_a_deleted_queue_go_in_slices(start, monkeypatch, arguments):
     node.committer.wait()
     folder, = os.listdir(node.data_dir.queues_folder)
     path = os.path.join(node.data_dir.queues_folder, folder)
-    slices, slice_ = [], queue_factory.FolderRemovals.slice
-    monkeypatch.setattr(queue_factory.FolderRemovals, "slice", lambda removals: slices.append(removals) or slice_(removals))
-    monkeypatch.setattr(queue_factory, "REMOVING_S", 0)  # one file at a time
+    slices, remove_some = [], FolderRemovals._remove_some
+    monkeypatch.setattr(
+        FolderRemovals, "_remove_some", lambda *arguments: slices.append(threading.get_native_id()) or remove_some(*arguments))
+    monkeypatch.setattr(removal, "REMOVING_S", 0)  # one file at a time
     count = sum(len(names) for _, _, names in os.walk(path))
 
     vhost.delete_queue("q")
@@ -373,6 +383,7 @@ def test_files_of_a_deleted_queue_go_in_slices(start, monkeypatch, arguments):
     wait_until(lambda: not os.path.isdir(path), sleep=gevent.sleep)
 
     assert count >= 2 and len(slices) > count
+    assert threading.get_native_id() not in slices
 
 
 def test_files_of_a_deleted_queue_that_cannot_be_removed_are_said_and_go_at_the_boot(start, monkeypatch, caplog):
@@ -385,7 +396,7 @@ def test_files_of_a_deleted_queue_that_cannot_be_removed_are_said_and_go_at_the_
     node.committer.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Files, "unlink", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+        patch.setattr(Files, "_unlink", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
         vhost.delete_queue("q")
         node.committer.wait()
         wait_until(lambda: "the files of deleted queue 'q' in vhost '/' stay until the next boot" in caplog.text, sleep=gevent.sleep)

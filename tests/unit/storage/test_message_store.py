@@ -112,6 +112,7 @@ def test_segments_roll_and_vanish_when_all_of_one_is_acked(bench, tmp_path):
     assert names(tmp_path) == ["acks.0000000001", "acks.0000000002", "msgs.0000000001", "msgs.0000000002"]
 
     assert len(bench.drain()) == 20
+    bench.finish_aside()
 
     assert names(tmp_path) == ["acks.0000000002", "msgs.0000000002"]
 
@@ -159,6 +160,7 @@ def test_a_segment_with_an_unacked_message_stays(bench, tmp_path):
     assert "msgs.0000000001" in names(tmp_path)
 
     bench.store.delete(first)
+    bench.finish_aside()
 
     assert "msgs.0000000001" not in names(tmp_path)
 
@@ -200,6 +202,7 @@ def test_purge_forgets_what_came_back_with_its_segment(tmp_path):
     before = entries_in(tmp_path, newest)
 
     assert bench.store.purge() == 1500
+    bench.finish_aside()
 
     assert [name for name in names(tmp_path) if name.startswith("acks")] == [newest]
     assert 100 < before == entries_in(tmp_path, newest) - 2

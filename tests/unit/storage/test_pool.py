@@ -30,6 +30,16 @@ class HeldCommitter:
     def aside(self, function, *arguments, done=None):
         self.asides.append((function, arguments, done))
 
+    def change(self, changes, done=None):
+        error = None
+        try:
+            for change in changes:
+                change.make()
+        except OSError as failure:
+            error = failure
+        if done is not None:
+            done(error)
+
     def run_aside(self):
         """Do what was put aside, and what comes of it."""
         while self.asides:

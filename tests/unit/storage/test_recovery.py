@@ -111,6 +111,7 @@ def test_an_emptied_store_has_no_segments_after_a_restart(tmp_path):
     bench.drain()
 
     bench.reopen()
+    bench.finish_aside()
 
     assert names(bench) == []
     assert bench.store.ready_count == 0
@@ -131,6 +132,7 @@ def test_acks_without_messages_are_removed(tmp_path):
     os.unlink(tmp_path / "queue" / "msgs.0000000001")
 
     bench.crash()
+    bench.finish_aside()
 
     assert names(bench) == []
     assert bench.report.removed == (str(tmp_path / "queue" / "acks.0000000001"),)

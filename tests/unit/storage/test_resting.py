@@ -38,6 +38,7 @@ def test_empty_store_gives_its_segment_back_at_the_second_look(bench):
     assert bench.store.resting_at()
 
     bench.rest()
+    bench.finish_aside()
 
     assert not bench.store.resting_at()
     assert segments_of(bench) == []
@@ -91,6 +92,7 @@ def test_store_whose_last_message_was_in_an_older_segment_rests_too(tmp_path):
     bench.store.flush()
 
     assert bench.rest() and not bench.store.resting_at()
+    bench.finish_aside()
     assert os.listdir(bench.folder / "queue") == []
     bench.close()
 
@@ -100,6 +102,7 @@ def test_purged_store_rests(bench):
     bench.store.purge()
 
     assert bench.rest()
+    bench.finish_aside()
     assert segments_of(bench) == [] and not bench.store.resting_at()
 
 
@@ -175,6 +178,7 @@ def test_levels_of_a_priority_store_rest(bench):
 
     while bench.rest():
         pass
+    bench.finish_aside()
 
     assert [name for _, _, names in os.walk(folder) for name in names if name.startswith("msgs")] == []
     message.assign(b"", b"q", b"\0\0", b"again", 1, priority=1)

@@ -1,0 +1,100 @@
+"""Removal: the folders of what was deleted go, with all that is in them, in a thread of the committer's.
+
+Beside storage.sync, for whoever deletes a queue. Nobody waits for it: what a crash or the broker's end leaves goes at the next boot.
+"""
+import os
+import time
+from collections import deque
+
+from gomq_py.observability.log import logger
+
+LOG = logger("storage")
+
+# The thread removes files for so long before the hub hears which.
+REMOVING_S = 0.02
+
+
+class FolderRemovals:
+    """Removes folders, one after the other: three thousand that are deleted together hold others up no longer than one."""
+
+    def __init__(self, files, committer):
+        self._files = files
+        self._committer = committer
+        self._waiting = deque()  # (store or None, folder, whose, done); the first of them is being removed
+        self._left = None  # of that one: (path, whether it is a folder), to be taken from the end
+        self._made = []  # changes that were made and not told of
+        self._closed = False
+
+    def add(self, store, folder, whose, error, done=None):
+        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted, then call ``done()`` if it is given.
+
+        ``store``: what has files of it open, or None; ``whose``: for the log.
+        """
+        if error is not None:
+            LOG.error("the files of %s stay until the next boot: %s", whose, error)
+            if store is not None:
+                store.close()
+            return
+        self._waiting.append((store, folder, whose, done))
+        if len(self._waiting) == 1:
+            self._begin()
+
+    def close(self):
+        """Let go of the stores whose folders were not reached."""
+        self._closed = True
+        for store, _, _, _ in self._waiting:
+            if store is not None:
+                store.forget_files()
+        self._waiting.clear()
+
+    def _begin(self):
+        store, folder, whose, _ = self._waiting[0]
+        self._left = None
+        try:
+            if store is not None:
+                store.forget_files()
+        except Exception as error:  # a fault of ours: the folder stays, the others go
+            LOG.exception("the files of %s stay until the next boot: %s", whose, error)
+            self._end(folder)
+            return
+        self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
+
+    def _remove_some(self, folder):
+        """In a thread, for a while. Raises OSError."""
+        until = time.monotonic() + REMOVING_S
+        if self._left is None:
+            folders = list(os.walk(folder))
+            self._left = [(inner, True) for inner, _, _ in folders]  # what is in a folder behind the folder
+            self._left += [(os.path.join(inner, name), False) for inner, _, names in folders for name in names]
+        while self._left and not self._closed:
+            path, is_folder = self._left.pop()
+            change = self._files.removing_folder(path) if is_folder else self._files.unlinking(path)
+            try:
+                change.act()
+                self._made.append(change)
+            except FileNotFoundError:  # the pool of segments has taken it meanwhile
+                continue
+            if time.monotonic() >= until:
+                break
+
+    def _removed(self, _, error):
+        made, self._made = self._made, []
+        for change in made:
+            change.told()
+        if self._closed:
+            return
+        _, folder, whose, _ = self._waiting[0]
+        if error is None and self._left:
+            self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
+            return
+        if error is not None:
+            LOG.error("the files of %s stay until the next boot: %s", whose, error)
+        self._end(folder)
+
+    def _end(self, folder):
+        self._committer.mark_folder(os.path.dirname(folder))
+        _, _, _, done = self._waiting.popleft()
+        if done is not None:
+            done()
+        if self._waiting:
+            self._begin()
