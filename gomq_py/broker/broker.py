@@ -174,7 +174,7 @@ class Broker:
         del self.vhosts[name]
         deletion = self.leaving[name] = VHostDeletion(vhost, connections, self.users, partial(self._vhost_gone, vhost))
         if deletion.slice():
-            self.scheduler.run_sliced(deletion.slice, name="deleting a vhost")
+            self.scheduler.run_sliced(deletion.slice, lambda error: True, "deleting a vhost")
         return vhost
 
     @staticmethod

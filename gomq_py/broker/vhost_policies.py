@@ -89,7 +89,7 @@ class VHostPolicies:
             return False
 
         if slice_():
-            self._run_sliced(slice_, name="applying policies")
+            self._run_sliced(slice_, lambda error: True, "applying policies")
 
     def _go_through(self):
         """A generator: every queue and exchange that is there now and still there in its turn, configured anew."""

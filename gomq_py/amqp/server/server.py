@@ -133,7 +133,7 @@ class AMQPServer:
         """The consumer timeout of some queues was changed: once for all of them, look at what is unacked."""
         if not self._looking_again:
             self._looking_again = True
-            self.broker.scheduler.run_sliced(self._look_again, name="looking at channels")
+            self.broker.scheduler.run_sliced(self._look_again, lambda error: True, "looking at channels")
 
     def _look_again(self):
         self._looking_again = False

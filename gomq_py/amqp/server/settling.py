@@ -67,15 +67,19 @@ class Settling:
             if step():
                 return True
         except Exception as error:
-            failed(error)
+            self._tell(failed, error)
         self._orders.popleft()
-        done()
+        self._tell(done)
         return bool(self._orders)
 
+    def _tell(self, callback, *arguments):
+        try:
+            callback(*arguments)
+        except Exception:  # the orders behind it must be carried out all the same
+            LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
+
     def _goes_on(self, _error):
-        """It failed to tell of a failure, or of the end."""
-        if self._orders:
-            self._orders.popleft()
+        """What failed was no order."""
         return bool(self._orders)
 
     def _settle_some(self, tag, how):

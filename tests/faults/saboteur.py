@@ -1,0 +1,94 @@
+"""A scheduler and timers whose work raises when a test says so, and where the sources start jobs and timers."""
+import ast
+
+from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.broker.timers import HubTimers
+from tests.unit.source_tree import module_name, sources, tree
+
+
+class Sabotage(Exception):
+    """The fault."""
+
+
+class SabotagedScheduler(Scheduler):
+    """``aim(name, when, step)``: the job of this name raises ``before`` or ``after`` its step-th slice from now on."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.target = None
+        self.steps = 0
+        self.hit = False
+
+    def aim(self, name, when, step):
+        self.target, self.when, self.step = name, when, step
+        self.steps = 0
+        self.hit = False
+
+    def run_sliced(self, slice_, failed=None, name=None):
+        def sabotaged():
+            if name == self.target and not self.hit:
+                self.steps += 1
+                if self.steps == self.step:
+                    self.hit = True
+                    if self.when == "after":
+                        slice_()
+                    raise Sabotage(name)
+            return slice_()
+
+        super().run_sliced(sabotaged, failed, name)
+
+
+class SabotagedTimers(HubTimers):
+    """Every callback raises once it has done its work, while ``armed``. ``fired``: the names of those that did."""
+
+    armed = False
+    fired = set()
+
+    def start(self, after_ms, callback):
+        def sabotaged():
+            callback()
+            if SabotagedTimers.armed:
+                SabotagedTimers.fired.add(callback.__qualname__)
+                raise Sabotage(callback.__qualname__)
+
+        return super().start(after_ms, sabotaged)
+
+
+def job_names():
+    """{name of a job, or None where it has none: modules that start it}."""
+    found = {}
+    for path in sources():
+        for call in _calls(path, "run_sliced(", "DueTimer("):
+            if _name_of(call.func).lstrip("_") == "run_sliced":
+                name = ast.unparse(call.args[2]) if len(call.args) > 2 else next(
+                    (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "name"), None)
+                found.setdefault(name, set()).add(module_name(path))
+            elif _name_of(call.func) == "DueTimer":
+                found.setdefault(ast.unparse(call.args[4]), set()).add(module_name(path))
+    return found
+
+
+def timer_sites():
+    """{module: how many calls of it start a timer}."""
+    found = {}
+    for path in sources():
+        count = sum(map(_starts_timer, _calls(path, "timer", "_later(")))
+        if count:
+            found[module_name(path)] = count
+    return found
+
+
+def _starts_timer(call):
+    name, of = _name_of(call.func), _name_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return name in ("timer", "spawn_later", "call_later", "_call_later", "start_timer", "_start_timer") \
+        or name == "start" and of.lstrip("_") == "timers"
+
+
+def _calls(path, *words):
+    if not any(word in path.read_text(encoding="utf-8") for word in words):
+        return []
+    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+
+
+def _name_of(node):
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

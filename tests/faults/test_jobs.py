@@ -1,0 +1,346 @@
+"""Every job and every timer of a broker raises once; then dead letters, delays, expiry, back-offs, confirms and heartbeats of others go on.
+
+One broker takes all of the faults, one after the other, so that what one of them leaves behind shows in the probes after it.
+"""
+import itertools
+from functools import partial
+
+import gevent
+import pytest
+
+from gomq_py.amqp.server import settling, slow_walk, tx
+from gomq_py.amqp.server.settle import REQUEUE
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
+    TxSelectOk,
+)
+from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker import broker as broker_module, dead_letter, vhost_deletion
+from gomq_py.broker.binding import Binding
+from gomq_py.broker.destination import Destination
+from gomq_py.broker.moving import Move, to_queue
+from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.observability.log import logger
+from gomq_py.storage.message import Message
+from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
+from tests.support.clocks import StepClock
+from tests.support.door import Door, publish_frames
+from tests.support.waiting import wait_until
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+numbers = itertools.count()
+wait = partial(wait_until, sleep=gevent.sleep, timeout_s=10)
+
+
+def short_slices(*_, **__):
+    """Slices of one item."""
+    return SliceClock(clock=StepClock(1))
+
+
+class Watched:
+    """Stands for a connection whose heartbeats are watched."""
+
+    checks = 0
+
+    def check_heartbeat(self):
+        self.checks += 1
+
+
+class NoRoom(Destination):
+    """Has room at the second time."""
+
+    seen = 0
+
+    def publish(self, message):
+        self.seen += 1
+        self.unable = self.seen == 1
+        return not self.unable
+
+
+class Site:
+    """A broker with its door, a client, and one thing to do for each job."""
+
+    def __init__(self, door):
+        self.door = door
+        self.vhost = door.vhost
+        self.scheduler = door.broker.scheduler
+        self.client = door.client((1, 2))
+        self.client.call(ConfirmSelect(), ConfirmSelectOk, 2)
+        self.published = 0
+        self.watched = Watched()
+        door.server.heartbeats.watch(self.watched, 0.1)
+        self.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+        self.vhost.declare_queue("arrived", durable=True)
+        self.arrived = self.vhost.queue("arrived")
+        self.vhost.bind_queue("arrived", "later", "arrived")
+        self.vhost.bind_queue("arrived", "amq.rabbitmq.event", "told")
+        self.vhost.bind_queue("arrived", "amq.rabbitmq.log", "error")
+
+    def declare(self, durable=False, **arguments):
+        name = f"q{next(numbers)}"
+        arguments = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        return self.vhost.declare_queue(name, durable=durable, arguments=arguments)[0]
+
+    def publish(self, queue, count=1, exchange=None, headers=None):
+        now_ms = unix_ms()
+        for number in range(count):
+            message = Message()
+            properties = Properties(headers=headers).encode()
+            message.assign((exchange or "").encode(), queue.name.encode(), properties, b"%d" % number, now_ms)
+            if exchange is None:
+                queue.publish(message)
+            else:
+                for destination in self.vhost.route(self.vhost.exchange(exchange), queue.name, headers):
+                    destination.publish(message)
+        return queue
+
+    def arrives(self, count):
+        """Wait until so many more messages are in the queue ``arrived``, and drop them."""
+        wait(lambda: self.arrived.ready_count >= count, what=f"{count} messages, of which {self.arrived.ready_count} arrived")
+        self.arrived.purge()
+
+    # jobs: what makes them run, and what must come of it although a slice raised
+
+    def dead_letters(self):
+        self.publish(self.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key="arrived"), 450)
+        self.arrives(450)
+
+    def letters_without_room(self):
+        target = NoRoom("no room")
+        exchange = self.vhost.declare_exchange(f"x{next(numbers)}", "fanout")
+        self.vhost.add_binding(Binding(exchange, target, "", {}))
+        self.publish(self.declare(max_length=0, dead_letter_exchange=exchange.name), 3)
+        wait(lambda: target.seen == 4)
+
+    def delayed(self):
+        self.publish(self.arrived, 450, "later", {"x-delay": 1})
+        self.arrives(200)  # those that were handed over when it raised wait for the next boot
+
+    def came_back(self):
+        for _ in range(2):
+            queue = self.declare(delayed_retry_type="all", delayed_retry_min=1)
+            self.publish(queue)
+            message = Message()
+            queue.get(message, False)
+            queue.give_back(message.describe()["location"], 2)
+            wait(lambda queue=queue: queue.ready_count == 1)
+
+    def too_much(self):
+        queue = self.publish(self.declare(), 1200)
+        self.set_policy(f"^{queue.name}$", {"max-length": 0})
+
+    def set_policy(self, pattern, definition):
+        self.door.broker.parameters.set(self.vhost, "policy", "p", {"pattern": pattern, "definition": definition})
+
+    def policies(self):
+        queues = [self.declare() for _ in range(5)]
+        self.set_policy("^q", {"max-length": 1000 + next(numbers)})
+        wait(lambda: all(queue.in_force.policy for queue in queues))
+
+    def vhost_deletion(self):
+        name = f"v{next(numbers)}"
+        vhost = self.door.broker.create_vhost(name)
+        for number in range(4):
+            vhost.declare_queue(f"{number}")
+        self.door.broker.delete_vhost(name)
+        self.door.broker.wait_until_gone(name)
+
+    def removal(self):
+        for _ in range(2):
+            self.vhost.delete_queue(self.publish(self.declare(durable=True)).name)
+
+    def moving(self):
+        ended = []
+        source = self.publish(self.declare(), 450)
+        Move(source, to_queue(self.declare()), self.door.committer, self.scheduler, lambda *end: ended.append(end)).start()
+        wait(lambda: ended)
+
+    def events(self):
+        for _ in range(450):
+            self.door.broker.events.emit("told", lambda: {})
+        self.arrives(450)
+
+    def log_lines(self):
+        for _ in range(2):
+            logger("somewhere").error("a line")
+            self.arrives(1)
+
+    def compaction(self):
+        for _ in range(60 if self.scheduler.step == 1 else 1):  # one that was given up begins again at twice the length
+            for _ in range(60):
+                self.vhost.delete_queue(self.declare(durable=True).name)
+            self.settle()
+            if self.scheduler.hit:
+                break
+
+    def slow(self):
+        client = self.door.client()
+        client.send(method_frame(1, QueueDeclare(queue="arrived", durable=True)) * 50)
+        for _ in range(50):
+            client.expect(QueueDeclareOk)
+        client.close()
+
+    def settlements(self):
+        client, queue = self.holding(30)
+        channel = list(self.door.server.connections)[-1].channels[1]
+        channel.settlements(self.scheduler).order(30, REQUEUE)
+        wait(lambda: queue.ready_count == 30)
+        message = Message()
+        wait(lambda: queue.get(message, True), what="the queue is held no more")
+        self.end(client)
+
+    def transaction(self):
+        client, _ = self.holding(30, transactional=True)
+        for tag in range(1, 31):
+            client.send_method(BasicAck(delivery_tag=tag))
+        client.publish("arrived", properties=PERSISTENT)
+        client.send_method(TxCommit())
+        client.frame(10)  # it is answered, or closed with what failed
+        self.end(client)
+
+    def holding(self, count, transactional=False):
+        """A client that holds messages unacked, and the queue they are of."""
+        queue = self.publish(self.declare(), count)
+        client = self.door.client()
+        if transactional:
+            client.call(TxSelect(), TxSelectOk)
+        for _ in range(count):
+            client.send_method(BasicGet(queue=queue.name))
+            client.expect_message(BasicGetOk)
+        return client, queue
+
+    def end(self, client):
+        """Whatever it is answered: the connection ends, and lets go of all it had."""
+        self.settle()
+        client.close()
+        wait(lambda: len(self.door.server.connections) == 1)
+
+    def look(self):
+        self.set_policy("^q", {"consumer-timeout": 60_000 + next(numbers)})
+        self.settle()
+
+    def settle(self):
+        """Let all jobs come to their end, and what is done beside the loop."""
+        wait(lambda: self.door.committer.is_done_aside and not self.scheduler.is_armed())
+
+    # others
+
+    def probe(self):
+        """What everybody relies on still works."""
+        self.arrived.purge()
+        checks = self.watched.checks
+        self.publish(self.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key="arrived"), 2)  # dead letters
+        self.publish(self.arrived, 1, "later", {"x-delay": 1})  # delays
+        expiring = self.publish(self.declare(message_ttl=1))
+        unused = self.declare(expires=1)
+        again = self.publish(self.declare(delayed_retry_type="all", delayed_retry_min=1))
+        message = Message()
+        again.get(message, False)
+        again.give_back(message.describe()["location"], 2)
+        self.published += 1
+        self.client.send(publish_frames("arrived", b"x", properties=PERSISTENT, channel=2))
+        assert self.client.expect(BasicAck, 2).delivery_tag == self.published  # confirms
+        wait(lambda: self.arrived.ready_count >= 4, what="dead letters, delayed and confirmed messages")
+        wait(lambda: expiring.ready_count == 0 and unused.name not in self.vhost.queues, what="expiry")
+        wait(lambda: again.ready_count == 1, what="the end of a back-off")
+        wait(lambda: self.watched.checks > checks, what="heartbeats")
+        wait(lambda: not self.scheduler.is_armed(), what="the end of all jobs")
+
+
+# The name of each job, as the sources have it -> what makes it run.
+JOBS = {
+    "'dead letters'": Site.dead_letters,
+    "'dead letters that wait for room'": Site.letters_without_room,
+    "'delayed messages'": Site.delayed,
+    "'messages that came back'": Site.came_back,
+    "'what expires or is too much'": Site.too_much,
+    "'applying policies'": Site.policies,
+    "'deleting a vhost'": Site.vhost_deletion,
+    "'removing files'": Site.removal,
+    "'moving messages'": Site.moving,
+    "'events'": Site.events,
+    "'log lines'": Site.log_lines,
+    "'compacting the definitions'": Site.compaction,
+    "'slow connections'": Site.slow,
+    "'settlements of a channel'": Site.settlements,
+    "'settling what a transaction settles'": Site.transaction,
+    "'freeing what a transaction held'": Site.transaction,
+    "'looking at channels'": Site.look,
+}
+# DueTimer is told by its owners what it does.
+HANDED_ON = {"self._name"}
+
+# Where timers are started: how many, and why what one callback raises takes nobody along.
+TIMERS = {
+    "gomq_py.broker.timers": (1, "logs what a callback raises; all below that are given timers have these"),
+    "gomq_py.broker.dead_letter": (1, "test_every_timer_raises_and_others_go_on"),
+    "gomq_py.broker.queues.due_timer": (2, "test_every_timer_raises_and_others_go_on"),
+    "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
+    "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
+    "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
+    "gomq_py.broker.queues.scheduler": (1, "catches what each turn and each job raises"),
+    "gomq_py.amqp.server.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
+    "gomq_py.amqp.server.consumer_timeouts": (1, "test_consumer_timeouts: shared, catches what each look raises"),
+    "gomq_py.amqp.server.bodies": (2, "shared, catches what resuming and giving up raise"),
+    "gomq_py.amqp.server.large_output": (1, "shared, catches what resuming and closing raise"),
+    "gomq_py.amqp.server.connection": (2, "of one connection"),
+    "gomq_py.amqp.server.token_life": (1, "of one connection"),
+    "gomq_py.net.stream": (1, "of one connection"),
+    "gomq_py.http.clients": (1, "set anew by the next client"),
+    "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
+    "gomq_py.testing.chaos": (1, "faults on purpose"),
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker_module, "Scheduler", SabotagedScheduler)
+        patch.setattr(broker_module, "HubTimers", SabotagedTimers)
+        patch.setattr(dead_letter, "TRY_AGAIN_MS", 5)
+        patch.setattr(vhost_deletion, "SliceClock", short_slices)
+        patch.setattr(tx, "SliceClock", short_slices)
+        patch.setattr(tx, "DROPPED_AT_ONCE", 10)
+        patch.setattr(settling, "AT_ONCE", 10)
+        patch.setattr(slow_walk, "WALK_S", 0)
+        with Door(tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True, max_deleted_definitions=20) as door:
+            door.vhost.policies._clock = short_slices()
+            yield Site(door)
+
+
+def test_every_job_is_known_by_name_and_made_to_raise_here():
+    """A new job needs a name, an owner that hears of its failure, and an entry in JOBS."""
+    assert job_names().keys() - HANDED_ON == JOBS.keys()
+
+
+def test_every_timer_is_known_here():
+    """A new timer needs a reason why a callback that raises takes nobody along."""
+    assert timer_sites() == {module: count for module, (count, _) in TIMERS.items()}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_raises_and_others_go_on(site, job, step, when):
+    name = job.strip("'")
+    failed = site.scheduler.failed_jobs[name]
+    site.scheduler.aim(name, when, step)
+
+    JOBS[job](site)
+    wait(lambda: site.scheduler.hit or step > 1 or None, what=f"{name} runs")
+
+    assert site.scheduler.failed_jobs[name] == failed + site.scheduler.hit
+    site.scheduler.aim(None, when, step)
+    site.probe()
+
+
+def test_every_timer_raises_and_others_go_on(site, monkeypatch):
+    monkeypatch.setattr(SabotagedTimers, "armed", True)
+
+    for _ in range(3):
+        site.letters_without_room()
+        site.probe()
+
+    assert {name.split(".")[0] for name in SabotagedTimers.fired} >= {"DeadLetters", "DueTimer", "QueueLimits"}
