@@ -5,6 +5,7 @@
 # make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
 # make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
 # make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
+# make harness  every value at every place by every door, of which make test runs a chosen part (docs/testing.md): some minutes
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
 # make clean   everything that the above made, but no broker's data
 
@@ -21,7 +22,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: run test lint bench expectations fuzz asan fuzz-http clean build
+.PHONY: run test lint bench expectations fuzz asan harness fuzz-http clean build
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -46,6 +47,9 @@ fuzz: $(VENV)/dev.stamp
 
 asan: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.asan
+
+harness: $(VENV)/dev.stamp build
+	GOMQ_HARNESS=full $(BIN)/python -m pytest -n 2 tests/harness
 
 fuzz-http: $(VENV)/dev.stamp build
 	GOMQ_FUZZ_EXAMPLES=25 $(BIN)/python -m pytest -n 2 tests/management/test_fuzz.py

@@ -39,7 +39,8 @@ class DelayedExchange(Exchange):
     @staticmethod
     def check_arguments(entity, arguments):
         """Raises PreconditionFailed without a type that routes."""
-        if arguments.get("x-delayed-type") not in INNER_TYPES:
+        inner = arguments.get("x-delayed-type")
+        if not isinstance(inner, str) or inner not in INNER_TYPES:
             raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
 
     def check_binding(self, routing_key, arguments):

@@ -79,7 +79,8 @@ def test_message_that_goes_on_says_how_long_it_waited():
 def test_type_of_routing_must_be_named():
     vhost, _, _ = make_vhost()
 
-    for arguments in ({}, {"x-delayed-type": "nope"}, {"x-delayed-type": 5}, {"x-delayed-type": "x-delayed-message"}):
+    for arguments in ({}, {"x-delayed-type": "nope"}, {"x-delayed-type": 5}, {"x-delayed-type": {}}, {"x-delayed-type": []},
+                      {"x-delayed-type": "x-delayed-message"}):
         with pytest.raises(PreconditionFailed, match="x-delayed-type"):
             vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)
 
