@@ -2,6 +2,7 @@
 
 Built by the launcher over an open data folder; doors are handed it. Knows no socket and no frame.
 """
+import os
 from functools import partial
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
@@ -58,6 +59,7 @@ class Broker:
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
         self._pool.last_end = data_dir.last_end
+        self._kept_paths = data_dir.kept_paths
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
@@ -80,6 +82,13 @@ class Broker:
         self._make_defaults()
         self._tell_events()
         self._log_exchange = self._open_log_exchange() if settings.log_exchange else None
+
+    def damage(self):
+        """(messages found damaged in this run, files kept of damage or of what was not where it belongs). The files stay until somebody deletes
+        them.
+        """
+        kept = [path for path in self._pool.kept_paths if os.path.lexists(path)]
+        return self._pool.damaged_records, kept + self._kept_paths()
 
     def describe_pool(self):
         """What the pool of segments holds, for people."""

@@ -98,16 +98,27 @@ def _queues(queues):
 def _ages(api):
     """Old unacknowledged messages and slow flushes, which only the metrics tell."""
     try:
-        samples = list(parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync")))
+        samples = list(parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage")))
     except APIError:
         return  # another broker, or a user without the tag for metrics
     for name, labels, value in samples:
         if name == AGE_METRIC and value > OLD_UNACKED_S:
             yield Finding(WARNING, f"queue {labels.get('queue')}", f"a message is unacknowledged since {int(value)} s: its consumer may hang")
+    yield from _kept_files({name: value for name, labels, value in samples if not labels})
     sums = {name: value for name, labels, value in samples if not labels}
     count = sums.get("gomq_sync_duration_seconds_count", 0)
     if count and sums.get("gomq_sync_duration_seconds_sum", 0) / count > SLOW_SYNC_S:
         yield Finding(WARNING, "disk", f"a flush takes {sums['gomq_sync_duration_seconds_sum'] / count:.2f} s on average: confirms wait for it")
+
+
+def _kept_files(sums):
+    """What is left of damage until somebody has looked at it."""
+    damaged, kept = sums.get("gomq_damaged_messages_total", 0), sums.get("gomq_kept_files", 0)
+    if damaged:
+        yield Finding(BAD, "disk", f"{int(damaged)} flushed message(s) were found damaged since the start: see 'damaged' in the log; check the disk")
+    if kept:
+        yield Finding(WARNING, "data folder", f"{int(kept)} file(s) are kept of damage or from wrong places: definitions.damaged, users.damaged, "
+                      "set-aside/ and queues/*/damaged.*; take what you need and delete them (fsck names each)")
 
 
 def _machine():

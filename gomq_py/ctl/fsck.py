@@ -9,7 +9,7 @@ import re
 
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.storage import stream_offsets
-from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, RUNNING, USERS
+from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, RUNNING, USERS, DataDir, is_known, known_ranges
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
@@ -36,6 +36,7 @@ def check_folder(root):
         findings = Findings(not os.path.exists(os.path.join(root, RUNNING)))
         for name in LOGS:
             _check_log(os.path.join(root, name), findings)
+        findings.notes += [(path, "kept for you: delete it when you have what you want from it") for path in DataDir(root).kept_paths()]
         streams = _streams(root)
         queues = os.path.join(root, QUEUES)
         for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
@@ -83,8 +84,10 @@ def _check_queue(folder, findings, is_stream=False):
             _check_queue(path, findings)
         elif is_stream and name == stream_offsets.NAME:
             _check_offsets(path, findings)
+        elif is_stream and name.startswith("known."):
+            pass  # told once
         elif name.startswith("damaged."):
-            findings.notes.append((path, "set aside by an earlier run"))
+            findings.notes.append((path, "kept by an earlier run: delete it when you have what you want from it"))
         else:
             findings.notes.append((path, "is none of a queue's files"))
     incarnation = _incarnation_of(folder)
@@ -193,11 +196,15 @@ def _check_records(content, head, pair, findings, is_stream):
     findings.counts["acked"] += scanner.acked
     findings.counts["octets"] += scanner.at
     gone = _ranges(acks.runs)
+    known = known_ranges(os.listdir(os.path.dirname(path))) if is_stream and scanner.damaged else ()
     for first, behind, lost in scanner.damaged:
         if any(begin <= first and behind <= stop for begin, stop in gone):
             continue  # stepped over and acked by an earlier run
         sealed = seal is not None or first < synced
         text = f"octets {first} to {behind}: {lost} record(s) do not check"
+        if is_known(known, head.number, first, behind):
+            findings.notes.append((path, f"{text} (told by an earlier run; readers step over it)"))
+            continue
         (findings.damage if sealed else findings.notes).append((path, text if sealed else f"{text} (not flushed: the end of a crash)"))
     if seal is not None and scanner.at < seal.end and not any(begin <= scanner.at and seal.end <= stop for begin, stop in gone):
         findings.damage.append((path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are"))

@@ -32,6 +32,7 @@ class OwnFamilies:
         """Of the whole broker: flushes, the loop, the oldest messages of all."""
         yield from self.sync()
         yield from self.loop()
+        yield from self.damage()
         yield self.failed_jobs()
         asides = [one.aside for one in paced(self._movers(), SLICE) if one.aside is not None]
         yield _gauge("messages_set_aside", f"{SET_ASIDE}, of all queues and delayed exchanges",
@@ -49,6 +50,14 @@ class OwnFamilies:
         family = HistogramMetricFamily(f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one")
         family.add_metric((), taken.cumulative(), taken.total)
         yield family
+
+    def damage(self, _vhosts=None):
+        """What the disk did not give back as it was written, and what was kept of it."""
+        count, kept = self._node.broker.damage()
+        family = CounterMetricFamily(f"{PREFIX}damaged_messages", "Flushed messages that were found damaged since the start")
+        family.add_metric((), count)
+        yield family
+        yield _gauge("kept_files", "Files kept of damage, or because they were not where they belong, until an operator deletes them", len(kept))
 
     def failed_jobs(self):
         """How many slices of background work raised, by the work."""

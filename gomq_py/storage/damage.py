@@ -5,12 +5,13 @@ Called by message_store (a record read from a segment of an earlier run) and rec
 import os
 
 from gomq_py.observability.log import logger
+from gomq_py.storage.data_dir import is_known, known_name, known_ranges
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format.record import RecordScanner
 
 LOG = logger("storage")
 
-# Copies kept per queue: a disk that is going to pieces must not be filled with them.
+# Copies kept, and places said, per queue: a disk that is going to pieces must fill neither itself nor the log.
 KEPT_COPIES = 100
 
 UNKNOWN = -1
@@ -31,7 +32,14 @@ def set_aside(store, segment, start, end, lost_count):
     """
     path = segment.path()
     _ack(store, segment, start, end)
-    if start >= segment.synced:
+    if start >= segment.synced or (segment.acks is None and _is_known(store, segment, start, end)):
+        return
+    pool = store.pool
+    pool.damaged_records += 1 if lost_count == UNKNOWN else lost_count
+    said = pool.damaged_places[store.folder] = pool.damaged_places.get(store.folder, 0) + 1
+    if said > KEPT_COPIES:
+        if said == KEPT_COPIES + 1:
+            LOG.error("damaged: more than %d places in %s; the others are neither said nor kept. Look after the disk", KEPT_COPIES, store.folder)
         return
     _keep_copy(store, segment, start, end)
     if lost_count == 0:
@@ -41,6 +49,31 @@ def set_aside(store, segment, start, end, lost_count):
               path, start, end, "an unknown number of" if lost_count == UNKNOWN else lost_count)
     if store.listener is not None:
         store.listener.record_damaged(store, path, start, end, 1 if lost_count == UNKNOWN else lost_count)
+
+
+def _is_known(store, segment, start, end):
+    """Whether an earlier run has said so: a stream has no acks that would keep its readers from meeting damage again and again. It is known from
+    now on, by the name of an empty file.
+    """
+    known = store.pool.known_damage.get(store.folder)
+    if known is None:
+        known = store.pool.known_damage[store.folder] = known_ranges(os.listdir(store.folder))
+    if is_known(known, segment.number, start, end):
+        return True
+    if len(known) < KEPT_COPIES:
+        known.append((segment.number, start, end))
+        try:
+            store.files.close(store.files.open_log(os.path.join(store.folder, known_name(segment.number, start, end))))
+        except OSError as error:
+            LOG.warning("damage of %s will be said again by the next run: %s", segment.path(), error)
+    return False
+
+
+def forget_known(store, names, first_number):
+    """The segments before this one are gone: what was known about them goes, too."""
+    for number, start, end in known_ranges(names):
+        if number < first_number:
+            store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))
 
 
 def _ack(store, segment, start, end):
@@ -62,5 +95,6 @@ def _keep_copy(store, segment, start, end):
             store.files.append(file, segment.msgs.read(start, end))
         finally:
             store.files.close(file)
+        store.pool.kept_paths.append(path)
     except OSError as error:
         LOG.warning("no copy of the damaged octets: %s", error)

@@ -22,6 +22,7 @@ import fcntl
 import hashlib
 import os
 import posix
+import re
 import socket
 import weakref
 
@@ -45,6 +46,7 @@ _NOT_CONTENT = frozenset({LOCK, RUNNING, "lost+found"})
 
 # How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which may have lost what was not flushed.
 STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
+_KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -160,6 +162,13 @@ class DataDir:
         self._files.sync_folder(folder)
         return target
 
+    def kept_paths(self):
+        """Copies of damaged logs and what was set aside: for the operator, until they are deleted. Reads two folders."""
+        paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
+        with contextlib.suppress(FileNotFoundError):
+            paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
+        return sorted(paths)
+
     # sizes
 
     def free_bytes(self):
@@ -235,6 +244,21 @@ class DataDir:
             if found != str(SCHEMA_VERSION):
                 raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
         atomic_file.sweep(self._files, self.path)
+
+
+def known_name(number, start, end):
+    """The name of the empty file beside a stream's segment that says that damage in these octets of it has been told."""
+    return f"known.{number:010d}.{start}.{end}"
+
+
+def known_ranges(names):
+    """[(segment number, start, end)] of the known_names among the names of a folder."""
+    return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
+
+
+def is_known(ranges, number, start, end):
+    """Whether one of the ranges covers these octets."""
+    return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
 def _boot_id():

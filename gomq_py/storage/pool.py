@@ -54,6 +54,11 @@ class SegmentPool:
         self._closed = False
         # How the last run ended, for recovery at boot: what only a loss of power explains is no fault after one.
         self.last_end = POWER_LOST
+        # What storage.damage and recovery have found in the broker's queues: messages, places by folder, files that were kept.
+        self.damaged_records = 0
+        self.damaged_places = {}
+        self.kept_paths = []
+        self.known_damage = {}
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
         self._clear_folder()

@@ -63,6 +63,8 @@ class Recovery:
             match = _NAME.fullmatch(name)
             if match:
                 found.setdefault(int(match[2]), set()).add(match[1])
+            elif name.startswith("damaged."):
+                self.store.pool.kept_paths.append(self._path_of(name))
         for number in sorted(found):
             if "msgs" in found[number]:
                 self._open_pair(number, "acks" in found[number])
@@ -185,7 +187,7 @@ class Recovery:
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
-        damaged = [part for part in scanner.damaged if not _is_gone(runs, part[0])]
+        damaged = _joined(part for part in scanner.damaged if not _is_gone(runs, part[0]))
         next_ordinal = scanner.next_ordinal
         if missing is not None:
             next_ordinal = max(next_ordinal, missing.next_ordinal)
@@ -231,7 +233,12 @@ class Recovery:
                 self.files.unlink(file.path)
             else:
                 LOG.error("damaged: %s has an unreadable head; kept as damaged.%s", file.path, os.path.basename(file.path))
-                self.files.rename(file.path, os.path.join(self.store.folder, f"damaged.{os.path.basename(file.path)}"))
+                kept = self._path_of(f"damaged.{os.path.basename(file.path)}")
+                self.files.rename(file.path, kept)
+                self.store.pool.kept_paths.append(kept)
+
+    def _path_of(self, name):
+        return os.path.join(self.store.folder, name)
 
     def _set_foreign_aside(self, msgs, acks):
         """Move a pair of which the msgs file holds another segment's messages out of the queue's folder. False: there are none that anybody wants."""
@@ -292,6 +299,17 @@ class Recovery:
                 return
         self.removed.append(path)
         self.store.pool.retire(None, None, None, path, True)
+
+
+def _joined(damaged):
+    """Damaged parts (start, end, count) in order, those that touch as one."""
+    joined = []
+    for start, end, count in damaged:
+        if joined and joined[-1][1] == start:
+            start, _, before = joined.pop()
+            count += before
+        joined.append((start, end, count))
+    return joined
 
 
 def _adds_up(seal, acks_seal):

@@ -6,6 +6,7 @@ its messages is where its offsets go on, so that the newest segment is kept even
 import os
 import re
 
+from gomq_py.storage import damage
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.recovery import Recovery, RecoveryReport
@@ -32,7 +33,11 @@ class StreamRecovery(Recovery):
     """One stream's store being opened."""
 
     def run(self):
-        numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.store.folder)) if match)
+        names = os.listdir(self.store.folder)
+        numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
+        self.store.pool.kept_paths += [self._path_of(name) for name in names if name.startswith("damaged.")]
+        if any(name.startswith("known.") for name in names):
+            damage.forget_known(self.store, names, numbers[0] if numbers else 0)
         found = []
         for number in numbers:
             segment = self._open_segment(number)

@@ -30,7 +30,7 @@ DETAILED = {
 OWN = {
     "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns, "gomq_stream_consumer_lag": OwnFamilies.lags,
     "gomq_queue_set_aside": OwnFamilies.set_aside,
-    "gomq_sync": OwnFamilies.sync, "gomq_event_loop": OwnFamilies.loop,
+    "gomq_sync": OwnFamilies.sync, "gomq_damage": OwnFamilies.damage, "gomq_event_loop": OwnFamilies.loop,
 }
 OF_THE_NODE = (Families.identity, Families.churn, Families.node_coarse, Families.node_limits, Families.alarms, Families.auth, Families.counts)
 PER_OBJECT = (

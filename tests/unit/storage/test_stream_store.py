@@ -6,6 +6,7 @@ import gevent
 import pytest
 
 from gomq_py.broker.queues.stream_offset import FIRST, LAST, NEWEST, NEXT, NUMBER, SINCE, StreamStart
+from gomq_py.storage.damage import KEPT_COPIES
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
@@ -367,6 +368,43 @@ def test_stream_file_that_was_cut_short_is_said_and_its_offsets_are_not_given_ag
 
     assert "cut short" in caplog.text and bench.store.next_offset == 100
     assert bench.read_all() == list(range(len(bench.read_all())))
+
+
+@pytest.mark.parametrize("ending", ["reopen", "crash"])
+def test_damage_in_a_stream_is_said_once_whatever_restarts_follow(tmp_path, ending):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(3000)
+    bench.sync()
+    getattr(bench, ending)()
+    bench.committer.kill()
+    bench.damage([5, 6, 7, 1300, 2999])
+    bench.start()
+
+    for _ in range(3):
+        assert len(bench.read_all()) == 2995
+        getattr(bench, ending)()
+
+    assert sorted(count for *_, count in bench.damaged) == [1, 1, 3]
+    while bench.store.oldest() is not None:
+        bench.store.drop_oldest()
+    bench.sync()
+    getattr(bench, ending)()
+    last = int(bench.files_there()[-1].split(".")[1])
+    assert {path.name.split(".")[1] for path in (bench.folder / "stream").glob("known.*")} <= {f"{last:010d}"}
+    bench.store.close()
+    bench.committer.stop()
+
+
+def test_damage_in_more_places_than_anybody_reads_is_said_in_one_line(bench, caplog):
+    bench.push(1000)
+    bench.reopen()
+    bench.damage(range(0, 1000, 3))
+
+    assert len(bench.read_all()) == 666
+
+    assert len(bench.damaged) == KEPT_COPIES and caplog.text.count("more than 100 places") == 1
+    assert len(list((bench.folder / "stream").glob("damaged.*"))) == KEPT_COPIES
+    assert bench.pool.damaged_records == 334
 
 
 def test_message_larger_than_a_segment_gets_one_that_fits(bench):
