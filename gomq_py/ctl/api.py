@@ -35,7 +35,9 @@ class APIError(Exception):
 class API:
     """The management API at ``uri`` (http, https) or at a unix socket, for one user."""
 
-    def __init__(self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S):
+    def __init__(self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
+                 authorities=None):
+        """``authorities``: a file (PEM) of those that vouch for the broker's certificate, in place of the system's."""
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
             port = parts.port
@@ -51,6 +53,7 @@ class API:
         self.unix_path = unix_path
         self.has_answered = False
         self.verify = verify
+        self.authorities = authorities
         self._timeout_s = timeout_s
 
     @property
@@ -136,7 +139,10 @@ class API:
             return _UnixConnection(self.unix_path, self._timeout_s)
         if not self.secure:
             return http.client.HTTPConnection(self.host, self.port, timeout=self._timeout_s)
-        context = ssl.create_default_context()
+        try:
+            context = ssl.create_default_context(cafile=self.authorities)
+        except OSError as error:
+            raise APIError(f"cannot use the authorities in {self.authorities}: {error.strerror or error}") from None
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

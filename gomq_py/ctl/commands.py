@@ -107,6 +107,7 @@ def _first_plain(args, options):
 @click.option("--password-file", type=click.File("r"), help="File whose first line is the password; - for standard input.")
 @click.option("--control-unix-path", envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
               default=AUTO, show_default=True, help="The broker's control socket, which takes no password.")
+@click.option("--cacert", type=click.Path(), help="File (PEM) of the authorities that vouch for the broker's certificate.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
 @click.option("-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table", show_default=True,

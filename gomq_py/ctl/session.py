@@ -17,7 +17,7 @@ class Session:
 
 
 def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None, control_unix_path=control.AUTO,
-                 insecure=False, vhost="/", form="table", quiet=False, node=None, timeout_s=TIMEOUT_S):
+                 insecure=False, cacert=None, vhost="/", form="table", quiet=False, node=None, timeout_s=TIMEOUT_S):
     """The Session that the group's options ask for. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
@@ -28,7 +28,7 @@ def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", 
         uri = f"{scheme or 'http'}://{hostname or '127.0.0.1'}" + (f":{port}" if port else "")
     elif not uri:
         unix_path = _control_socket(control_unix_path)
-    return Session(API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s), Output(form, quiet), vhost)
+    return Session(API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert), Output(form, quiet), vhost)
 
 
 def _control_socket(given):

@@ -69,7 +69,7 @@ def import_from(session, source, from_user, from_password, from_password_file, d
     """Import the definitions of a running RabbitMQ, LavinMQ or gomq-py."""
     if from_password_file is not None:
         from_password = from_password_file.readline().rstrip("\n")
-    other = API(source, from_user, from_password or "guest", verify=session.api.verify)
+    other = API(source, from_user, from_password or "guest", verify=session.api.verify, authorities=session.api.authorities)
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         _describe_vhosts(other, definitions)

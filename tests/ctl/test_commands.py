@@ -196,6 +196,21 @@ def test_a_certificate_that_ends_is_found_by_the_doctor(broker_process, ctl, tmp
     assert [(level, finding[1] in text) for level, text in found] == ([(finding[0], True)] if finding else [])
 
 
+def test_a_brokers_certificate_is_held_against_the_authorities_that_are_named(broker_process, ctl, tmp_path):
+    files = certificates.make(tmp_path / "tls")
+    broker = broker_process(http_port=0, https_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+    uri = f"https://localhost:{broker.ports['https']}"
+
+    named, system, absent, wrong = (ctl(*flags, "-q", "list_vhosts", "name", uri=uri) for flags in (
+        ("--cacert", str(files.authority)), (), ("--cacert", str(tmp_path / "absent")), ("--cacert", str(files.key))))
+
+    assert done(named) == "/\n"
+    assert system.returncode == 2 and "certificate verify failed" in system.stderr.lower().replace("_", " ")
+    assert absent.returncode == wrong.returncode == 2
+    assert "cannot use the authorities in " in absent.stderr and "cannot use the authorities in " in wrong.stderr
+    assert len(wrong.stderr.splitlines()) == 1
+
+
 def test_a_protected_vhost_is_not_deleted(ctl):
     done(ctl("add_vhost", "kept"))
     done(ctl("enable_vhost_deletion_protection", "kept"))
