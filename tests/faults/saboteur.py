@@ -5,6 +5,9 @@ from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.timers import HubTimers
 from tests.unit.source_tree import module_name, sources, tree
 
+# What starts a job by a name that it is given: which of its arguments that is.
+STARTERS = {"DueTimer": 4, "_in_slices": 1}
+
 
 class Sabotage(Exception):
     """The fault."""
@@ -58,13 +61,13 @@ def job_names():
     """{name of a job, or None where it has none: modules that start it}."""
     found = {}
     for path in sources():
-        for call in _calls(path, "run_sliced(", "DueTimer("):
+        for call in _calls(path, "run_sliced(", "DueTimer(", "_in_slices("):
             if _name_of(call.func).lstrip("_") == "run_sliced":
                 name = ast.unparse(call.args[2]) if len(call.args) > 2 else next(
                     (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "name"), None)
                 found.setdefault(name, set()).add(module_name(path))
-            elif _name_of(call.func) == "DueTimer":
-                found.setdefault(ast.unparse(call.args[4]), set()).add(module_name(path))
+            elif _name_of(call.func) in STARTERS:
+                found.setdefault(ast.unparse(call.args[STARTERS[_name_of(call.func)]]), set()).add(module_name(path))
     return found
 
 

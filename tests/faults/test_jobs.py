@@ -16,7 +16,7 @@ from gomq_py.amqp.wire.methods import (
     TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
-from gomq_py.broker import broker as broker_module, dead_letter, vhost_deletion
+from gomq_py.broker import broker as broker_module, dead_letter, vhost, vhost_deletion
 from gomq_py.broker.binding import Binding
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.moving import Move, to_queue
@@ -147,9 +147,10 @@ class Site:
         self.door.broker.delete_vhost(name)
         self.door.broker.wait_until_gone(name)
 
-    def removal(self):
+    def parting(self):
         for _ in range(2):
-            self.vhost.delete_queue(self.publish(self.declare(durable=True)).name)
+            self.vhost.delete_queue(self.publish(self.declare(max_length=5)).name)
+            self.settle()
 
     def moving(self):
         ended = []
@@ -217,6 +218,26 @@ class Site:
         client.close()
         wait(lambda: len(self.door.server.connections) == 1)
 
+    def ends(self):
+        for _ in range(2):
+            self.end(self.door.client(range(1, 41)))
+
+    def exclusive(self):
+        client = self.door.client()
+        names = [f"exclusive{number}" for number in range(5)]
+        for name in names:
+            client.call(QueueDeclare(queue=name, exclusive=True), QueueDeclareOk)
+        self.end(client)
+        wait(lambda: not self.vhost.queues.keys() & set(names))
+
+    def bindings(self):
+        exchange = self.vhost.declare_exchange(f"x{next(numbers)}", "direct")
+        queues = [self.declare() for _ in range(5)]
+        for queue in queues:
+            self.vhost.bind_queue(queue.name, exchange.name, "")
+        self.vhost.delete_exchange(exchange.name)
+        wait(lambda: not any(self.vhost.bindings_to(queue)[1:] for queue in queues))
+
     def look(self):
         self.set_policy("^q", {"consumer-timeout": 60_000 + next(numbers)})
         self.settle()
@@ -258,7 +279,7 @@ JOBS = {
     "'what expires or is too much'": Site.too_much,
     "'applying policies'": Site.policies,
     "'deleting a vhost'": Site.vhost_deletion,
-    "'removing files'": Site.removal,
+    "'parting queues from their limits'": Site.parting,
     "'moving messages'": Site.moving,
     "'events'": Site.events,
     "'log lines'": Site.log_lines,
@@ -268,9 +289,12 @@ JOBS = {
     "'settling what a transaction settles'": Site.transaction,
     "'freeing what a transaction held'": Site.transaction,
     "'looking at channels'": Site.look,
+    "'ends of connections'": Site.ends,
+    "'deleting exclusive queues'": Site.exclusive,
+    "'removing bindings'": Site.bindings,
 }
-# DueTimer is told by its owners what it does.
-HANDED_ON = {"self._name"}
+# What starts jobs for others, who name them (saboteur.STARTERS).
+HANDED_ON = {"self._name", "name"}
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
@@ -300,13 +324,14 @@ def site(tmp_path_factory):
         patch.setattr(broker_module, "Scheduler", SabotagedScheduler)
         patch.setattr(broker_module, "HubTimers", SabotagedTimers)
         patch.setattr(dead_letter, "TRY_AGAIN_MS", 5)
-        patch.setattr(vhost_deletion, "SliceClock", short_slices)
-        patch.setattr(tx, "SliceClock", short_slices)
+        for module in (vhost_deletion, vhost, tx):
+            patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)
         patch.setattr(slow_walk, "WALK_S", 0)
         with Door(tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True, max_deleted_definitions=20) as door:
             door.vhost.policies._clock = short_slices()
+            door.server.endings._slice_clock = short_slices
             yield Site(door)
 
 
