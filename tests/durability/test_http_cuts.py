@@ -156,6 +156,7 @@ CHANGES = (
         ["messages"],
         1,
     ),
+    ("DELETE", "queues/v/s/contents", None, "queues/v/s", ["messages"], 0),
     ("DELETE", "queues/v/s", None, "queues/v/s", [], GONE),
     ("DELETE", "global-parameters/g", None, "global-parameters/g", [], GONE),
     ("DELETE", "policies/v/p", None, "policies/v/p", [], GONE),

@@ -3,6 +3,8 @@
 Between connection (which cuts off errors and owns the socket) and the handlers of topology, publish, consume, settle, confirms and tx. What is
 touched per message lives in its base, hot_channel. Never writes past ``replies``, never yields.
 """
+from functools import partial
+
 from gomq_py.amqp.server import confirms, consume, events, publish, settle, topology, tx
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.replies import Replies
@@ -109,6 +111,11 @@ class Channel(HotChannel):
             self.reply_after_sync(method)
         else:
             self.reply(method)
+
+    def reply_after_purge(self, method, queue):
+        """Answer once a purge of ``queue`` is on disk."""
+        place = self.replies.keep_place(method_frame(self.id, method))
+        queue.after_purge(self.connection.committer.after_sync, partial(self.replies.fill, place))
 
     def send(self, octets):
         """Frames that are no answer (returns, deliveries, cancel notices): at once, whatever answers wait."""

@@ -97,7 +97,11 @@ def queue_purge(channel, method):
     channel.access.read("queue", name)
     queue = channel.vhost.queue(name, channel.connection)
     queue.serve()
-    _answer(channel, method, QueuePurgeOk(message_count=queue.purge()), queue.durable)
+    answer = QueuePurgeOk(message_count=queue.purge())
+    if queue.durable and not method.no_wait:
+        channel.reply_after_purge(answer, queue)
+    else:
+        _answer(channel, method, answer, False)
 
 
 def queue_delete(channel, method):

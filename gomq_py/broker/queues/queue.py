@@ -380,6 +380,10 @@ class Queue(destination.Destination):
         self.wake()
         return count
 
+    def after_purge(self, after_sync, callback):
+        """Call ``callback(error or None)`` once the purge before this is on the disk; ``after_sync`` is the committer's."""
+        after_sync(callback)
+
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does; returns how many."""
         message = Message()

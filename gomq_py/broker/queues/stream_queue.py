@@ -191,6 +191,12 @@ class StreamQueue(queue.Queue):
             raise ResourceError(
                 f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is room: {error.reason}").soft() from error
 
+    def after_purge(self, after_sync, callback):
+        """As a queue's. The files go after one flush, which proves what the stream goes on with; another one covers
+        that their names are gone.
+        """
+        after_sync(lambda error: after_sync(callback) if error is None else callback(error))
+
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
         return 0 if self.closed else self.purge()

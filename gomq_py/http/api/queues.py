@@ -3,12 +3,13 @@ import time
 from itertools import islice
 
 from flask import Blueprint, request
+from gevent.event import AsyncResult
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.broker import rights
 from gomq_py.broker.names import cleaned
-from gomq_py.http import publishing, shapes, statistics
+from gomq_py.http import durability, publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
@@ -107,6 +108,7 @@ def purge_queue(vhost, name):
     count = request.args.get("count", "")
     if not count:
         queue.purge()
+        _await_purge(queue)
         return no_content()
     left = number_in(count)
     if left is None or left < 0:
@@ -117,7 +119,16 @@ def purge_queue(vhost, name):
             break
         left -= dropped
         give_way()
+    _await_purge(queue)
     return no_content()
+
+
+def _await_purge(queue):
+    """What other changes wait for in ``durability`` is not enough for every kind of queue. May switch."""
+    done = AsyncResult()
+    queue.after_purge(node().broker.committer.after_sync, lambda error: done.set(error))
+    if done.get() is not None:
+        raise durability.not_flushed(done.get())
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")

@@ -6,6 +6,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare,
     QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk,
 )
+from gomq_py.amqp.wire.properties import Properties
 
 LOCKED = (
     "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'. It could be originally declared on another connection or "
@@ -249,6 +250,32 @@ def test_answer_about_something_durable_waits_for_the_disk(slow_disk_door, metho
 ])
 def test_answer_about_something_transient_does_not_wait(slow_disk_door, method, answer):
     slow_disk_door.client().call(method, answer)
+
+
+def finish_until_idle(door):
+    """End syncs until nobody waits. Returns how many there were."""
+    count = 0
+    while door.committer.finish():
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(("arguments", "syncs"), [({}, 1), ({"x-max-priority": 3}, 1), ({"x-queue-type": "stream"}, 2)])
+def test_purge_is_answered_when_it_is_on_the_disk(slow_disk_door, arguments, syncs):
+    """The files of a stream go after one sync, their names with the next."""
+    client = slow_disk_door.client()
+    client.send_method(QueueDeclare(queue="q", durable=True, arguments=arguments))
+    client.publish("q", properties=Properties(delivery_mode=2).encode())
+    client.expect_silence()
+    finish_until_idle(slow_disk_door)
+    client.expect(QueueDeclareOk)
+
+    client.send_method(QueuePurge(queue="q"))
+
+    for _ in range(syncs):
+        client.expect_silence()
+        slow_disk_door.committer.finish()
+    assert client.expect(QueuePurgeOk).message_count == 1
 
 
 def test_second_declare_of_a_durable_queue_waits_for_the_first(slow_disk_door):
