@@ -113,8 +113,11 @@ def _parameters(vhost):
 
 
 def _policies(vhost):
-    for policy in list(vhost.policies.user.by_name.values()):
-        yield {"vhost": vhost.name, "name": policy.name, **policy.as_value()}
+    """Those without effect, too, which an earlier version took and this one refuses: an export loses nothing."""
+    in_use = vhost.policies.user.by_name
+    for (component, name), value in list(vhost.parameters.items()):
+        if component == POLICY and isinstance(value, dict):
+            yield {"vhost": vhost.name, "name": name, **(in_use[name].as_value() if name in in_use else value)}
 
 
 def _queues(vhost):

@@ -12,6 +12,7 @@ from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.auth.users import Users
 from gomq_py.broker import recovery
+from gomq_py.broker.definitions import exported
 from gomq_py.broker.limits import LimitsComponent
 from gomq_py.broker.parameters import Parameters
 from gomq_py.broker.queue_factory import QueueFactory
@@ -134,6 +135,7 @@ def test_a_stored_policy_with_a_number_of_more_than_64_bits_is_without_effect(ro
 
     assert node.take("jobs")[0] == b"kept"
     assert "policy 'big' in vhost '/' is without effect" in caplog.text
+    assert exported(node.broker)["policies"] == [{"vhost": "/", "name": "big", **json.loads(value)}]
     assert node.broker.parameters.clear(node.vhost, "policy", "big")
     node.stop()
 
