@@ -93,6 +93,7 @@ class Stream:
             self.watcher.close()
             self.after_poll.close()
             self.watcher = self.after_poll = None
+            self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
         """End run(): it returns, or raises ``error``."""

@@ -14,11 +14,7 @@ PAUSE_S = 0.002
 # Python's but for the last, a full collection after 21 000 new objects instead of 70 000: that one takes 5 to 8 ms instead of 30.
 THRESHOLDS = (700, 10, 3)
 
-# Things that hold themselves in a circle and are gone, after which what is frozen is looked at once more: some 50 MB of channels with a consumer.
-LET_GO = 5000
-
 _making = 0
-_let_go = 0
 _is_settled = False
 _began_s = 0.0
 
@@ -41,8 +37,8 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
     """Called before and after each collection: what made a full one long stays, as a rule, and is not looked at by the next one.
 
     With 100 000 queues a full collection took half a second, and came again with each quarter more of them. What is
-    frozen and goes away later goes as soon as nobody has it any more; what holds itself in a circle says so when it
-    goes (``let_go``).
+    frozen and goes away later goes as soon as nobody has it any more: queues, channels and connections hold themselves in
+    no circle once they have ended, which tests see to.
     """
     global _began_s  # noqa: PLW0603
     if info["generation"] < 2:
@@ -51,17 +47,6 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
         _began_s = time.thread_time()
     elif time.thread_time() - _began_s > PAUSE_S:
         gc.freeze()
-
-
-def let_go() -> None:
-    """One thing more that holds itself in a circle, such as a channel, is gone. After very many of them the next full
-    collection looks at everything again.
-    """
-    global _let_go  # noqa: PLW0603
-    _let_go += 1
-    if _let_go >= LET_GO and _is_settled:
-        _let_go = 0
-        gc.unfreeze()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ from gomq_py.amqp.wire.methods import (
     TxRollback, TxSelect, decode_method,
 )
 from gomq_py.broker import tracing
-from gomq_py.observability import garbage
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -271,7 +270,6 @@ class Channel(HotChannel):
             acting(emit, "consumer.deleted", events.consumer_deleted, consumer)
         self.vhost.totals.add_channel(self)
         self.connection.server.churn.channel_closed += 1
-        garbage.let_go()
         self.close(self.connection.scheduler)
         acting(emit, "channel.closed", events.channel_closed, self)
 

@@ -156,8 +156,10 @@ class Connection:
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
             timer.kill(block=False)
+        self._timers.clear()
         if self._token_life is not None:
             self._token_life.stop()
+            self._token_life = None
         if self.output is not None:
             self.vhost.totals.received_octets += self.stream.received_octets
             self.vhost.totals.sent_octets += self.output.sent_octets
@@ -166,6 +168,7 @@ class Connection:
 
     def _ended(self):
         """Nothing is left of it."""
+        self.lane = None  # it holds the connection
         self.server.forget(self)
         self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
         LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")

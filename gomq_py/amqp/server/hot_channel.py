@@ -65,7 +65,9 @@ class HotChannel:
         for consumer in list(self.consumers.values()):
             consumer.stop()
         self.consumers.clear()
-        self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
+        if self.unacked.count or self.settling is not None:
+            self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
+        self.settling = None  # what is left of it holds the channel until it is done
 
     def watch_unacked(self):
         """Something subject to a consumer timeout was delivered and the channel is not watched yet."""

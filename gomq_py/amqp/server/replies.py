@@ -72,6 +72,7 @@ class Replies:
         """Forget what waits: nobody is there to hear it."""
         self._closed = True
         self._line = None
+        self._write = self._after_sync = self._on_failure = None  # they hold the channel, which holds this
 
     @property
     def waiting_count(self):

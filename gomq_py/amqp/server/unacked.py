@@ -451,3 +451,4 @@ class Unacked:
     def _free(self, holder):
         self.holders[holder.slot] = None
         self.free_slots.append(holder.slot)
+        holder.consumer = None  # which holds it
