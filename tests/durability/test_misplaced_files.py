@@ -5,9 +5,11 @@ A crash leaves files, too, that look like it, and none of those is called a loss
 import logging
 import os
 
+import gevent
 import pytest
 
 from gomq_py.ctl.fsck import check_folder
+from gomq_py.storage.files import Files
 from tests.support.node import Node
 from tests.support.streams import STREAM
 from tests.support.unflushed import Unflushed
@@ -133,6 +135,29 @@ def test_recycled_files_that_held_nothing_more_are_no_loss(root, caplog, left):
         content = path.read_bytes()
         target = file_of(root, "b", path.name[:4]).with_name(path.name[:4] + ".0000000009")
         target.write_bytes(bytes(len(content)) if left == "head" else content)
+
+    found, said = boot(root, caplog)
+
+    assert found["b"] == COUNT - 1 and said == "" and not set_aside(root)
+
+
+@pytest.mark.parametrize("how", ["take", "purge", "delete"])
+def test_segments_that_were_emptied_just_before_an_orderly_stop_are_no_loss(root, caplog, how):
+    """Their acks files go after their messages; the stop waits for both."""
+    node = Node(root, Files())
+    for number in range(60):
+        node.publish("", "a", b"x" * 20_000, persistent=True)
+    node.publish("", "a", b"last", persistent=True)
+    gevent.sleep(0)
+    if how == "take":
+        while node.vhost.queue("a").ready_count > 1:
+            node.take("a")
+    elif how == "purge":
+        node.vhost.queue("a").purge()
+    else:
+        node.vhost.delete_queue("a")
+        node.vhost.declare_queue("a", durable=True)
+    node.stop()
 
     found, said = boot(root, caplog)
 

@@ -237,3 +237,36 @@ def test_the_store_equals_a_sorted_list(tmp_path_factory, steps):
             ready = []
         assert bench.counts()[::2] == (len(ready), len(unacked))
     assert bench.drain() == [b"%d" % entry[1] for entry in sorted(ready)]
+
+
+def test_levels_that_a_purge_has_emptied_give_their_descriptors_back_when_they_have_rested(tmp_path):
+    """Four for each level in use (two files, and a copy that each mapping keeps): 255 levels are a process's usual limit."""
+    timers = []
+
+    class Timer:
+        def __init__(self, callback):
+            self.callback = callback
+            timers.append(self)
+
+        def stop(self):
+            if self in timers:
+                timers.remove(self)
+
+    bench = PriorityBench(tmp_path, 255)
+    bench.pool = SegmentPool(tmp_path / "pool", bench.files, bench.committer, in_threads=False, start_timer=lambda _after_ms, call: Timer(call))
+    bench.store, _ = open_priority_store(tmp_path / "queue", bench.files, bench.pool, bench.committer, INCARNATION, 255, listener=bench)
+    before = len(os.listdir("/proc/self/fd"))
+    bench.publish(*((b"x", level) for level in range(256)))
+    used = len(os.listdir("/proc/self/fd")) - before
+
+    assert bench.store.purge() == 256
+    for _ in range(40):
+        for timer in list(timers):
+            timer.stop()
+            timer.callback()
+    bench.committer.wait()
+    bench.committer.wait()
+
+    assert used >= 512 and not timers
+    kept_by_the_pool = 4 * 4
+    assert len(os.listdir("/proc/self/fd")) - before <= kept_by_the_pool
