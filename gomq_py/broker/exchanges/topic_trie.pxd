@@ -27,6 +27,7 @@ cdef class TopicTrie:
     cdef bint _has_bits(self, Py_ssize_t visits) except -1
     @cython.locals(node=TopicNode, child=TopicNode)
     cpdef list patterns(self)
+    cdef list _words_to(self, TopicNode node)
     cdef _enter(self, TopicNode node, list front)
     cdef TopicNode _child(self, TopicNode node, str word)
     @cython.locals(parent=TopicNode)

@@ -115,15 +115,24 @@ class TopicTrie:
     def patterns(self):
         """(words, node) of every pattern."""
         found = []
-        ahead: list[tuple[tuple, TopicNode]] = [((), self.root)]
+        ahead = [self.root]
         while ahead:
-            words, node = ahead.pop()
+            node = ahead.pop()
             if node.destinations is not None:
-                found.append((words, node))
+                found.append((self._words_to(node), node))
             for child in (node.star, node.hash, *node.words.values()):
                 if child is not None:
-                    ahead.append(((*words, child.word), child))
+                    ahead.append(child)
         return found
+
+    def _words_to(self, node):
+        """The words of the pattern that ends at a node."""
+        words = []
+        while node.parent is not None:
+            words.append(node.word)
+            node = node.parent
+        words.reverse()
+        return words
 
     def _enter(self, node, front):
         """Put the node into the front, and the ``#`` behind it, which may match no word at all; each once per step."""
