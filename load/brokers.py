@@ -1,4 +1,5 @@
 """Brokers as child processes on free ports and empty folders, for the benchmark: ours on the shipped configuration, and Debian's rabbitmq-server."""
+import json
 import os
 import re
 import shutil
@@ -24,8 +25,10 @@ class GomqBroker:
 
     name = "gomq-py"
 
-    def __init__(self, folder, management=False):
+    def __init__(self, folder, management=False, metered=False):
+        """``metered``: with a meter inside, see ``pieces``."""
         self._folder = Path(folder)
+        self._metered = metered
         self._log = self._folder / "gomq-py.log"
         self._management_ports = ("0", "0") if management else ("-1", "-1")
         self._process = None
@@ -34,15 +37,25 @@ class GomqBroker:
     def start(self):
         """Start and wait until it is ready. Raises BrokerFailed."""
         command = [
-            sys.executable, "-m", "gomq_py", "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
+            sys.executable, "-m", "load.metered" if self._metered else "gomq_py",
+            "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
             "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", self._management_ports[0],
             "--metrics-http-port", self._management_ports[1], "--control-unix-path", "",
         ]
         with open(self._log, "wb") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if self._metered else log, stderr=log, start_new_session=True)
         _wait(lambda: "ready after" in self._text(), self._process, self._text)
         self.uri = f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', self._text())[1]}/%2f"
         return self
+
+    def pieces(self):
+        """(the longest piece of the hub's CPU time, all of them) since the last call, in ms."""
+        self._process.stdin.write(b"?\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        return answer["longest_ms"], answer["total_ms"]
 
     @property
     def http_port(self):

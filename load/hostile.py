@@ -2,6 +2,8 @@
 
 Each attack goes to a broker of its own on the shipped configuration, beside a quiet pair whose latency is taken, and the broker's memory. Prints a
 table, and writes it into docs/performance.md with ``--write``. Each row takes ``--seconds`` and what starting a broker takes.
+
+With ``--work`` a second table instead: what long work, at its usual size and at 10 and 100 times as much, takes of the hub's CPU time in one piece.
 """
 import argparse
 import json
@@ -15,11 +17,16 @@ import time
 from dataclasses import dataclass
 
 from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ClientError
+from load import long_work
 from load.attacks import ATTACKS, MANAGEMENT
+from load.long_work import WORKS
 from load.brokers import ROOT, GomqBroker
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- hostile: written by python -m load.hostile --write -->", "<!-- end of hostile -->"
+WORK_BEGIN, WORK_END = "<!-- work: written by python -m load.hostile --work --write -->", "<!-- end of work -->"
+FACTORS = (1, 10, 100)
 PACE_S = 0.005
 PATIENCE_S = 30
 
@@ -51,7 +58,14 @@ def main(arguments=None):
     parser.add_argument("--scale", type=float, default=1, help="how large the attacks are (%(default)s)")
     parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS), help="only these")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--work", nargs="*", choices=[work.__name__ for work in WORKS], help="long work instead, only this")
     options = parser.parse_args(arguments)
+    if options.work is not None:
+        text = work_document(options.work, options.scale)
+        if options.write:
+            write(text, WORK_BEGIN, WORK_END)
+        print(text)
+        return 0
     rows = []
     for name in [None, *options.attacks]:
         with tempfile.TemporaryDirectory(prefix="gomq-hostile-") as folder:
@@ -67,6 +81,34 @@ def main(arguments=None):
         write(text)
     print(text)
     return 0
+
+
+def work_document(names, scale):
+    """The table of the longest pieces of long work."""
+    lines = [
+        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors. Load average of the quarter of an hour before: {os.getloadavg()[2]:.1f} (a quiet "
+        "machine has 0).", "",
+        "| what is done | at its usual size | at 10 times | at 100 times |", "|---|---|---|---|"]
+    for work, size in WORKS.items():
+        if not names or work.__name__ in names:
+            cells = [measured_work(work, max(1, int(size * factor * scale))) for factor in FACTORS]
+            title = re.sub(r"\s+", " ", work.__doc__).strip()
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    return "\n".join([*lines, ""])
+
+
+def measured_work(work, size):
+    """The longest piece of the hub's CPU time, for the table."""
+    with tempfile.TemporaryDirectory(prefix="gomq-hostile-") as folder:
+        broker = GomqBroker(folder, management=True, metered=True).start()
+        try:
+            longest_ms, total_ms = long_work.measure(broker, work, size)
+        except ClientError as error:
+            return f"{size:,}: refused, {error}"
+        finally:
+            broker.stop()
+    return f"{size:,}: **{longest_ms:.0f} ms** of {total_ms:.0f}"
 
 
 def measure(uri, pid, name, seconds, scale, target):
@@ -150,10 +192,10 @@ def document(rows, options):
         "|---|---|---|---|---|", *map(line, rows), ""])
 
 
-def write(text):
-    """Put the table into the page."""
+def write(text, begin=BEGIN, end=END):
+    """Put a table into the page."""
     page = DOCUMENT.read_text(encoding="utf-8")
-    head, tail = page[:page.index(BEGIN) + len(BEGIN)], page[page.index(END):]
+    head, tail = page[:page.index(begin) + len(begin)], page[page.index(end):]
     DOCUMENT.write_text(f"{head}\n{text}{tail}", encoding="utf-8")
 
 

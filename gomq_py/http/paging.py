@@ -2,6 +2,8 @@
 
 A pattern from a query is matched with a limit on its length and on the time it may take; a page is at most 500 objects.
 """
+import heapq
+
 import orjson
 from flask import request
 
@@ -17,6 +19,8 @@ DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 500
 # Names looked at between two turns of the loop: some 0.5 us each for a part of one, 4 for a pattern.
 NAMES_SLICE, PATTERN_SLICE = 2000, 256
+# Objects sorted in one go, some 2 ms; more are sorted in such parts, which are merged.
+SORTED_AT_ONCE = 5000
 
 
 def listing(objects, build=None, name_of=None):
@@ -117,13 +121,16 @@ def _sorted(objects, build, query):
         return objects
     path = key.split(".")
     backwards = query.get("sort_reverse", "false").lower() == "true"
-    keyed = []
-    for number, one in enumerate(objects):
-        if number % SLICE == SLICE - 1:
+    runs = [[]]
+    for number, one in enumerate(objects, 1):
+        runs[-1].append((_sort_key(at(build(one), path)), number - 1))
+        if len(runs[-1]) == SORTED_AT_ONCE:
+            runs[-1].sort(reverse=backwards)
+            runs.append([])
+        if number % SLICE == 0:
             give_way()
-        keyed.append((_sort_key(at(build(one), path)), number))
-    keyed.sort(reverse=backwards)
-    return [objects[number] for _, number in keyed]
+    runs[-1].sort(reverse=backwards)
+    return [objects[number] for _, number in paced(heapq.merge(*runs, reverse=backwards), NAMES_SLICE)]
 
 
 def _sort_key(value):

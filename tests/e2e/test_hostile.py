@@ -3,10 +3,16 @@
 The attacks are load.attacks' at a tenth of their scale, against a broker whose limits are as much smaller. The bounds on time are generous, because
 the machine does other things too: what is measured on a quiet one is in docs/performance.md.
 """
+import time
+
+import gevent
 import pytest
 
-from load import hostile
+from gomq_py.broker.turns import give_way
+from load import hostile, long_work
 from load.attacks import ATTACKS, MANAGEMENT
+from load.brokers import GomqBroker
+from load.hub_pieces import HubPieces
 from tests.support.broker_process import BrokerProcess
 
 MIB = 1 << 20
@@ -54,6 +60,37 @@ def test_others_are_served_and_memory_stays_bounded(broker, name):
         # Two hundred strangers, a hundred of whom may stand at the door: their going is told once.
         broker.wait_for_log(r"100 connections wait for their login \(max_pending_logins\), [0-9]+ of them from 127.0.0.1: the oldest give way")
         assert len([line for line in broker.log if "127.0.0.1" in line]) < 30, broker.log_text
+
+
+@pytest.mark.parametrize("work", [long_work.policy, long_work.vhost, long_work.exclusive_queues, long_work.definitions])
+def test_long_work_is_done_in_pieces_of_the_hubs_time(tmp_path, work):
+    """That each is cut into slices is held where it is done, by counting; here, that the meter of load.hostile --work sees it."""
+    broker = GomqBroker(tmp_path, management=True, metered=True).start()
+    try:
+        longest_ms, total_ms = long_work.measure(broker, work, 1000)
+    finally:
+        broker.stop()
+
+    assert 0 < longest_ms <= total_ms + 1, "both are rounded"
+    assert longest_ms < 200
+
+
+def test_meter_measures_what_the_loop_does_between_two_polls():
+    pieces = HubPieces(gevent.get_hub().loop)
+    pieces.start()
+    give_way()
+    pieces.take()
+
+    ends_at = time.thread_time() + 0.05
+    while time.thread_time() < ends_at:
+        pass
+    give_way()
+    longest_s, total_s = pieces.take()
+    pieces.stop()
+    give_way()
+
+    assert 0.05 <= longest_s <= total_s < 5
+    assert pieces.take() == (0.0, 0.0)
 
 
 @pytest.mark.long
