@@ -18,6 +18,7 @@ from gomq_py.broker.header_edit import EMPTY_TABLE, PropertyEdit
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where letters come from)
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.set_aside import described
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError
@@ -26,8 +27,10 @@ from gomq_py.storage.message import KIND_AMQP, Message
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
-# Letters before others get their turn: some 2 ms, 5 where they died before.
+# Letters before others get their turn: some 2 ms, 5 where they died before. Fewer where they take longer than
+# SLICE_S: headers of 128 KiB take 8 ms each, and a headers exchange compares each letter with all its bindings.
 SLICE = 200
+SLICE_S = 0.005
 
 # Until letters for which there was no room are tried again.
 TRY_AGAIN_MS = 1000
@@ -102,6 +105,7 @@ class DeadLetters:
         """The scheduler's next slice of letters; False: no more of them."""
         message = Message()
         leaving = []
+        clock = SliceClock(SLICE_S)
         for _ in range(min(SLICE, len(self._letters))):
             queue, settings, reason, location, copy = self._letters.popleft()
             try:
@@ -119,6 +123,8 @@ class DeadLetters:
             except Exception as error:  # whatever is the matter with this one, the others must not suffer for it
                 self._set_aside(queue, location, copy, error)
                 self._gone(queue, leaving)
+            if clock.is_over():
+                break
         self._end_slice(leaving)
         self._running = bool(self._letters)
         return self._running
@@ -190,14 +196,16 @@ class DeadLetters:
         """The scheduler's next slice of letters that waited; False: the others have to wait on."""
         message = Message()
         leaving = []
-        left = SLICE
+        left, clock = SLICE, SliceClock(SLICE_S)
         while left > 0 and self._again:
             held = self._held[self._again[0]]
-            left -= self._some_of(held, left, message, leaving)
+            left -= self._some_of(held, left, clock, message, leaving)
             if held.is_over():
                 del self._held[self._again.popleft()]
-            elif left > 0:
+            elif held.owed:
                 self._again.popleft()  # there is no room yet
+            if clock.is_over():
+                break
         self._end_slice(leaving)
         return self._goes_on_again()
 
@@ -212,8 +220,8 @@ class DeadLetters:
             self._try_again_later()
         return bool(self._again)
 
-    def _some_of(self, held, limit, message, leaving):
-        """Pass on up to ``limit`` letters, as long as there is room. Returns how many."""
+    def _some_of(self, held, limit, clock, message, leaving):
+        """Pass on up to ``limit`` letters, as long as there is room and time. Returns how many."""
         count = 0
         while count < limit and not held.is_over():
             try:
@@ -229,6 +237,8 @@ class DeadLetters:
             self._gone(held.queue, leaving)
             held.first += 1
             count += 1
+            if clock.is_over():
+                break
         return count
 
     # one letter

@@ -11,6 +11,7 @@ from gomq_py.amqp.wire.fields import decode_table, get_key
 from gomq_py.amqp.wire.properties import PropertyScan
 from gomq_py.broker.origin import origin_of
 from gomq_py.broker.set_aside import described
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage import browser
 from gomq_py.storage.errors import StoreError
@@ -18,8 +19,10 @@ from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Messages looked at before others get their turn: some 3 ms.
+# Messages looked at before others get their turn: some 3 ms. Fewer where they take longer than SLICE_S, as large
+# headers do that a filter looks at.
 SLICE = 200
+SLICE_S = 0.005
 # What may be picked and not yet dropped: after so many messages or octets the disk is waited for.
 UNSYNCED_MESSAGES = 2000
 UNSYNCED_OCTETS = 8 * 1024 * 1024
@@ -110,12 +113,15 @@ class Move:
     def _slice(self):
         """The scheduler's next slice; False: no more of them for now."""
         message = Message()
+        clock = SliceClock(SLICE_S)
         try:
             for _ in range(SLICE):
                 if self._ended or self._queue.closed or self._left == 0 or not self._browser.next(message):
                     self._ended = True
                     break
                 self._try(message)
+                if clock.is_over():
+                    break
         except StoreError as error:
             self._queue.fail(error)
             self._ended = True

@@ -7,7 +7,8 @@ from gomq_py.broker.queues.due_heap import DueHeap
 
 
 class DueTimer:
-    """``go_on(locations)`` gets what is due, at most ``at_once`` between two polls of the loop. ``name``: the job's, for people.
+    """``go_on(locations)`` gets what is due, at most ``at_once`` between two polls of the loop, and returns how many of them it had time for; None:
+    all. The others come again next. ``name``: the job's, for people.
 
     Where ``go_on`` raises, those that it was given are not handed over again; the others are, in their time.
     """
@@ -77,12 +78,15 @@ class DueTimer:
         """The scheduler's next slice of what is due; False: that was all."""
         now_ms = self._timers.now_ms()
         heap = self._heap
-        due = []
+        due, times = [], []
         while len(due) < self._at_once and heap.count and (self._hastened or heap.first_due_ms() <= now_ms):
+            times.append(heap.first_due_ms())
             due.append(heap.pop())
-        if due:
-            self._go_on(due)
-        self._running = len(due) == self._at_once and not self._stopped and not self._resting
+        done = self._go_on(due) if due else None
+        left = 0 if done is None or self._stopped else len(due) - done
+        for at in range(len(due) - left, len(due)):
+            self._heap.push(times[at], due[at])
+        self._running = (left > 0 or len(due) == self._at_once) and not self._stopped and not self._resting
         self.arm()
         return self._running
 

@@ -1,6 +1,6 @@
 """Dead letters: where they go, what their headers say, and where they do not go again."""
 from datetime import datetime, timezone
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ from gomq_py.broker.binding import Binding
 from gomq_py.broker.dead_letter import Letter
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.queue_settings import QueueSettings
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.message import Message
+from tests.support.clocks import StepClock
 from tests.support.node import Node
 
 NOW_MS = 1_700_000_000_123
@@ -356,6 +358,49 @@ def test_alike_letters_to_a_random_exchange_are_spread(node):
 
     node.wait(lambda: sum(node.vhost.queue(name).ready_count for name in ("one", "two")) == 100)
     assert min(node.vhost.queue(name).ready_count for name in ("one", "two")) > 10
+
+
+class Full(Destination):
+    """Takes messages unless it is ``unable``; ``most`` is how many of them came between two polls of the loop."""
+
+    def __init__(self, scheduler):
+        super().__init__("full")
+        self.taken = []
+        self.most = self.refused = self._of_poll = 0
+        self._scheduler = scheduler
+
+    def publish(self, message):
+        if self.unable:
+            self.refused += 1
+            return 0
+        self.taken.append(message.get_body())
+        self._of_poll += 1
+        self.most = max(self.most, self._of_poll)
+        self._scheduler.later(self)
+        return 1
+
+    def turn(self):
+        self._of_poll = 0
+        return 0
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["the first time", "after they waited for room"])
+def test_slice_of_letters_ends_with_its_time(node, monkeypatch, again):
+    """Every look at the clock finds that a millisecond has passed, and a slice has five."""
+    monkeypatch.setattr(dead_letter, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    target = Full(node.broker.scheduler)
+    target.unable = again
+    node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
+    declare(node, "q", dead_letter_exchange="amq.fanout", max_length=0)
+    monkeypatch.setattr(dead_letter, "TRY_AGAIN_MS", 5)
+
+    for number in range(20):
+        node.publish("", "q", b"%d" % number)
+    node.wait(lambda: target.most >= 1 or target.refused)
+    target.unable = False
+    node.wait(lambda: len(target.taken) == 20)
+
+    assert target.taken == [b"%d" % number for number in range(20)] and 1 <= target.most <= 6
 
 
 # letters that cannot be made

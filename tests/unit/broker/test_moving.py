@@ -1,12 +1,17 @@
 """Moving, copying and replaying messages: which go, where they land, and what stays as it was."""
+from functools import partial
+from types import SimpleNamespace
+
 import pytest
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import moving
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
+from tests.support.clocks import StepClock
 from tests.support.node import Node
 
 
@@ -46,6 +51,24 @@ def run(node, queue, route, **options):
 def fill(node, name, count=6, **options):
     for number in range(count):
         node.publish("", name, b"%d" % number, persistent=True, **options)
+
+
+def test_slice_of_a_move_ends_with_its_time(node, monkeypatch):
+    """Every look at the clock finds that a millisecond has passed, and a slice has five."""
+    monkeypatch.setattr(moving, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    source, target = declare(node, "from"), declare(node, "to")
+    fill(node, "from", 20)
+    ended, jobs, after_each = [], [], []
+    scheduler = SimpleNamespace(run_sliced=lambda slice_, failed, name: jobs.append(slice_))
+    move = Move(source, to_queue(target), node.broker.committer, scheduler, lambda *end: ended.append(end))
+
+    move.start()
+    while jobs[-1]():
+        after_each.append(move.result.examined)
+    node.wait(lambda: ended)
+
+    assert len(after_each) >= 3 and after_each[0] <= 6
+    assert bodies(target) == [b"%d" % number for number in range(20)]
 
 
 @pytest.mark.parametrize("durable", [True, False])

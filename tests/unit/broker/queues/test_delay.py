@@ -1,9 +1,13 @@
 """Delay queue: in order of time, on disk, and nothing lost by a store that fails."""
+from functools import partial
+
 import pytest
 
 from gomq_py.broker.queues import delay
 from gomq_py.broker.queues.delay import DelayQueue
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.recovery import open_store
+from tests.support.clocks import StepClock
 from tests.support.queues import Bench, message
 
 
@@ -66,6 +70,22 @@ def test_many_that_are_due_together_go_in_slices(bench, monkeypatch):
     bench.settle()
 
     assert len(park.released) == 35
+
+
+def test_slice_ends_with_its_time_and_the_others_go_on_in_their_order(bench, monkeypatch):
+    """Every look at the clock finds that a millisecond has passed, and a slice has five."""
+    monkeypatch.setattr(delay, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    park = make(bench, bench.store("park"))
+    bodies = [b"%05d" % (number % 3) for number in range(20)]
+    bench.publish(park, *bodies)
+    bench.now_ms += 5
+    bench.timers.fire()
+
+    bench.loop.poll()
+    assert 1 <= len(park.released) <= 6 and park.count + len(park.released) == 20
+    bench.settle()
+
+    assert [body for _, body in park.released] == sorted(bodies)
 
 
 def test_what_waits_is_found_again(bench, park):
