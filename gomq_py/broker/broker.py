@@ -87,8 +87,9 @@ class Broker:
         """(messages found damaged in this run, files kept of damage or of what was not where it belongs). The files stay until somebody deletes
         them.
         """
-        kept = [path for path in self._pool.kept_paths if os.path.lexists(path)]
-        return self._pool.damaged_records, kept + self._kept_paths()
+        notes = self._pool.damage
+        kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
+        return notes.records, kept + self._kept_paths()
 
     def describe_pool(self):
         """What the pool of segments holds, for people."""

@@ -17,6 +17,23 @@ KEPT_COPIES = 100
 UNKNOWN = -1
 
 
+class DamageNotes:
+    """What this module and recovery have found in the queues of one broker: messages and places by folder, octets of streams that are known to be
+    damaged, paths of what was kept. A thread that opens a queue again writes here, too: each folder has one writer at a time.
+    """
+
+    def __init__(self):
+        self.lost = {}
+        self.places = {}
+        self.known = {}
+        self.kept_paths = set()
+
+    @property
+    def records(self):
+        """How many messages were found damaged."""
+        return sum(list(self.lost.values()))
+
+
 def count_lost(segment, behind):
     """How many records, and body octets, the segment holds less than its seal and acks promised, when all sound ones lie from ``behind`` on."""
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, segment.next_ordinal)
@@ -34,9 +51,9 @@ def set_aside(store, segment, start, end, lost_count):
     _ack(store, segment, start, end)
     if start >= segment.synced or (segment.acks is None and _is_known(store, segment, start, end)):
         return
-    pool = store.pool
-    pool.damaged_records += 1 if lost_count == UNKNOWN else lost_count
-    said = pool.damaged_places[store.folder] = pool.damaged_places.get(store.folder, 0) + 1
+    notes = store.pool.damage
+    notes.lost[store.folder] = notes.lost.get(store.folder, 0) + (1 if lost_count == UNKNOWN else lost_count)
+    said = notes.places[store.folder] = notes.places.get(store.folder, 0) + 1
     if said > KEPT_COPIES:
         if said == KEPT_COPIES + 1:
             LOG.error("damaged: more than %d places in %s; the others are neither said nor kept. Look after the disk", KEPT_COPIES, store.folder)
@@ -55,9 +72,9 @@ def _is_known(store, segment, start, end):
     """Whether an earlier run has said so: a stream has no acks that would keep its readers from meeting damage again and again. It is known from
     now on, by the name of an empty file.
     """
-    known = store.pool.known_damage.get(store.folder)
+    known = store.pool.damage.known.get(store.folder)
     if known is None:
-        known = store.pool.known_damage[store.folder] = known_ranges(os.listdir(store.folder))
+        known = store.pool.damage.known[store.folder] = known_ranges(os.listdir(store.folder))
     if is_known(known, segment.number, start, end):
         return True
     if len(known) < KEPT_COPIES:
@@ -95,6 +112,6 @@ def _keep_copy(store, segment, start, end):
             store.files.append(file, segment.msgs.read(start, end))
         finally:
             store.files.close(file)
-        store.pool.kept_paths.append(path)
+        store.pool.damage.kept_paths.add(path)
     except OSError as error:
         LOG.warning("no copy of the damaged octets: %s", error)

@@ -11,6 +11,7 @@ before its next flush. Between message_store and files; never flushes by itself.
 import errno
 import os
 
+from gomq_py.storage.damage import DamageNotes
 from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.resting import Resting
@@ -54,11 +55,7 @@ class SegmentPool:
         self._closed = False
         # How the last run ended, for recovery at boot: what only a loss of power explains is no fault after one.
         self.last_end = POWER_LOST
-        # What storage.damage and recovery have found in the broker's queues: messages, places by folder, files that were kept.
-        self.damaged_records = 0
-        self.damaged_places = {}
-        self.kept_paths = []
-        self.known_damage = {}
+        self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
         self._clear_folder()

@@ -64,7 +64,7 @@ class Recovery:
             if match:
                 found.setdefault(int(match[2]), set()).add(match[1])
             elif name.startswith("damaged."):
-                self.store.pool.kept_paths.append(self._path_of(name))
+                self.store.pool.damage.kept_paths.add(self._path_of(name))
         for number in sorted(found):
             if "msgs" in found[number]:
                 self._open_pair(number, "acks" in found[number])
@@ -235,7 +235,7 @@ class Recovery:
                 LOG.error("damaged: %s has an unreadable head; kept as damaged.%s", file.path, os.path.basename(file.path))
                 kept = self._path_of(f"damaged.{os.path.basename(file.path)}")
                 self.files.rename(file.path, kept)
-                self.store.pool.kept_paths.append(kept)
+                self.store.pool.damage.kept_paths.add(kept)
 
     def _path_of(self, name):
         return os.path.join(self.store.folder, name)

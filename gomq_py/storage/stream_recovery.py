@@ -35,7 +35,7 @@ class StreamRecovery(Recovery):
     def run(self):
         names = os.listdir(self.store.folder)
         numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
-        self.store.pool.kept_paths += [self._path_of(name) for name in names if name.startswith("damaged.")]
+        self.store.pool.damage.kept_paths.update(self._path_of(name) for name in names if name.startswith("damaged."))
         if any(name.startswith("known.") for name in names):
             damage.forget_known(self.store, names, numbers[0] if numbers else 0)
         found = []

@@ -404,7 +404,7 @@ def test_damage_in_more_places_than_anybody_reads_is_said_in_one_line(bench, cap
 
     assert len(bench.damaged) == KEPT_COPIES and caplog.text.count("more than 100 places") == 1
     assert len(list((bench.folder / "stream").glob("damaged.*"))) == KEPT_COPIES
-    assert bench.pool.damaged_records == 334
+    assert bench.pool.damage.records == 334
 
 
 def test_message_larger_than_a_segment_gets_one_that_fits(bench):
