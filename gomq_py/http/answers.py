@@ -3,7 +3,7 @@
 ``listing`` builds a list a slice at a time and lets the loop run in between; sorting and paging are ``paging``'s.
 """
 import orjson
-from flask import Response, current_app, request
+from flask import Response, current_app, g, request
 
 from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
@@ -98,9 +98,9 @@ def sliced(objects, build):
     return built
 
 
-def body(max_octets=MAX_BODY_OCTETS, required=()):
+def body(required=()):
     """The request's JSON object. Raises BadRequest, TooLarge, UnsupportedType; names every missing key of ``required`` at once, as RabbitMQ does."""
-    octets = body_octets(max_octets)
+    octets = body_octets()
     try:
         value = orjson.loads(octets) if octets else {}
     except orjson.JSONDecodeError:
@@ -131,8 +131,26 @@ def check_node(wanted):
         raise BadRequest(f"Node {wanted_node} could not be contacted")
 
 
-def body_octets(max_octets=MAX_BODY_OCTETS):
-    """The raw request body, at most ``max_octets``. Raises TooLarge, UnsupportedType."""
+def receive_body(max_octets):
+    """Take in what ``body_octets`` answers, before the view looks at anything: a body may come slowly, and what was found before it could be deleted
+    meanwhile. Raises BodyLost. May switch.
+    """
+    if request.method in ("PUT", "POST"):
+        try:
+            g.body = _received(max_octets)
+        except (TooLarge, UnsupportedType) as error:
+            g.body = error
+
+
+def body_octets():
+    """The raw request body. Raises TooLarge, UnsupportedType."""
+    octets = g.pop("body", b"")
+    if isinstance(octets, Exception):
+        raise octets
+    return octets
+
+
+def _received(max_octets):
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")

@@ -10,6 +10,7 @@ from flask import current_app, g, request
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
+from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
 from gomq_py.http.errors import LoginFailed, NotAuthorised, Throttled
 from gomq_py.observability.log import logger
 
@@ -91,13 +92,20 @@ REFUSALS = {
 }
 
 
-def access(tag):
-    """Only for users whose tags reach ``tag``. Sets ``g.user`` and ``g.tags``."""
+def access(tag, max_octets=MAX_BODY_OCTETS):
+    """Only for users whose tags reach ``tag``. Sets ``g.user`` and ``g.tags``. The body, of at most ``max_octets``, is there when the view begins."""
 
     def decorate(view):
         @functools.wraps(view)
         def guarded(*args, **kwargs):
             g.user = authenticate()
+            g.tags = reach(g.user)
+            require_tag(tag)
+            users = node().broker.users
+            is_kept = users.get(g.user.name) is g.user
+            receive_body(max_octets)
+            if is_kept and users.get(g.user.name) is not g.user:
+                raise LoginFailed("Login failed")  # deleted while the body came
             g.tags = reach(g.user)
             require_tag(tag)
             return view(*args, **kwargs)

@@ -39,7 +39,7 @@ def _asked_for(parts):
 
 @blueprint.post("/api/definitions")
 @blueprint.post("/api/definitions/upload")
-@access(ADMINISTRATOR)
+@access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def post_definitions():
     """Import: what is there stays, what is missing is made."""
     return _import(None)
@@ -47,7 +47,7 @@ def post_definitions():
 
 @blueprint.post("/api/definitions/<vhost>")
 @blueprint.post("/api/definitions/<vhost>/upload")
-@access(ADMINISTRATOR)
+@access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def post_vhost_definitions(vhost):
     """Import into one vhost."""
     return _import(find_vhost(vhost))
@@ -69,7 +69,7 @@ def _import(vhost):
 def _parsed():
     """The JSON of the body. RabbitMQ's page uploads a form; no form is taken here (``foreign_pages``)."""
     try:
-        return parsed(body_octets(MAX_DEFINITIONS_OCTETS) or b"{}")
+        return parsed(body_octets() or b"{}")
     except NotJSON:
         raise BadRequest("failed_to_parse_json") from None
     except TooLong as error:

@@ -101,12 +101,12 @@ def list_bindings_to(vhost, name):
 
 
 @blueprint.post("/api/exchanges/<vhost>/<name>/publish")
-@access(MANAGEMENT)
+@access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
     """Publish one message; ``routed`` tells whether any queue took it."""
     exchange = exchange_to_publish_to(vhost, name)
     require(WRITE, "exchange", exchange.name, vhost)
-    wanted = body(MAX_PUBLISH_OCTETS, required=("routing_key", "properties", "payload", "payload_encoding"))
+    wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     if exchange.internal:
         raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
     routing_key = text_of(wanted, "routing_key")
