@@ -318,6 +318,8 @@ class Importer:
 
     def _vhost_of(self, entry):
         if self._vhost is not None:
+            if self._vhost.is_gone:
+                raise ValueError(f"vhost '{self._vhost.name}' was deleted meanwhile")
             return self._vhost
         name = entry.get("vhost", _DEFAULT_VHOST)
         vhost = self._broker.vhosts.get(name)

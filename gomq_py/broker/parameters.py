@@ -74,6 +74,8 @@ class Parameters:
 
     def set(self, vhost, component, name, value):
         """Set a value, checked by its component. Raises ValueError, OSError."""
+        if vhost.is_gone:  # its name may be another's by now, and the log knows names only
+            raise ParameterError(f"vhost '{vhost.name}' was deleted")
         self._tables.check_json(f"{component} {name!r} in vhost {vhost.name!r}", value)
         handler = self._components.get(component)
         if handler is not None:
@@ -88,7 +90,7 @@ class Parameters:
 
     def clear(self, vhost, component, name):
         """Remove a value; returns whether there was one. Raises OSError."""
-        if (component, name) not in vhost.parameters:
+        if (component, name) not in vhost.parameters or vhost.is_gone:
             return False
         self._log.append(records.parameter_cleared(vhost.name, component, name))
         del vhost.parameters[component, name]

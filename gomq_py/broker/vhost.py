@@ -535,9 +535,17 @@ class VHost(Routing):
             if isinstance(exchange, DelayedExchange):
                 exchange.park.close()
 
+    @property
+    def is_gone(self):
+        """Whether it was deleted: what is still done in it by those who hold it is not kept."""
+        return self._is_gone
+
     def departures(self):
-        """The vhost was deleted, and the log says so: a generator of functions that let go of its queues and exchanges, one each."""
+        """The vhost was deleted, and the log says so. Returns a generator of functions that let go of its queues and exchanges, one each."""
         self._is_gone = True
+        return self._departures()
+
+    def _departures(self):
         while self.queues:
             yield self._let_go_of_a_queue
         while self.exchanges:

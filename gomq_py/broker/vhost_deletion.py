@@ -20,7 +20,8 @@ class VHostDeletion:
 
     def __init__(self, vhost, connections, users, done):
         self.vhost = vhost
-        self._steps = self._all_steps(list(connections), users)
+        # From now on nothing is kept of what is done in it, before the first of its connections is closed.
+        self._steps = self._all_steps(list(connections), vhost.departures(), users)
         self._done = done
         self._over = Event()
         self._clock = SliceClock(clock=time.thread_time)  # a small vhost is gone at once, however busy the machine is
@@ -56,11 +57,11 @@ class VHostDeletion:
             LOG.exception("deleting vhost %r: one step failed, the others go on", self.vhost.name)
         return True
 
-    def _all_steps(self, connections, users):
+    def _all_steps(self, connections, departures, users):
         """A generator of functions, in order."""
         name = self.vhost.name
         for connection in connections:
             yield partial(connection.force_close, f"vhost '{name}' is down")
-        yield from self.vhost.departures()
+        yield from departures
         for user in list(users):
             yield partial(users.forget_vhost, name, user.name)

@@ -4,11 +4,13 @@ import gc
 import os
 import threading
 import weakref
+from pathlib import Path
 
 import gevent
 import pytest
 
 from gomq_py.broker import queue_factory, vhost_deletion
+from gomq_py.broker.definitions import Importer
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage import removal
 from gomq_py.storage.errors import StoreError
@@ -250,6 +252,35 @@ def test_what_is_done_in_a_vhost_that_is_being_deleted_is_not_kept(start, restar
 
     assert list(node.broker.vhosts) == ["/"] and os.listdir(node.data_dir.queues_folder) == []
     assert "never declared" not in caplog.text
+
+
+def test_what_is_done_in_a_deleted_vhost_while_its_connections_are_closed_is_not_kept(start, monkeypatch):
+    cut_deletions_after(monkeypatch, 1)
+    node = start()
+    vhost = node.broker.create_vhost("big")
+    log = Path(node.data_dir.definitions_path)
+
+    node.broker.delete_vhost("big", [Connection(vhost) for _ in range(5)])
+    before = log.read_bytes()
+    vhost.declare_queue("late", durable=True)
+
+    assert log.read_bytes() == before and vhost.is_gone
+
+
+def test_parameters_and_imports_into_a_deleted_vhost_are_refused_and_not_those_of_its_successor(start, restart):
+    node = start()
+    vhost = node.broker.create_vhost("v")
+    node.broker.parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 5})
+    node.broker.delete_vhost("v")
+    node.broker.create_vhost("v")
+
+    with pytest.raises(ValueError, match="'v' was deleted"):
+        node.broker.parameters.set(vhost, "policy", "p", {"pattern": ".*", "definition": {"max-length": 5}})
+    cleared = node.broker.parameters.clear(vhost, "vhost-limits", "limits")
+    report = Importer(node.broker, vhost).run({"queues": [{"name": "q"}]})
+
+    assert not cleared and (report.imported, report.refused) == ({}, ["queues: 'q': vhost 'v' was deleted meanwhile"])
+    assert restart(node).broker.vhosts["v"].parameters == {}
 
 
 def test_vhost_of_the_name_of_one_that_is_being_deleted_begins_empty(start, restart, monkeypatch):
