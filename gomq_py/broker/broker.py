@@ -65,6 +65,7 @@ class Broker:
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
+        self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
         self.logins = make_logins(self.users, settings, ExchangeState)

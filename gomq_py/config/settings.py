@@ -169,6 +169,8 @@ OPTIONS: tuple[Option, ...] = (
            "Tables and arrays that headers and arguments may be nested in. No client needs more than a handful; reading takes stack."),
     Option("amqp", "max_table_entries", integer(256), 8192,
            "Entries that headers or arguments may have, nested ones included. Each is an object while it is looked at."),
+    Option("amqp", "max_topic_words", COUNT, 65536,
+           "Words that patterns with words behind a # may have together in a topic exchange; 0 for no limit. Keys are compared with all."),
     Option("amqp", "max_unread_output", integer(65536), 1048576,
            "Octets of answers that a client may leave unread before nothing more is read from it."),
     Option("amqp", "unread_timeout", integer(1, 86400), 30,

@@ -8,7 +8,7 @@ from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen,
-    ChannelOpenOk, QueueDeclare, QueueDeclareOk,
+    ChannelOpenOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.config.settings import BY_KEY
 from tests.support.command import ROOT
@@ -91,6 +91,38 @@ def test_consumers_of_a_connection_are_limited_over_its_channels(limited):
     client.send_method(ChannelCloseOk(), 2)
     client.call(ChannelOpen(), ChannelOpenOk, 2)
     client.call(BasicConsume(queue="q"), BasicConsumeOk, 2)
+
+
+# patterns of topic exchanges
+
+def test_patterns_with_words_behind_a_hash_are_limited_at_every_door_and_what_is_stored_boots(limited):
+    """Every door binds through the vhost, HTTP and definitions with these very names. A boot with a smaller limit keeps what there is."""
+    door = limited(max_topic_words=6)
+    client = door.client()
+    client.call(QueueDeclare(queue="kept", durable=True), QueueDeclareOk)
+    for pattern in ("#.a.b", "#.a.b", "x.#.y", "a.#", "*.*.*.*"):
+        client.call(QueueBind(queue="kept", exchange="amq.topic", routing_key=pattern), QueueBindOk)
+    text = "cannot bind to exchange 'amq.topic' in vhost '/' with the pattern '#.c': limit of 6 words in costly patterns (max_topic_words) is reached"
+
+    client.send_method(QueueBind(queue="kept", exchange="amq.topic", routing_key="#.c"))
+
+    client.expect_error(ChannelClose, 406, f"PRECONDITION_FAILED - {text}", blamed=QueueBind)
+    with pytest.raises(PreconditionFailed, match=re.escape(text)):
+        door.vhost.bind_queue("kept", "amq.topic", "#.c")
+    door.vhost.bind_queue("q", "amq.topic", "#.a.b")
+    door.vhost.unbind_queue("kept", "amq.topic", "x.#.y", {})
+    door.vhost.bind_queue("kept", "amq.topic", "#.c")
+    delayed = door.vhost.declare_exchange("d", "x-delayed-message", arguments={"x-delayed-type": "topic"})
+    with pytest.raises(PreconditionFailed, match=r"\(max_topic_words\)"):
+        door.vhost.bind_queue("kept", delayed.name, "#.1.2.3.4.5.6")
+
+    door.__exit__()
+    door = limited(max_topic_words=1)
+
+    assert {binding.routing_key for binding in door.vhost.exchanges["amq.topic"].bindings()} == {"#.a.b", "#.c", "a.#", "*.*.*.*"}
+    door.vhost.bind_queue("kept", "amq.topic", "#.c")
+    with pytest.raises(PreconditionFailed):
+        door.vhost.bind_queue("kept", "amq.topic", "#.d")
 
 
 # bodies in flight

@@ -43,6 +43,9 @@ class DelayedExchange(Exchange):
         if not isinstance(inner, str) or inner not in INNER_TYPES:
             raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
 
+    def set_defaults(self, defaults):
+        self._inner.set_defaults(defaults)
+
     def check_binding(self, routing_key, arguments):
         self._inner.check_binding(routing_key, arguments)
 

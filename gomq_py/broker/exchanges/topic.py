@@ -1,6 +1,8 @@
 """Topic exchange: patterns of words with wildcards (AMQP 0-9-1 §3.1.3.3)."""
+from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.topic_trie import TopicTrie
+from gomq_py.broker.names import described
 
 
 class TopicExchange(Exchange):
@@ -11,6 +13,18 @@ class TopicExchange(Exchange):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self._trie = TopicTrie()
+        self._max_words = 0
+
+    def set_defaults(self, defaults):
+        self._max_words = defaults.get("max_topic_words", 0)
+
+    def check_binding(self, routing_key, arguments):
+        """Refuse a pattern that would make every later key too slow to match; what is stored already is not asked."""
+        added = self._trie.costly_words_added(routing_key) if self._max_words else 0
+        if added and self._trie.costly_words() + added > self._max_words:
+            raise PreconditionFailed(
+                f"cannot bind to {described('exchange', self.name, self.vhost)} with the pattern '{routing_key}': limit of "
+                f"{self._max_words} words in costly patterns (max_topic_words) is reached")
 
     def match(self, routing_key, headers, targets):
         self._trie.match(routing_key, targets)

@@ -1,7 +1,8 @@
 from libc.stdint cimport uint64_t
 cimport cython
+from gomq_py.broker.exchanges.topic_bits cimport TopicShards
 
-cdef Py_ssize_t WIDE
+cdef object _ONE
 
 cdef class TopicNode:
     cdef TopicNode parent, star, hash
@@ -14,24 +15,38 @@ cdef class TopicNode:
 cdef class TopicTrie:
     cdef TopicNode root
     cdef uint64_t step
-    cdef readonly Py_ssize_t size
-    cdef readonly object bits
-    cdef uint64_t wide
-    @cython.locals(node=TopicNode)
+    cdef readonly Py_ssize_t size, walked
+    cdef readonly dict arrangements
+    cdef readonly TopicShards shards
+    @cython.locals(words=list, destinations=dict)
     cpdef add(self, str pattern, destination)
-    @cython.locals(node=TopicNode)
+    @cython.locals(words=list, destinations=dict)
     cpdef remove(self, str pattern, destination)
-    @cython.locals(front=list, reached=list, words=list, node=TopicNode, child=TopicNode, visits=Py_ssize_t)
+    @cython.locals(node=TopicNode, destinations=dict)
+    cpdef dict find(self, list words)
+    cpdef Py_ssize_t costly_words(self)
+    @cython.locals(words=list, is_costly=bint)
+    cpdef Py_ssize_t costly_words_added(self, str pattern) except -1
+    @cython.locals(count=Py_ssize_t)
+    cdef bint _may_be_walked(self, list words) except -1
+    @cython.locals(node=TopicNode)
+    cdef dict _added(self, list words)
+    @cython.locals(node=TopicNode, pattern=str)
+    cdef _removed(self, list words)
+    @cython.locals(count=Py_ssize_t)
+    cdef _count_walked(self, list words, Py_ssize_t one)
+    @cython.locals(node=TopicNode)
+    cdef TopicNode _node(self, list words)
+    @cython.locals(front=list, reached=list, words=list, node=TopicNode, child=TopicNode)
     cpdef match(self, str key, set targets)
+    @cython.locals(root=TopicNode)
     cpdef bint is_empty(self)
-    cdef bint _has_bits(self, Py_ssize_t visits) except -1
-    @cython.locals(node=TopicNode, child=TopicNode)
-    cpdef list patterns(self)
-    cdef list _words_to(self, TopicNode node)
-    cdef _enter(self, TopicNode node, list front)
+    cdef _enter(self, TopicNode node, list front, set targets)
     cdef TopicNode _child(self, TopicNode node, str word)
     @cython.locals(parent=TopicNode)
     cdef _prune(self, TopicNode node)
 
 cdef list split_key(str key)
 cdef list folded(str pattern)
+cdef Py_ssize_t hash_words(list words) except -1
+cdef object arrangement(list words)

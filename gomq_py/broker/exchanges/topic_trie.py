@@ -1,16 +1,19 @@
 """Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any number of them (AMQP 0-9-1 §3.1.3.3).
 
-Patterns live in a trie of words. A key is matched by walking all the nodes it can reach at once, one word at a time, each node at most once per word:
-the time is bounded by words times nodes however many ``#`` the patterns hold, and in practice by the few nodes that share the key's words. Where they
-are not few, as a publisher may choose with patterns of many ``#``, topic_bits takes over. The empty key has no words, so that ``#`` matches it and
+Patterns live in a trie of words. A key is matched by walking all the nodes it can reach at once, one word at a time. Of nodes with their ``*`` in the
+same places it reaches one per word, so that few are reached where patterns are arranged alike, however many they are; a ``#`` at the end matches as
+soon as it is reached. What would be reached by most keys and at most words is kept out: of patterns in which words follow a ``#``, and of patterns
+whose ``*`` are arranged as no others', only few are walked, and topic_bits has the rest. The empty key has no words, so that ``#`` matches it and
 ``*`` does not; a dot at either end adds an empty word.
 """
-from gomq_py.broker.exchanges.topic_bits import TopicBits
+from gomq_py.broker.exchanges.topic_bits import TopicShards
 
-# Nodes visited for one key before it counts as wide: some 20 us.
-WIDE = 1500
-# Visits that making the automaton of bits costs for each pattern: it is made when wide keys have cost as much since patterns last came or went.
-BUILT_FOR = 50
+# Words of patterns with words behind a ``#`` that are walked: a key of 128 words costs 1 ms at most, an ordinary one less than bits do.
+WALKED = 512
+# Arrangements of ``*`` that are walked: patterns of seven words have no more.
+ARRANGEMENTS = 128
+# Shifted instead of the literal, which would be a C integer in the compiled module.
+_ONE = 1
 
 
 class TopicNode:
@@ -29,115 +32,143 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Patterns to destinations. ``match`` is the compiled part of routing."""
+    """Patterns to destinations. ``match`` is the compiled part of routing. ``walked``: words of walked patterns in which words follow a ``#``."""
 
-    __slots__ = ("root", "step", "size", "bits", "wide")
+    __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
     def __init__(self):
         self.root = TopicNode(None, None)
         self.step = 0
         self.size = 0
-        self.bits = None
-        self.wide = 0  # visits for wide keys while there were no bits
+        self.walked = 0
+        self.arrangements = {}  # arrangement of *: how many walked patterns have it, without those with words behind a #
+        self.shards = TopicShards()
 
     def add(self, pattern, destination):
         """Bind a destination to a pattern; once more counts."""
-        node = self.root
-        for word in folded(pattern):
-            node = self._child(node, word)
-        if node.destinations is None:
-            node.destinations = {}
-            self.bits = None
-            self.wide = 0
-        node.destinations[destination] = node.destinations.get(destination, 0) + 1
+        words = folded(pattern)
+        destinations = self.find(words)
+        if destinations is None:
+            destinations = self._added(words)
+        destinations[destination] = destinations.get(destination, 0) + 1
         self.size += 1
 
     def remove(self, pattern, destination):
         """Take back one ``add``; nodes that lead nowhere go."""
-        node = self.root
-        for word in folded(pattern):
-            node = node.star if word == "*" else node.hash if word == "#" else node.words[word]
-        count = node.destinations[destination] - 1
-        if count:
-            node.destinations[destination] = count
-        else:
-            del node.destinations[destination]
-            if not node.destinations:
-                node.destinations = None
-                self._prune(node)
-                self.bits = None
-                self.wide = 0
+        words = folded(pattern)
+        destinations = self.find(words)
+        destinations[destination] -= 1
+        if not destinations[destination]:
+            del destinations[destination]
+            if not destinations:
+                self._removed(words)
         self.size -= 1
+
+    def find(self, words):
+        """The destinations of a pattern of folded words, None where it is not bound."""
+        if self.shards.words:
+            destinations = self.shards.find(".".join(words))
+            if destinations is not None:
+                return destinations
+        node = self._node(words)
+        return None if node is None else node.destinations
+
+    def costly_words(self):
+        """Words of the patterns that most keys have to be compared with: those in shards, and walked ones in which words follow a ``#``."""
+        return self.walked + self.shards.words
+
+    def costly_words_added(self, pattern):
+        """How many ``costly_words()`` there are more when this pattern is bound: none if it is already."""
+        words = folded(pattern)
+        is_costly = hash_words(words) or not self._may_be_walked(words)
+        return len(words) if is_costly and self.find(words) is None else 0
+
+    def _may_be_walked(self, words):
+        """Whether a new pattern of these words has its place in the trie, not in a shard."""
+        count = hash_words(words)
+        if count:
+            return self.walked + count <= WALKED
+        stars = arrangement(words)
+        return not stars or stars in self.arrangements or len(self.arrangements) < ARRANGEMENTS
+
+    def _added(self, words):
+        """Put a pattern into its place. Returns its destinations, of which there are none."""
+        if not self._may_be_walked(words):
+            return self.shards.add(".".join(words), words)
+        self._count_walked(words, 1)
+        node = self.root
+        for word in words:
+            node = self._child(node, word)
+        node.destinations = {}
+        return node.destinations
+
+    def _removed(self, words):
+        """The last destination of a pattern has gone."""
+        pattern = ".".join(words)
+        if self.shards.find(pattern) is not None:
+            self.shards.remove(pattern, words)
+            return
+        self._count_walked(words, -1)
+        node = self._node(words)
+        node.destinations = None
+        self._prune(node)
+
+    def _count_walked(self, words, one):
+        count = hash_words(words)
+        stars = 0 if count else arrangement(words)
+        self.walked += one * count
+        if stars:
+            patterns = self.arrangements.pop(stars, 0) + one
+            if patterns:
+                self.arrangements[stars] = patterns
+
+    def _node(self, words):
+        node = self.root
+        for word in words:
+            node = node.star if word == "*" else node.hash if word == "#" else node.words.get(word)
+            if node is None:
+                return None
+        return node
 
     def match(self, key, targets):
         """Add to the set ``targets`` every destination bound to a pattern that matches the key."""
+        words = split_key(key)
+        if self.shards.words:
+            self.shards.match(words, targets)
         self.step += 1
         front = []
-        self._enter(self.root, front)
-        words = split_key(key)
-        visits = 0
+        self._enter(self.root, front, targets)
         for word in words:
             self.step += 1
             reached = []
             for node in front:
                 if node.is_hash:
-                    self._enter(node, reached)
+                    self._enter(node, reached, targets)
                 if node.words:
                     child = node.words.get(word)
                     if child is not None:
-                        self._enter(child, reached)
+                        self._enter(child, reached, targets)
                 if node.star is not None:
-                    self._enter(node.star, reached)
+                    self._enter(node.star, reached, targets)
             if not reached:
                 return
             front = reached
-            visits += len(front)
-            if visits > WIDE and self._has_bits(len(front)):
-                self.bits.match(words, targets)
-                return
         for node in front:
             if node.destinations is not None:
                 targets.update(node.destinations)
 
     def is_empty(self):
         """Whether not even a node is left."""
-        return not self.root.words and self.root.star is None and self.root.hash is None and self.root.destinations is None
+        root = self.root
+        return not self.shards.words and not root.words and root.star is None and root.hash is None and root.destinations is None
 
-    def _has_bits(self, visits):
-        """Whether there is an automaton of bits; it is made when wide keys have cost enough."""
-        if self.bits is None:
-            self.wide += visits
-            if self.wide < BUILT_FOR * self.size:
-                return False
-            self.bits = TopicBits(self.patterns())
-        return True
-
-    def patterns(self):
-        """(words, node) of every pattern."""
-        found = []
-        ahead = [self.root]
-        while ahead:
-            node = ahead.pop()
-            if node.destinations is not None:
-                found.append((self._words_to(node), node))
-            for child in (node.star, node.hash, *node.words.values()):
-                if child is not None:
-                    ahead.append(child)
-        return found
-
-    def _words_to(self, node):
-        """The words of the pattern that ends at a node."""
-        words = []
-        while node.parent is not None:
-            words.append(node.word)
-            node = node.parent
-        words.reverse()
-        return words
-
-    def _enter(self, node, front):
+    def _enter(self, node, front, targets):
         """Put the node into the front, and the ``#`` behind it, which may match no word at all; each once per step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
+            if node.is_hash and not node.words and node.star is None:
+                targets.update(node.destinations)  # it matches whatever follows
+                return
             front.append(node)
             node = node.hash
 
@@ -190,3 +221,15 @@ def folded(pattern):
     if has_hash:
         words.append("#")
     return words
+
+
+def hash_words(words):
+    """How many words a pattern of folded words has if some of them follow a ``#``; else 0."""
+    return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
+
+
+def arrangement(words):
+    """Where a pattern has its ``*``, as a number; 0: nowhere."""
+    if "*" not in words:
+        return 0
+    return sum([_ONE << index for index, word in enumerate(words) if word == "*"])

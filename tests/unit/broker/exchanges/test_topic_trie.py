@@ -2,14 +2,12 @@
 import random
 import time
 from functools import lru_cache
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.broker.exchanges import topic_trie
-from gomq_py.broker.exchanges.topic_bits import TopicBits
+from gomq_py.broker.exchanges import topic_bits, topic_trie
 from gomq_py.broker.exchanges.topic_trie import TopicTrie
 
 
@@ -104,68 +102,158 @@ def test_removing_everything_leaves_an_empty_trie():
     assert trie.is_empty()
 
 
-# keys that reach very many nodes
+# patterns in which words follow a #
 
-@given(st.lists(PATTERNS, max_size=12), st.lists(KEYS, max_size=8))
-def test_bits_match_as_the_naive_matcher_does(patterns, keys):
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(["bind", "bind", "bind", "unbind", "match"]), PATTERNS, KEYS), max_size=40), st.sampled_from([0, 4, 10]))
+def test_shards_match_as_the_naive_matcher_does_while_patterns_come_and_go(steps, walked):
+    """Shards are so small that there are several, and are made anew; few patterns or none with words behind a # or with * are walked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topic_bits, "SHARD_BITS", 12)
+        patch.setattr(topic_trie, "WALKED", walked)
+        patch.setattr(topic_trie, "ARRANGEMENTS", walked // 4)
+        trie, bound = TopicTrie(), []
+        for verb, pattern, key in steps:
+            if verb == "bind":
+                trie.add(pattern, pattern)
+                bound.append(pattern)
+            elif verb == "unbind" and bound:
+                trie.remove(bound[0], bound[0])
+                del bound[0]
+            assert matched(trie, key) == {each for each in bound if naive(each, key)}
+        for pattern in bound:
+            trie.remove(pattern, pattern)
+        assert trie.is_empty() and not trie.shards.shard_count() and not trie.arrangements and not trie.walked
+
+
+def full_trie():
+    """A trie that walks as many patterns with words behind a # as it may: the next go into shards."""
     trie = TopicTrie()
-    for pattern in patterns:
-        trie.add(pattern, pattern)
-    bits = TopicBits(trie.patterns())
-
-    for key in keys:
-        targets = set()
-        bits.match(key.split(".") if key else [], targets)
-        assert targets == {pattern for pattern in patterns if naive(pattern, key)}
+    for number in range(topic_trie.WALKED // 4):
+        trie.add(f"filler.#.{number}.x", "filler")
+    assert trie.walked == topic_trie.WALKED
+    return trie
 
 
-def test_keys_that_reach_many_nodes_are_matched_by_bits_as_by_the_walk(monkeypatch):
-    """729 patterns of six words a, * and #: at first such keys are walked, then matched by bits, until patterns come and go."""
-    monkeypatch.setattr(topic_trie, "BUILT_FOR", 10)
-    patterns = [".".join(words) for words in product("a*#", repeat=6)]
-    trie = TopicTrie()
-    for pattern in patterns:
-        trie.add(pattern, pattern)
+def test_many_shards_match_as_the_naive_matcher_does():
+    """1500 patterns of some ten words, of which a third, then most, go again and others come: each key asks several shards."""
     dice = random.Random(5)
-    keys = [".".join(dice.choice("ab") for _ in range(dice.randrange(1, 9))) + ".a" * 12 + ".b" * dice.randrange(9) for _ in range(40)]
-    expected = {key: {pattern for pattern in patterns if naive(pattern, key)} for key in keys}
+    trie, bound = full_trie(), {}
 
-    assert all(matched(trie, key) == expected[key] for key in keys)
-    assert trie.bits is not None
-    assert all(matched(trie, key) == expected[key] for key in keys)
+    def some_pattern():
+        return ".".join(dice.choice("abc*#") for _ in range(dice.randrange(2, 16)))
 
-    trie.add("#.b", "new")
-    assert trie.bits is None
-    assert all(matched(trie, key) == expected[key] | ({"new"} if key.endswith("b") else set()) for key in keys)
-    assert trie.bits is not None
-    trie.remove("#.b", "new")
-    assert all(matched(trie, key) == expected[key] for key in keys)
+    def check():
+        for _ in range(25):
+            key = ".".join(dice.choice("abc") for _ in range(dice.randrange(0, 20)))
+            assert matched(trie, key) == {pattern for pattern in bound if naive(pattern, key)}
+
+    for gone in (500, 900, 1600):
+        while len(bound) < 1500:
+            pattern = some_pattern()
+            if pattern not in bound:
+                trie.add(pattern, pattern)
+                bound[pattern] = None
+        assert trie.shards.shard_count() > 1
+        check()
+        for pattern in dice.sample(list(bound), min(gone, len(bound))):
+            trie.remove(pattern, pattern)
+            del bound[pattern]
+        check()
+
+    assert trie.shards.words == trie.shards.shard_count() == 0
 
 
-def test_destinations_that_come_and_go_are_seen_by_the_bits():
-    trie = TopicTrie()
+def test_change_of_patterns_makes_at_most_one_shard_anew():
+    """20 000 words in shards: adding makes none anew, each removal one at most, and all removals together no more than they remove."""
+    trie = full_trie()
+    patterns = [f"#.w{number}" + ".a" * 18 for number in range(1000)]
+    for pattern in patterns:
+        trie.add(pattern, "q")
+    assert trie.shards.rebuilt == 0
+    assert trie.shards.shard_count() == 5
+
+    largest = 0
+    for pattern in patterns[::2] + patterns[1::2]:
+        before = trie.shards.rebuilt
+        trie.remove(pattern, "q")
+        largest = max(largest, trie.shards.rebuilt - before)
+
+    assert 0 < largest <= topic_bits.SHARD_BITS / 2
+    assert trie.shards.rebuilt <= 20 * len(patterns)
+
+
+def test_room_of_removed_patterns_is_used_again():
+    """A pattern comes for each that goes: there are never more than twice the shards that the patterns need."""
+    trie = full_trie()
+    for number in range(1000):
+        trie.add(f"#.w{number}" + ".a" * 18, "q")
+
+    for number in range(1000, 20_000):
+        trie.remove(f"#.w{number - 1000}" + ".a" * 18, "q")
+        trie.add(f"#.w{number}" + ".a" * 18, "q")
+
+    assert trie.shards.words == 20_000
+    assert trie.shards.shard_count() <= 2 * 5 + 1
+
+
+def test_destinations_that_come_and_go_are_seen_by_the_shards():
+    trie = full_trie()
     trie.add("#.a.#", "one")
     trie.add("#.a.#", "two")
-    bits = TopicBits(trie.patterns())
+    trie.add("#.b", "other")
 
     trie.remove("#.a.#", "one")
     trie.add("#.a.#", "three")
+    trie.add("#.#.a.#", "four")
 
-    targets = set()
-    bits.match(["a"], targets)
-    assert targets == {"two", "three"}
+    assert matched(trie, "a") == {"two", "three", "four"}
+    assert trie.shards.words == 3 + 2
 
 
-def test_masks_of_words_are_kept_within_bounds(monkeypatch):
-    monkeypatch.setattr("gomq_py.broker.exchanges.topic_bits.MASK_OCTETS", 100)
+def test_hash_at_the_end_matches_at_once_and_goes_into_no_shard():
+    trie = full_trie()
+
+    for number in range(1000):
+        trie.add(f"a.*.{number}.#", number)
+
+    assert trie.shards.words == 0
+    assert matched(trie, "a.b.7") == matched(trie, "a.b.7.c.d") == {7}
+
+
+def test_words_are_counted_where_words_follow_a_hash_and_once_for_a_pattern():
     trie = TopicTrie()
-    for number in range(200):
-        trie.add(f"#.w{number}", number)
-    bits = TopicBits(trie.patterns())
 
-    for number in range(200):
-        targets = set()
-        bits.match([f"w{number}"], targets)
-        assert targets == {number}
+    assert [trie.costly_words_added(pattern) for pattern in ("a.b.c", "a.#", "*.#.*.#", "#.a", "#.#.*.a", "")] == [0, 0, 0, 2, 3, 0]
+    trie.add("#.a", "one")
+    trie.add("#.#.a", "two")
+    assert trie.costly_words() == 2
+    assert trie.costly_words_added("#.a") == 0
+    trie.remove("#.a", "one")
+    assert trie.costly_words() == 2
+    trie.remove("#.a", "two")
+    assert trie.costly_words() == 0
 
-    assert len(bits._masks) < 5
+
+def test_patterns_with_stars_in_ever_other_places_go_into_shards():
+    """Of 3000 patterns of 60 words a key would reach 3000 nodes at each word; as many with * at one place are one node, and walked."""
+    dice = random.Random(7)
+    trie = TopicTrie()
+    patterns = [".".join(dice.choice("aaaa*") for _ in range(60)) for _ in range(3000)]
+    for number in range(3000):
+        trie.add(f"*.*.*.{number}", number)
+    assert trie.costly_words() == 0
+    assert trie.costly_words_added(patterns[0]) == 0
+    for pattern in patterns:
+        trie.add(pattern, pattern)
+
+    assert len(trie.arrangements) == topic_trie.ARRANGEMENTS
+    assert trie.costly_words() == 60 * (3000 - topic_trie.ARRANGEMENTS + 1)
+    assert trie.costly_words_added("*" + ".*" * 60) == 61
+    assert trie.costly_words_added("*.*.*.new") == 0
+    assert matched(trie, ".".join("a" * 60)) == set(patterns)
+    assert matched(trie, "a.b.c.7") == {7}
+    for pattern in patterns:
+        trie.remove(pattern, pattern)
+    assert trie.arrangements == {7: 3000}
+    assert trie.costly_words() == 0
