@@ -181,6 +181,7 @@ class Launcher:
                 room.close()
         if self._committer is not None:
             self._committer.stop()
+            ended = ended and not self._committer.has_failed
             self._committer = None
         if self._pidfile:
             self._remove_pidfile()

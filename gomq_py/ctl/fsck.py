@@ -9,7 +9,7 @@ import re
 
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.storage import stream_offsets
-from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, RUNNING, USERS, DataDir, is_known, known_ranges
+from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
@@ -33,7 +33,7 @@ class Findings:
 def check_folder(root):
     """Check everything in a data folder; returns the Findings. Raises FolderError when it is none, or a broker holds it."""
     with HeldFolder(root):
-        findings = Findings(not os.path.exists(os.path.join(root, RUNNING)))
+        findings = Findings(last_end_of(root) == STOPPED)
         for name in LOGS:
             _check_log(os.path.join(root, name), findings)
         findings.notes += [(path, "kept for you: delete it when you have what you want from it") for path in DataDir(root).kept_paths()]

@@ -4,7 +4,7 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
 
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host"
-      .running            there while a broker runs, and after one that did not end in order; text: the boot of the machine
+      .last-run           how the last run ended: "stopped\\n"; while it goes on, and if it ended otherwise, the machine's boot
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
       definitions         framed log of the durable topology (storage.framed_log)
       users               framed log of users and permissions
@@ -32,7 +32,7 @@ from gomq_py.storage.files import FILE_MODE, Files
 SCHEMA_VERSION = 1
 
 LOCK = ".lock"
-RUNNING = ".running"
+LAST_RUN = ".last-run"
 SCHEMA = "schema_version"
 DEFINITIONS = "definitions"
 USERS = "users"
@@ -42,10 +42,13 @@ TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
 # What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was cut short.
-_NOT_CONTENT = frozenset({LOCK, RUNNING, "lost+found"})
+_NOT_CONTENT = frozenset({LOCK, LAST_RUN, "lost+found"})
 
-# How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which may have lost what was not flushed.
+# How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which may have
+# lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as with the machine.
 STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
+_STOPPED_TEXT = b"stopped\n"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -101,7 +104,7 @@ class DataDir:
         """
         if in_order:
             with contextlib.suppress(OSError):  # the next boot is a little quieter about files that are not there
-                os.unlink(self._at(RUNNING))
+                self._write_note(_STOPPED_TEXT)
         if self._lock_fd >= 0:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # also for a child that was forked this moment and has not closed its copy yet
             self.forget()
@@ -219,17 +222,23 @@ class DataDir:
     def _note_run(self):
         """Learn how the last run ended, and note that one runs. As little through the seam as the lock is: it is about this machine."""
         boot = _boot_id()
+        self.last_end = last_end_of(self.path, boot)
+        self._write_note(boot)
+
+    def _write_note(self, text):
+        """A disk without room keeps an empty one: nobody knows how the run ended, and the boot goes on."""
         try:
-            with open(self._at(RUNNING), "rb") as file:
-                self.last_end = KILLED if file.read(100) == boot != b"" else POWER_LOST
-        except FileNotFoundError:
-            self.last_end = STOPPED
-        fd = os.open(self._at(RUNNING), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
-            os.write(fd, boot)
-            os.fsync(fd)
-        finally:
-            posix.close(fd)
+            fd = os.open(self._at(LAST_RUN), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+            try:
+                os.write(fd, text)
+            finally:
+                try:
+                    os.fsync(fd)
+                finally:
+                    posix.close(fd)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
 
     def _check_schema(self):
         names = set(os.listdir(self.path))
@@ -259,6 +268,18 @@ def known_ranges(names):
 def is_known(ranges, number, start, end):
     """Whether one of the ranges covers these octets."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
+
+
+def last_end_of(path, boot=None):
+    """How the last run over this data folder ended."""
+    try:
+        with open(os.path.join(path, LAST_RUN), "rb") as file:
+            text = file.read(100)
+    except FileNotFoundError:
+        return POWER_LOST
+    if text == _STOPPED_TEXT:
+        return STOPPED
+    return KILLED if text == (_boot_id() if boot is None else boot) != b"" else POWER_LOST
 
 
 def _boot_id():

@@ -58,6 +58,7 @@ class GroupCommit:
         self._changes = []  # ([storage.files.Change, ...], done or None) for the sync that begins next
         self._aside = Aside("files-aside", self._threads_of)
         self._at_leisure = Aside("files-at-leisure", self._threads_of)
+        self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
@@ -237,6 +238,7 @@ class GroupCommit:
     def _give_up(self, error):
         """A fault of ours in the middle of a cycle: whoever waits, or asks from now on, gets the error."""
         self._gone = error
+        self.has_failed = True
         self._is_syncing = False
         callbacks, self._in_flight, self._waiting = self._in_flight + self._waiting, [], []
         self._release(self._logs)
@@ -278,6 +280,7 @@ class GroupCommit:
             return  # the flush ended in the very moment of the crash: nobody hears of it
         self.sync_seconds.observe(time.perf_counter() - began)
         self._blame(stores, logs, failures)
+        self.has_failed = self.has_failed or bool(failures)
         self.syncs += 1
         self._tell_stores(stores, failures)
         self._answer(next(iter(failures.values()), None))
@@ -300,6 +303,7 @@ class GroupCommit:
                 if error is not None and not isinstance(error, FileNotFoundError):
                     logger.error("a name could not be changed: %s", error)
                     failures[group[made]] = error
+                    self.has_failed = True
                 if done is not None:
                     done(error)
             except Exception:

@@ -2,6 +2,7 @@
 
 A crash leaves files, too, that look like it, and none of those is called a loss.
 """
+import errno
 import logging
 import os
 
@@ -117,6 +118,42 @@ def test_acks_that_a_kill_left_without_their_segment_are_no_loss(root, caplog):
 
     assert found["a"] == 0 and said == ""
     assert not set_aside(root)
+
+
+def test_acks_that_stayed_when_nobody_says_how_the_last_run_ended_are_no_loss(root, caplog):
+    """A run of an earlier version, or one whose files came here another way than the note."""
+    file_of(root, "a").unlink()
+    (root / ".last-run").unlink(missing_ok=True)
+    assert not check_folder(root).damage
+
+    found, said = boot(root, caplog)
+
+    assert found["a"] == 0 and said == "" and not set_aside(root)
+
+
+class NoFolderFlushed(Files):
+    """The names in folders of queues cannot be flushed."""
+
+    def sync_folder(self, path):
+        if os.path.basename(os.path.dirname(path)) == "queues":
+            raise OSError(errno.EIO, "the disk is ill", path)
+        Files.sync_folder(self, path)
+
+
+def test_acks_that_an_ill_disk_kept_from_going_are_no_loss_after_an_orderly_stop(root, caplog):
+    node = Node(root, NoFolderFlushed())
+    for _ in range(COUNT - 1):
+        node.take("a")
+    node.vhost.queue("a").flush()
+    folder = file_of(root, "a", "acks").parent
+    node.vhost.queue("a").store.committer.mark_folder(str(folder))
+    node.stop()
+    for path in folder.glob("msgs.*"):
+        path.unlink()  # it was on its way, behind the flush that failed
+
+    found, said = boot(root, caplog)
+
+    assert found["a"] == 0 and said == "" and not set_aside(root)
 
 
 @pytest.mark.parametrize("left", ["head", "acked"])

@@ -30,7 +30,7 @@ class Node:
     def stop(self):
         self.broker.close()
         self.committer.stop()
-        self.data_dir.close(in_order=True)
+        self.data_dir.close(in_order=not self.committer.has_failed)
 
     def kill(self):
         """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us, and nobody who goes on over the same folder."""

@@ -1,4 +1,5 @@
 """storage.data_dir: one holder at a time, a version that is checked, names that cannot escape."""
+import errno
 import os
 import socket
 import subprocess
@@ -6,7 +7,7 @@ import sys
 
 import pytest
 
-from gomq_py.storage.data_dir import DataDir, DataDirError, DataDirLocked, queue_id
+from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, queue_id
 
 HOLD = """
 import sys
@@ -154,6 +155,33 @@ def test_any_queue_name_has_a_folder_of_its_own_inside(tmp_path, name):
 
 def test_vhost_and_queue_do_not_run_together():
     assert len({queue_id("a", "bc"), queue_id("ab", "c"), queue_id("a\0b", "c"), queue_id("a", "b\0c")}) == 4
+
+
+@pytest.mark.parametrize("refused", ["open", "write"])
+def test_disk_without_room_for_the_note_of_a_run_keeps_nobody_from_booting(tmp_path, monkeypatch, refused):
+    DataDir(tmp_path).open().close()
+    (tmp_path / ".last-run").unlink()
+    real = getattr(os, refused)
+
+    def no_room(target, *rest):
+        if refused == "open" and not os.fspath(target).endswith(".last-run"):
+            return real(target, *rest)
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, refused, no_room)
+    DataDir(tmp_path).open().close()
+    monkeypatch.undo()
+
+    assert last_end_of(tmp_path) == POWER_LOST
+
+
+def test_end_of_a_run_that_nobody_noted_is_not_known_to_be_orderly(tmp_path):
+    DataDir(tmp_path).open().close(in_order=True)
+    assert last_end_of(tmp_path) == STOPPED
+    DataDir(tmp_path).open().close()
+    assert last_end_of(tmp_path) == KILLED
+    (tmp_path / ".last-run").unlink()
+    assert last_end_of(tmp_path) == POWER_LOST
 
 
 def test_free_room_is_less_than_the_disk(tmp_path):
