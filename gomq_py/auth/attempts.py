@@ -44,7 +44,7 @@ class Attempts:
         counters = [self._names.of(key)]
         if key not in self._known:
             counters.append(self._addresses.of(network))
-        return Turn(counters, functools.partial(self._know, key))
+        return Turn(counters, functools.partial(self._know, key), functools.partial(self._names.drop_if_clean, key))
 
     def _know(self, key):
         self._known[key] = None
@@ -56,9 +56,11 @@ class Attempts:
 class Turn:
     """One attempt."""
 
-    def __init__(self, counters, know):
+    def __init__(self, counters, know, over):
+        """``know()`` is called for a right password, ``over()`` at the end."""
         self._counters = counters
         self._know = know
+        self._over = over
         self._entered = []
         self._failed = True
 
@@ -89,6 +91,7 @@ class Turn:
         entered, self._entered = self._entered, []
         for counter in entered:
             counter.leave(self._failed)
+        self._over()
 
 
 class _Counters:
@@ -110,6 +113,12 @@ class _Counters:
             self._counters.move_to_end(key)
         return counter
 
+    def drop_if_clean(self, key):
+        """Names that were refused with their address, or logged in, must not push out those that are guessed at."""
+        counter = self._counters.get(key)
+        if counter is not None and counter.is_clean():
+            del self._counters[key]
+
 
 class _Counter:
     """Failures under one key, who is being checked, and who waits, in the order of their coming."""
@@ -129,6 +138,11 @@ class _Counter:
     def is_busy(self):
         """Whether somebody is being checked or waits."""
         return bool(self._checked or self._waiting)
+
+    def is_clean(self):
+        """Whether it has nothing to remember."""
+        self._forget()
+        return not self.is_busy and not self._failures
 
     def enter(self):
         """Come back when a password may be checked. Raises TooManyAttempts. May switch."""

@@ -225,3 +225,18 @@ def test_what_is_remembered_is_bounded(guesser, monkeypatch):
 )
 def test_ipv6_counts_by_what_one_customer_has(address, network):
     assert network_of(address) == network
+
+
+def test_flood_of_names_that_are_refused_with_their_address_makes_no_more_guesses(guesser):
+    guesser.succeed()
+    fail_often(guesser)
+    for number in range(FAILURES_OF_ADDRESS):
+        guesser.fail(f"stranger {number}")
+    waiting = [guesser.come(guesser.fail, f"waits {number}") for number in range(WAITING)]
+
+    for number in range(attempts.REMEMBERED):
+        with pytest.raises(TooManyAttempts):
+            guesser.fail(f"refused {number}")
+
+    assert waits(guesser.come(guesser.fail))
+    gevent.killall(waiting)
