@@ -234,7 +234,8 @@ def test_what_the_api_publishes_expires_and_goes_to_cc_and_bcc(api, channel, nam
 @pytest.mark.parametrize("properties", [
     {"user_id": "somebody"}, {"delivery_mode": 3}, {"delivery_mode": 999}, {"priority": -1}, {"priority": True}, {"timestamp": -5},
     {"timestamp": 2**63}, {"app_id": "x" * 256}, {"type": 5}, {"headers": [1]}, {"headers": {"x" * 256: 1}},
-    {"expiration": 5}, {"expiration": "soon"}, {"expiration": "-1"}, {"expiration": "315360000001"}, {"headers": {"CC": "no array"}}])
+    {"expiration": 5}, {"expiration": "soon"}, {"expiration": "-1"}, {"expiration": "315360000001"}, {"headers": {"CC": "no array"}},
+    {"headers": {"BCC": ["." * 1024]}}])
 def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, properties):
     channel.queue_declare(name)
     body = {"properties": properties, "routing_key": name, "payload": "x", "payload_encoding": "string"}

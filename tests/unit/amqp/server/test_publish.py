@@ -10,6 +10,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect, TxSelectOk,
 )
 from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.envelope import MAX_EXTRA_WORDS
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 
@@ -387,6 +388,18 @@ def test_cc_that_is_no_array_is_refused(publisher, name, value, shown):
     publisher.publish("q", properties=encoded(headers={name: value}))
 
     refused(publisher, 406, f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{name}",{shown}}}')
+
+
+def test_keys_in_cc_and_bcc_of_too_many_words_are_refused(publisher):
+    """All keys of a message are matched in one piece; each counts once, with its words."""
+    keys = [f"a.{number}" for number in range(MAX_EXTRA_WORDS // 4)]
+    publisher.publish("q", properties=encoded(headers={"CC": keys, "BCC": keys + [f"b.{key[2:]}" for key in keys]}))
+    assert count(publisher) == 1
+
+    publisher.publish("q", properties=encoded(headers={"CC": keys, "BCC": [f"b.{key[2:]}" for key in keys] + ["one"]}))
+
+    said = f"the routing keys in CC and BCC have {MAX_EXTRA_WORDS + 1} words, more than {MAX_EXTRA_WORDS}"
+    refused(publisher, 406, f"PRECONDITION_FAILED - invalid message: {said}")
 
 
 # alarms
