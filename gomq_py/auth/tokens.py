@@ -95,7 +95,8 @@ class TokenUser(User):
                 names[verb].append(name_glob)
         if not any(names.values()):
             return None
-        return Permission(self.name, vhost, *(names[verb] for verb in VERBS), make=Globs)
+        configure, write, read = (names[verb] for verb in VERBS)
+        return Permission(self.name, vhost, configure, write, read, make=Globs)
 
     def _topic_permission(self, vhost, exchange):
         keys = {WRITE: [], READ: []}

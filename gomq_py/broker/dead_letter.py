@@ -477,21 +477,18 @@ def grouped(deaths):
     """One entry for each queue and reason, the first; where that has no count it gets their number, as in RabbitMQ.
     What is no table is left out.
     """
-    groups, alone = {}, 0
-    for death in deaths:
+    first, numbers = {}, Counter()
+    for at, death in enumerate(deaths):
         if isinstance(death, dict):
             key = death.get("queue"), death.get("reason")
             if not (isinstance(key[0], str) and isinstance(key[1], str)):
-                key = alone = alone + 1  # no broker has written it
-            group = groups.get(key)
-            if group is None:
-                groups[key] = [death, 1]
-            else:
-                group[1] += 1
-    for death, number in groups.values():
+                key = at, None  # no broker has written it
+            first.setdefault(key, death)
+            numbers[key] += 1
+    for key, number in numbers.items():
         if number > 1:
-            death.setdefault("count", Int64(number))
-    return [death for death, _ in groups.values()]
+            first[key].setdefault("count", Int64(number))
+    return list(first.values())
 
 
 def _sorted(death):

@@ -114,8 +114,7 @@ def _leaves(value):
         one = left.pop()
         if isinstance(one, dict):
             yield from one
-            one = one.values()
-        for item in one:
+        for item in one.values() if isinstance(one, dict) else one:
             if isinstance(item, (dict, list)):
                 left.append(item)
             else:

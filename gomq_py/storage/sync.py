@@ -296,16 +296,16 @@ class GroupCommit:
             results = [(0, error)] * len(changes)
         if self._killed:
             return
-        for (group, done), (made, error) in zip(changes, results):
+        for (group, done), (made, refusal) in zip(changes, results):
             try:
                 for change in group[:made]:
                     change.told()
-                if error is not None and not isinstance(error, FileNotFoundError):
-                    logger.error("a name could not be changed: %s", error)
-                    failures[group[made]] = error
+                if refusal is not None and not isinstance(refusal, FileNotFoundError):
+                    logger.error("a name could not be changed: %s", refusal)
+                    failures[group[made]] = refusal
                     self.has_failed = True
                 if done is not None:
-                    done(error)
+                    done(refusal)
             except Exception:
                 logger.exception("a callback after a change of names failed")
 

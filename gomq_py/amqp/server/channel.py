@@ -18,6 +18,7 @@ from gomq_py.amqp.wire.methods import (
     TxRollback, TxSelect, decode_method,
 )
 from gomq_py.broker import tracing
+from gomq_py.net.stream import Hold
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -180,7 +181,7 @@ class Channel(HotChannel):
 
     def settle_many(self, delivery_tag, how, then=None):
         """Settle everything up to this tag, in slices, and call ``then()``. The client is not read meanwhile: what it sends next finds it settled."""
-        hold = None
+        hold: Hold = None
 
         def done():
             try:
@@ -199,7 +200,8 @@ class Channel(HotChannel):
 
         It is carried out though the channel ends. What a step raises closes the channel, or the connection.
         """
-        hold, method_id = None, self.method_id
+        hold: Hold = None
+        method_id = self.method_id
 
         def done():
             try:

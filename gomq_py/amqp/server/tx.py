@@ -32,7 +32,8 @@ class Transaction:
 
     def __init__(self, channel):
         self._channel = channel
-        self._settled = ()
+        self._settled = set()
+        self._settled_through = 0
         self._forget()
 
     def clear(self):

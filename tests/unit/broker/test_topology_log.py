@@ -26,7 +26,7 @@ class Names:
         self.committer = GroupCommit(self.files)
         self.slices = []
         self.names = {}
-        self.log = TopologyLog(self.files, self.path, self.committer, self.slices.append, slack=20)
+        self.log = TopologyLog(self.files, self.path, self.committer, self.run_sliced, slack=20)
         for record in self.log.replay():
             self.apply(record)
         self.log.compact_when_long(self.snapshot)
@@ -45,6 +45,9 @@ class Names:
         record = {"op": op, "name": name, "value": value}
         self.log.append(record)
         self.apply(record)
+
+    def run_sliced(self, slice_, _failed, _name):
+        self.slices.append(slice_)
 
     def run_slice(self):
         if self.slices and not self.slices[0]():
