@@ -7,9 +7,10 @@ be copied stays, and is counted with the reason; whatever fails, whoever asked f
 """
 from fnmatch import fnmatchcase
 
-from gomq_py.amqp.wire.fields import decode_table, get_key
-from gomq_py.amqp.wire.properties import PropertyScan
+from gomq_py.amqp.wire.fields import get_key
+from gomq_py.amqp.wire.properties import Properties, PropertyScan
 from gomq_py.broker.origin import origin_of
+from gomq_py.broker.routing import with_properties
 from gomq_py.broker.set_aside import described
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -257,8 +258,9 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         properties = origin.cleaned(message.get_properties()) if clean else message.get_properties()
         copy = _copy(message, _octets(origin.exchange), _octets(origin.routing_keys[0]), properties)
         if to == "exchange":
-            headers = raw_headers(properties)
-            found = vhost.route(exchange, origin.routing_keys[0], decode_table(headers)[0] if headers else None, origin.routing_keys[1:])
+            decoded = Properties.decode(properties)
+            headers = with_properties(decoded.headers, decoded)
+            found = vhost.route(exchange, origin.routing_keys[0], headers, origin.routing_keys[1:])
             destinations = tuple(destination for destination in found if destination is not source)
             if not destinations:
                 return None, "no queue is bound for it", None

@@ -7,9 +7,11 @@ committer before an answer about something durable leaves. ``owner`` is any obje
 import time
 
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound, PreconditionFailed, ResourceError, ResourceLocked
+from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import events as events_, names, records
 from gomq_py.broker.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
 from gomq_py.broker.binding import Binding, identity_of
+from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.events import Events
 from gomq_py.broker.exchanges.default import DefaultExchange
@@ -17,7 +19,7 @@ from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.routing import Routing, published
+from gomq_py.broker.routing import Routing, published, with_properties
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
@@ -178,7 +180,10 @@ class VHost(Routing):
         """A delayed message's time has come; ``owed``: it has gone on to all others before. Returns the destinations whose stores cannot take it."""
         if owed is not None:
             return published(message, self.again(owed))
-        keys = [key for key in headers.get("CC") or () if isinstance(key, str)]
+        values = headers.get(EXTRA_KEYS)
+        keys = [key for key in values if isinstance(key, str)] if isinstance(values, list) else ()
+        if self.needs_properties:
+            headers = with_properties(headers, Properties.decode(message.get_properties()))
         destinations = self.route(exchange, message.get_routing_key().decode("utf-8", "surrogateescape"), headers, keys)
         exchange.state.publish_out += len(destinations)
         return published(message, destinations)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.fields import Seconds, decode_table, get_key, set_key
+from gomq_py.broker.envelope import expiration_ms
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
@@ -103,7 +104,7 @@ def gone_on(message, now_ms):
         if value is not None:
             edit.headers = set_key(edit.headers, key, _negated(value))
     fields = message.describe()
-    expires_ms = int(edit.expiration) if edit.expiration and edit.expiration.isascii() and edit.expiration.isdigit() else None
+    expires_ms = expiration_ms(edit.expiration)
     released = Message()
     released.assign(
         message.get_exchange(), message.get_routing_key(), edit.octets(), message.get_body(), now_ms,

@@ -8,6 +8,7 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import moving
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
+from gomq_py.broker.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
@@ -329,3 +330,32 @@ def test_reasons_to_stay_are_counted_by_their_number_when_there_are_very_many(no
     result = run(node, source, lambda message: (None, f"because of {message.get_body()}", None))
 
     assert len(result.stayed) == moving.REASONS + 1 and result.stayed["other reasons"] == 50
+
+
+def test_letters_go_back_to_an_exchange_that_hashes_a_property_as_they_came(node):
+    node.vhost.declare_exchange("x", "x-consistent-hash", arguments={"hash-property": "message_id"})
+    letters = declare(node, "dead")
+    queues = [declare(node, name, dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0) for name in "abc"]
+    for queue in queues:
+        node.vhost.bind_queue(queue.name, "x", "10")
+    for number in range(30):
+        properties = Properties(message_id=str(number))
+        made = Message()
+        made.assign(b"x", b"k", properties.encode(), b"", 1)
+        for destination in node.vhost.route(node.vhost.exchange("x"), "k", with_properties(None, properties)):
+            destination.publish(made)
+    node.wait(lambda: letters.ready_count == 30)
+
+    result = run(node, letters, to_origin(node.vhost, letters, allow, allow, to="exchange"), dry_run=True)
+    found = routes_of(node, letters)
+
+    assert result.done == 30 and len(set(found)) > 1
+
+
+def routes_of(node, letters):
+    """The names of the queues that each letter would go back to."""
+    route = to_origin(node.vhost, letters, allow, allow, to="exchange")
+    browser, message, found = browse(letters.store), Message(), []
+    while browser.next(message):
+        found.append(tuple(destination.name for destination in route(message)[1]))
+    return found

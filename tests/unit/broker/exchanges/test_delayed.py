@@ -76,6 +76,13 @@ def test_message_that_goes_on_says_how_long_it_waited():
     assert (released.get_exchange(), released.get_routing_key(), released.get_body()) == (b"x", b"k", b"body")
 
 
+@pytest.mark.parametrize("expiration", ["100", "+100"])
+def test_expiration_counts_from_when_a_message_goes_on_however_it_is_written(expiration):
+    released, _ = gone_on(message(headers={"x-delay": 500}, expiration=expiration), NOW_MS + 500)
+
+    assert released.describe()["expires_at_ms"] == NOW_MS + 600
+
+
 def test_type_of_routing_must_be_named():
     vhost, _, _ = make_vhost()
 
@@ -193,3 +200,36 @@ def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_res
         aside = node.vhost.exchange("x").park.aside
         assert aside.reasons == {"going on after the delay: ZeroDivisionError: integer division or modulo by zero": 1}
         node.stop()
+
+
+@pytest.mark.parametrize("cc", [5, "other", {"other": 1}, None, [["other"], {"other": 1}, 5]])
+def test_message_whose_further_keys_are_no_texts_goes_by_its_own(start, cc):
+    """No door lets such a CC in; a message of an older version may have it."""
+    node = start()
+    declare(node)
+    node.vhost.declare_queue("others")
+    node.vhost.bind_queue("others", "x", "other")
+
+    publish(node, {"x-delay": 1, "CC": cc}, now_ms=NOW_MS)
+
+    node.wait(lambda: node.vhost.queue("q").ready_count == 1)
+    assert node.vhost.exchange("x").park.aside is None and node.vhost.queue("others").ready_count == 0
+
+
+def test_delayed_messages_are_spread_by_a_property_that_an_exchange_behind_hashes(start):
+    node = start()
+    node.vhost.declare_exchange("x", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange("spread", "x-consistent-hash", arguments={"hash-property": "message_id"})
+    node.vhost.bind_exchange("spread", "x", "")
+    queues = [node.vhost.declare_queue(name)[0] for name in "abc"]
+    for queue in queues:
+        node.vhost.bind_queue(queue.name, "spread", "10")
+
+    for number in range(50):
+        made = Message()
+        properties = Properties(headers={"x-delay": 1}, message_id=str(number))
+        made.assign(b"x", b"k", properties.encode(), b"", NOW_MS)
+        node.vhost.exchange("x").park.publish(made)
+
+    node.wait(lambda: sum(queue.ready_count for queue in queues) == 50)
+    assert all(queue.ready_count for queue in queues)
