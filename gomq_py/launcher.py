@@ -21,6 +21,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.auth.errors import BackendError
 from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
 from gomq_py.net.listener import BindError, abandon_socket
@@ -204,7 +205,7 @@ class Launcher:
         settings, files = self.settings, Files((NullReplicator(),))
         self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
         self._data_dir.open()
-        self._committer = GroupCommit(files, enabled=settings.sync, slow_s=settings.slow_sync_warning)
+        self._committer = GroupCommit(files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.broker = Broker(self._data_dir, files, self._committer, settings)
         if settings.load_definitions:
             definitions.load(self.broker, settings.load_definitions)

@@ -2,18 +2,7 @@
 
 For work that somebody waits for: answers of the management door, an import of definitions. Work that nobody waits for is a job of the scheduler's.
 """
-import gevent
-
-# Any time there is: what counts is that it takes the loop through a poll.
-_SHORTEST_S = 1e-4
-
-
-def give_way():
-    """Let the loop look at every socket and timer before going on. May switch.
-
-    ``gevent.sleep(0)`` does not: gevent runs up to 50 such callbacks between two polls, which with slices of 2 ms held messages up for 100 ms.
-    """
-    gevent.sleep(_SHORTEST_S)
+from gomq_py.hub import give_way
 
 
 def paced(objects, slice_):

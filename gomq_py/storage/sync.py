@@ -9,12 +9,13 @@ is repeated: whoever it covered is fenced, and callbacks get the error. One per 
 import logging
 import os
 import time
+from collections import deque
 
 import gevent
 from gevent.event import AsyncResult, Event
 from gevent.threadpool import ThreadPool
 
-from gomq_py.hub import begin
+from gomq_py.hub import begin, give_way
 from gomq_py.observability.histogram import Histogram
 from gomq_py.storage.aside import Aside
 from gomq_py.storage.errors import StoreError
@@ -30,13 +31,16 @@ THREADS = 4
 # batch, and flushing acks with every confirm doubled what a sync costs (docs/decisions/0002).
 UNHURRIED_S = 0.2
 
+# Stores or callbacks between two looks at the clock: each costs some 6 us, one that gives segments back or confirms a lot 50.
+LOOKS = 16
+
 
 class GroupCommit:
     """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing and calls everybody back at once. A flush that takes longer
-    than ``slow_s`` seconds is logged while it does; 0: none is.
+    than ``slow_s`` seconds is logged while it does; 0: none is. ``slice_clock``: the broker's SliceClock, which cuts what one sync has to tell.
     """
 
-    def __init__(self, files, enabled=True, threads=THREADS, slow_s=0):
+    def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
         self.syncs = 0
         self.begun = 0  # flushes that have taken what was marked; whoever notes it with a mark knows whether that mark has been taken
         self.sync_seconds = Histogram()
@@ -45,13 +49,14 @@ class GroupCommit:
         self._threads = threads
         self._pool = None
         self._watch = SyncWatch(slow_s)
+        self._slice_clock = slice_clock
         self._greenlet = None
         self._wake = Event()
         self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
-        self._in_flight = []  # callbacks of the sync that is running
+        self._in_flight = deque()  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
         self._killed = False
@@ -217,7 +222,7 @@ class GroupCommit:
                 logs, self._logs, self._folders = self._logs, {}, {}
                 self._release(logs)
                 stores, self._stores, self._later = {**self._stores, **self._later}, {}, {}
-                for store in stores:
+                for store in self._in_slices(stores):
                     store.sync_files(True)
                     store.synced()
         finally:
@@ -240,12 +245,13 @@ class GroupCommit:
         self._gone = error
         self.has_failed = True
         self._is_syncing = False
-        callbacks, self._in_flight, self._waiting = self._in_flight + self._waiting, [], []
+        callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
         self._release(self._logs)
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
         changes, self._changes = self._changes, []
         callbacks = [done for _, done in changes if done is not None] + callbacks
-        self._tell_stores(stores, dict.fromkeys(stores, error))
+        for store in stores:  # in one piece: who asks from now on is answered at once, and not before those who asked earlier
+            self._tell(store, {store: error})
         for callback in callbacks:
             try:
                 callback(error)
@@ -262,12 +268,13 @@ class GroupCommit:
             unawaited = self._later.keys() - stores.keys()
             stores.update(dict.fromkeys(self._later, True))
             self._later = {}
-        self._in_flight, self._waiting = self._waiting, []
+        self._in_flight, self._waiting = deque(self._waiting), []
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
         failures = {}  # store, or path of a log or folder, or change -> error
-        # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same.
+        # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same. So this is the
+        # one part that is not cut into slices; it takes 2 us for each store.
         jobs = self._collect(stores, logs, folders, unawaited, failures)
         if changes:
             self._make(changes, failures)
@@ -282,9 +289,22 @@ class GroupCommit:
         self._blame(stores, logs, failures)
         self.has_failed = self.has_failed or bool(failures)
         self.syncs += 1
-        self._tell_stores(stores, failures)
-        self._answer(next(iter(failures.values()), None))
-        self._is_syncing = False
+        for store in self._in_slices(stores):
+            self._tell(store, failures)
+        if not self._killed:
+            self._answer(next(iter(failures.values()), None))
+            self._is_syncing = False
+
+    def _in_slices(self, items):
+        """The items, others having their turn whenever a slice of time is over. Ends when the broker is killed meanwhile. A generator; may switch."""
+        clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
+        for item in items:
+            yield item
+            if clock is not None and clock.is_over():
+                give_way()
+                if self._killed:
+                    return
+                clock.begin()
 
     def _make(self, changes, failures):
         """Have the changes made, one after the other, and tell of them. May switch."""
@@ -292,8 +312,8 @@ class GroupCommit:
             return
         try:
             results = begin(_change_each, [group for group, _ in changes], self._watch, pool=self._threads_of()).get()
-        except Exception as error:  # no thread to be had: nothing was done
-            results = [(0, error)] * len(changes)
+        except Exception as failure:  # no thread to be had: nothing was done
+            results = [(0, failure)] * len(changes)
         if self._killed:
             return
         for (group, done), (made, refusal) in zip(changes, results):
@@ -352,30 +372,32 @@ class GroupCommit:
             except Exception:  # closed meanwhile by its owner, and the system did not like it
                 logger.exception("closing %s failed", file.path)
 
-    def _tell_stores(self, stores, failures):
-        """Each store hears what became of its files. One that cannot take it is fenced, and fails the sync."""
-        for store in stores:
-            if store not in failures:
-                try:
-                    store.synced()
-                    continue
-                except Exception as error:
-                    logger.exception("%s failed after a sync", store.folder)
-                    failures[store] = error
+    def _tell(self, store, failures):
+        """The store hears what became of its files. One that cannot take it is fenced, and fails the sync."""
+        if store not in failures:
             try:
-                store.fence(failures[store])
-            except Exception:
-                logger.exception("%s cannot be fenced", store.folder)
+                store.synced()
+                return
+            except Exception as error:
+                logger.exception("%s failed after a sync", store.folder)
+                failures[store] = error
+        try:
+            store.fence(failures[store])
+        except Exception:
+            logger.exception("%s cannot be fenced", store.folder)
 
     def _answer(self, error):
-        """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before."""
+        """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before. May switch."""
+        for callback in self._in_slices(self._asked()):
+            try:
+                callback(error)
+            except Exception:
+                logger.exception("a callback after a sync failed")
+
+    def _asked(self):
+        """The callbacks of the sync that is running, until there are no more. A generator."""
         while self._in_flight:
-            callbacks, self._in_flight = self._in_flight, []
-            for callback in callbacks:
-                try:
-                    callback(error)
-                except Exception:
-                    logger.exception("a callback after a sync failed")
+            yield self._in_flight.popleft()
 
     def _blame(self, stores, logs, failures):
         """A log or folder whose flush failed fails everything in it, now and later: a second flush would succeed without writing anything."""

@@ -7,6 +7,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Files
@@ -617,3 +618,80 @@ def test_what_is_marked_is_flushed_though_it_is_let_go_while_names_change(commit
     wait_until(lambda: answers)
 
     assert sorted(files.flushed) == [store.acks.path, store.file.path]
+
+
+def short_slices(**options):
+    """Slices that are over at each look at the clock."""
+    return SliceClock(seconds=0, **options)
+
+
+@pytest.fixture
+def turns(monkeypatch):
+    """What a test has done when the committer lets others have their turn; each is counted."""
+    done = []
+
+    def give_way():
+        done.append(len(done))
+        if len(done) <= len(turns):
+            turns[len(done) - 1]()
+        gevent.sleep(0)
+
+    turns = Turns(done)
+    monkeypatch.setattr(sync, "give_way", give_way)
+    return turns
+
+
+class Turns(list):
+    """Functions, one for each turn; ``done`` has an item for each turn that was had."""
+
+    def __init__(self, done):
+        super().__init__()
+        self.done = done
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_many_stores_of_one_sync_are_told_in_slices(files, turns, enabled):
+    committer, stores = GroupCommit(files, enabled=enabled, slice_clock=short_slices), [FakeStore(str(number)) for number in range(100)]
+    told = []
+    turns[:] = [lambda: told.append(sum(store.syncs for store in stores))] * 7
+    for store in stores:
+        committer.mark(store)
+
+    committer.stop()
+
+    assert told[:6] == [sync.LOOKS * number for number in range(1, 7)]
+    assert [store.syncs for store in stores] == [1] * 100
+
+
+def test_many_callbacks_of_one_sync_are_called_in_slices_and_keep_their_order(files, turns):
+    """A mark between two slices waits for the next sync; who asks there without one comes behind those who asked before."""
+    committer, order, late = GroupCommit(files, slice_clock=short_slices), [], FakeStore("late")
+    called = []
+    turns[:] = [
+        lambda: (called.append(len(order)), committer.after_sync(lambda error: order.append("asked in between"))),
+        lambda: (called.append(len(order)), committer.mark(late), committer.after_sync(lambda error: order.append("marked in between"))),
+        lambda: (called.append(len(order)), committer.after_sync(lambda error: order.append("asked behind the mark"))),
+    ]
+    committer.mark(FakeStore("a"))
+    for number in range(50):
+        committer.after_sync(lambda error, number=number: order.append(number))
+
+    wait_until(lambda: late.syncs)
+    committer.stop()
+
+    assert called == [sync.LOOKS, 2 * sync.LOOKS, 3 * sync.LOOKS]
+    assert order == [*range(50), "asked in between", "marked in between", "asked behind the mark"]
+    assert committer.syncs == 2
+
+
+def test_broker_that_is_killed_between_two_slices_calls_nobody_back_any_more(files, turns):
+    committer, stores, answers = GroupCommit(files, slice_clock=short_slices), [FakeStore(str(number)) for number in range(100)], Answers()
+    for store in stores:
+        committer.mark(store)
+    committer.after_sync(answers)
+    turns.append(lambda: gevent.get_hub().loop.run_callback(committer.kill))
+
+    wait_until(lambda: turns.done and committer.is_idle)
+
+    assert sum(store.syncs for store in stores) == sync.LOOKS
+    assert answers == []
