@@ -14,6 +14,7 @@ import os
 from gomq_py.storage.damage import DamageNotes
 from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.format.acks import capacity_for
+from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.resting import Resting
 from gomq_py.storage.stage import Stage
 
@@ -286,8 +287,8 @@ class SegmentPool:
             self._close(pair)
             return
         for file in (pair.msgs, pair.acks):  # nobody's from here on: a killed process must not leave them in another queue with a head that is whole
-            file.map[:8] = bytes(8)
-            self.files.overwritten(file, 0, 8)
+            file.map[:HEAD_BYTES] = bytes(HEAD_BYTES)  # all of it: what is left of a head would look like a damaged one
+            self.files.overwritten(file, 0, HEAD_BYTES)
         self._pairs[pair.msgs.size].append((pair.msgs, pair.acks))
         if self._closed:
             self.close()

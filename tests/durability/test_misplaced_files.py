@@ -12,8 +12,10 @@ import pytest
 from gomq_py.ctl.fsck import check_folder
 from gomq_py.storage.files import Files
 from tests.support.node import Node
+from tests.support.stores import StoreBench
 from tests.support.streams import STREAM
 from tests.support.unflushed import Unflushed
+from tests.support.waiting import wait_until
 
 COUNT = 5
 
@@ -176,6 +178,46 @@ def test_recycled_files_that_held_nothing_more_are_no_loss(root, caplog, left):
     found, said = boot(root, caplog)
 
     assert found["b"] == COUNT - 1 and said == "" and not set_aside(root)
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class KilledInRename(Files):
+    """The process is killed when so many files have left the pool."""
+
+    left = 0
+
+    def rename(self, path, target, file=None):
+        if self.left and os.path.basename(os.path.dirname(path)) == "pool":
+            self.left -= 1
+            if not self.left:
+                raise Killed
+        Files.rename(self, path, target, file)
+
+
+def test_pair_that_a_kill_met_on_its_way_out_of_the_pool_is_no_damage(tmp_path, caplog):
+    files = KilledInRename()
+    bench = StoreBench(tmp_path, files, enabled=True, segment_bytes=65536, in_threads=False)
+    for _ in range(12):
+        bench.push(bytes(12_000))
+    bench.store.flush()
+    bench.drain()
+    wait_until(lambda: bench.committer.is_idle, sleep=gevent.sleep)
+    files.left = 2
+    with pytest.raises(Killed):
+        for _ in range(12):
+            bench.push(bytes(12_000))
+    bench.pool.close()
+    caplog.clear()
+
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        bench.crash()
+
+    assert bench.report.removed == (str(tmp_path / "queue" / "msgs.0000000004"),)
+    assert caplog.text == "" and not bench.pool.damage.kept_paths
+    bench.close()
 
 
 @pytest.mark.parametrize("how", ["take", "purge", "delete"])
