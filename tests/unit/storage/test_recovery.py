@@ -244,7 +244,7 @@ def test_a_torn_tail_is_not_damage(tmp_path):
     bench = bench_with(tmp_path)
     path = tmp_path / "queue" / "msgs.0000000001"
     octets = bytearray(path.read_bytes())
-    octets[octets.index(b"0019") - 20:] = bytes(len(octets) - octets.index(b"0019") + 20)
+    octets[octets.rindex(b"0019") - 20:] = bytes(len(octets) - octets.rindex(b"0019") + 20)
     path.write_bytes(octets)
 
     bench.crash()
