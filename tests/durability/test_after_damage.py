@@ -69,7 +69,9 @@ def test_reader_reaches_the_end_others_are_served_and_the_next_boot_is_silent(tm
         sound = [f"body-{number}" for number in range(COUNT) if number not in HIT[hit]]
         assert read_to_the_end(broker, len(sound), kind) == [*sound, "new"]
         broker.stop()
-        assert "damaged: " in broker.log_text
+        # Heads note now and then how far files were flushed. After a kill the very last record may lie behind that, where
+        # a bad record is what the kill has cut short: nothing is said of it.
+        assert "damaged: " in broker.log_text or (hit, ending) == ("the last", "kill")
         broker.start()
         if kind == "stream":
             assert read_to_the_end(broker, len(sound) + 1, kind)[:len(sound)] == sound
