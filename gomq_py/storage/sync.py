@@ -222,7 +222,7 @@ class GroupCommit:
                 logs, self._logs, self._folders = self._logs, {}, {}
                 self._release(logs)
                 stores, self._stores, self._later = {**self._stores, **self._later}, {}, {}
-                for store in self._in_slices(stores):
+                for store in self._in_portions(stores):
                     store.sync_files(True)
                     store.synced()
         finally:
@@ -289,13 +289,13 @@ class GroupCommit:
         self._blame(stores, logs, failures)
         self.has_failed = self.has_failed or bool(failures)
         self.syncs += 1
-        for store in self._in_slices(stores):
+        for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
             self._answer(next(iter(failures.values()), None))
             self._is_syncing = False
 
-    def _in_slices(self, items):
+    def _in_portions(self, items):
         """The items, others having their turn whenever a slice of time is over. Ends when the broker is killed meanwhile. A generator; may switch."""
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:
@@ -388,7 +388,7 @@ class GroupCommit:
 
     def _answer(self, error):
         """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before. May switch."""
-        for callback in self._in_slices(self._asked()):
+        for callback in self._in_portions(self._asked()):
             try:
                 callback(error)
             except Exception:
