@@ -122,7 +122,7 @@ def test_reloaded_limit_blocks_and_lets_go(tmp_path, watched):
     with BrokerProcess(tmp_path / "data", config=config, no_sync=True) as broker:
         publisher = watched(broker.amqp_url)
 
-        config.write_text(f"[main]\nfree_disk_min = {1 << 60}\n")
+        config.write_text(f"[main]\nfree_disk_min = {1 << 52}\n")
         broker.signal(signal.SIGHUP)
         broker.wait_for_log(r"disk alarm: publishers are held until it is over: .* free in .*, needed are .* \(free_disk_min\)")
         publisher.channel.basic_publish("", "nowhere", b"held")
