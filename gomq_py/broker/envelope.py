@@ -49,17 +49,17 @@ def expiration_ms(expiration):
 
 def keys_among(headers):
     """The routing keys in CC and BCC, each once. What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed."""
-    keys = []
+    given = []
     for name in (EXTRA_KEYS, SECRET_KEYS):
         if not headers or name not in headers:
             continue
         values = headers[name]
         if not isinstance(values, list):
             raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}')
-        keys.extend(value for value in values if isinstance(value, str))
-    if not keys:
+        given.extend(value for value in values if isinstance(value, str))
+    if not given:
         return ()
-    keys = tuple(dict.fromkeys(keys))
+    keys = tuple(dict.fromkeys(given))
     words = len(keys) + sum(key.count(".") for key in keys)
     if words > MAX_EXTRA_WORDS:
         raise PreconditionFailed(f"invalid message: the routing keys in CC and BCC have {words} words, more than {MAX_EXTRA_WORDS}")
