@@ -51,6 +51,7 @@ class SegmentPool:
         self._unnamed = {size: [] for size in self._kept}
         self._expected = {}  # (msgs_bytes, folder of unnamed ones or None) -> how many writers will need such files soon
         self._in_making = dict.fromkeys(self._kept, 0)
+        self._coming = dict.fromkeys(self._kept, 0)  # pairs of which the msgs file is on its way here, or has come before the acks file
         self._retiring = {}  # queue folder -> its Retiring pairs, whose msgs file is about to leave, or has left and that is to be flushed
         self.stage = Stage()
         self._closed = False
@@ -138,10 +139,11 @@ class SegmentPool:
     def forget(self, folder):
         """The folder goes away with all that is in it."""
         for pair in self._retiring.pop(folder, ()):
-            self._close(pair)
             for path in (pair.pool_path, pair.acks_path):
                 if path is not None and os.path.dirname(path) == self.folder:
                     self._change([self.files.unlinking(path)], _nothing)
+            self._keep_out(pair)
+            self._close(pair)
 
     def describe(self):
         """What it holds, for people."""
@@ -236,9 +238,9 @@ class SegmentPool:
 
     # away
 
-    def _change(self, changes, done):
+    def _change(self, changes, done, soon=False):
         if self._aside is not None:
-            self.committer.change(changes, done)
+            self.committer.change(changes, done, soon)
             return
         for change in changes:
             change.make()
@@ -247,15 +249,17 @@ class SegmentPool:
     def _leaving(self, pair, path):
         """The change that moves the msgs file into the pool, or unlinks it. The sync that is running may still hold it."""
         msgs = pair.msgs
-        if msgs is not None and len(self._pairs.get(msgs.size, ())) < self._kept.get(msgs.size, 0):
+        if msgs is not None and len(self._pairs.get(msgs.size, ())) + self._coming.get(msgs.size, 0) < self._kept.get(msgs.size, 0):
             pair.pool_path = self._new_paths()[0]
+            self._coming[msgs.size] += 1
             return self.files.renaming(path, pair.pool_path, msgs)
         return self.files.unlinking(path, self._aside if msgs is None else None)
 
     def _msgs_left(self, pair, error):
         if pair.pool_path is not None and error is None:
             return
-        msgs, pair.msgs, pair.pool_path = pair.msgs, None, None
+        self._keep_out(pair)
+        msgs, pair.msgs = pair.msgs, None
         if msgs is not None:
             self.files.close(msgs, self._aside)
 
@@ -267,6 +271,7 @@ class SegmentPool:
             self._finish_retiring(folder, pair, [])
         else:
             self._retired(folder, pair)
+            self._keep_out(pair)
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
@@ -274,15 +279,17 @@ class SegmentPool:
         if self._is_usable(pair):
             pair.acks_path, path = os.path.join(self.folder, f"acks.{os.path.basename(pair.pool_path)[5:]}"), pair.acks_path
             changes = [*leaving, self.files.renaming(path, pair.acks_path, pair.acks)]
-            self._change(changes, lambda error: self._retired(folder, pair) and self._keep(pair, error))
+            self._change(changes, lambda error: self._retired(folder, pair) and self._keep(pair, error), soon=True)
             return
         changes = [*leaving, self.files.unlinking(pair.acks_path, self._aside if pair.acks is None else None)]
         if pair.pool_path is not None:
             changes.append(self.files.unlinking(pair.pool_path))
-        self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair))
+            self._keep_out(pair)
+        self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
         """Both files are in the pool now, or stay where they are until the next boot."""
+        self._keep_out(pair)
         if error is not None:
             self._close(pair)
             return
@@ -293,6 +300,12 @@ class SegmentPool:
         if self._closed:
             self.close()
 
+    def _keep_out(self, pair):
+        """The pair is not on its way here any more: it has come, or will not."""
+        if pair.pool_path is not None:
+            pair.pool_path = None
+            self._coming[pair.msgs.size] -= 1
+
     def _close(self, pair):
         for file in (pair.msgs, pair.acks):
             if file is not None:
@@ -300,9 +313,7 @@ class SegmentPool:
 
     def _is_usable(self, pair):
         msgs, acks = pair.msgs, pair.acks
-        if pair.pool_path is None or acks is None or msgs.held or acks.held or acks.size != capacity_for(msgs.size):
-            return False
-        return len(self._pairs[msgs.size]) < self._kept[msgs.size]
+        return pair.pool_path is not None and acks is not None and not msgs.held and not acks.held and acks.size == capacity_for(msgs.size)
 
     def _retired(self, folder, pair):
         """False where the folder was removed meanwhile, and the pair with it."""

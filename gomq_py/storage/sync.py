@@ -61,6 +61,9 @@ class GroupCommit:
         self._gone = None  # the error that ended group commit
         self._killed = False
         self._changes = []  # ([storage.files.Change, ...], done or None) for the sync that begins next
+        self._soon = []  # the same, for the first turn of the loop in which no sync runs
+        self._makes_soon = False
+        self._soon_failures = {}  # of these, for whoever waits for the sync that begins next
         self._aside = Aside("files-aside", self._threads_of)
         self._at_leisure = Aside("files-at-leisure", self._threads_of)
         self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
@@ -97,14 +100,19 @@ class GroupCommit:
         self._folders[os.fspath(path)] = None
         self._begin_soon()
 
-    def change(self, changes, done=None):
+    def change(self, changes, done=None, soon=False):
         """Have names changed in a thread, in the order in which it was asked for, before the next sync flushes anything; ``after_sync`` covers it.
 
         ``changes``: storage.files.Change, each made only if those before it in the list were. ``done(error or None)`` is called in
         the hub, and must neither switch nor raise. A change that fails fails the sync for whoever waits for it; one of a file that
-        was not there any more does not.
+        was not there any more does not. ``soon``: unless a sync is running it is made at once, before what was asked for without it, and no
+        sync for its sake; for files that somebody wants to use again while they are in the processor's cache.
         """
-        self._changes.append((changes, done))
+        if soon:
+            self._soon.append((changes, done))
+            self._wake.set()
+        else:
+            self._changes.append((changes, done))
         self._begin_soon()
 
     # who waits
@@ -151,7 +159,7 @@ class GroupCommit:
         """End as a crash does: what is marked is not flushed, nobody is called back."""
         self._killed = True
         self._release(self._logs)
-        self._stores, self._later, self._logs, self._folders, self._changes = {}, {}, {}, {}, []
+        self._stores, self._later, self._logs, self._folders, self._changes, self._soon = {}, {}, {}, {}, [], []
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
@@ -204,7 +212,11 @@ class GroupCommit:
     # the cycle
 
     def _has_marks(self):
-        return bool(self._stores or self._folders or self._logs or self._changes)
+        return bool(self._stores or self._folders or self._logs or self._changes or self._soon or self._makes_soon)
+
+    def _take_changes(self):
+        changes, self._soon, self._changes = [*self._soon, *self._changes], [], []
+        return changes
 
     def _begin_soon(self):
         if self._greenlet is None:
@@ -215,8 +227,7 @@ class GroupCommit:
         """Without syncing, what is marked counts as flushed at the end of the loop's turn. May switch, for changes of names."""
         try:
             while self._has_marks() or self._later:
-                changes, self._changes = self._changes, []
-                self._make(changes, {})
+                self._make(self._take_changes(), {})
                 if self._killed:
                     return
                 logs, self._logs, self._folders = self._logs, {}, {}
@@ -231,14 +242,38 @@ class GroupCommit:
     def _run(self):
         """Cycle while there is something to flush, then end: an idle broker has no greenlet here."""
         try:
-            while self._has_marks() or self._later:
-                if not self._hurried and not self._stopping:
-                    self._wake.wait(UNHURRIED_S)
-                self._cycle()
+            while self._has_marks() or self._later or self._waiting:
+                self._wait_for_more()
+                if self._killed:
+                    return
+                if self._has_marks() or self._later or self._waiting:
+                    self._cycle()
         except Exception as error:
             logger.exception("group commit failed; nothing that is to be durable will be confirmed any more")
             self._give_up(error)
         self._greenlet = None
+
+    def _wait_for_more(self):
+        """Until somebody waits for a sync, or for UNHURRIED_S. What is to change soon is made meanwhile. May switch."""
+        due = time.monotonic() + UNHURRIED_S
+        while not self._hurried and not self._stopping:
+            self._wake.clear()
+            if self._soon:
+                self._make_soon()
+                if self._killed or not (self._has_marks() or self._later or self._waiting):
+                    return
+            elif not self._wake.wait(max(0, due - time.monotonic())):
+                return
+
+    def _make_soon(self):
+        """Make what is to change soon, beside no flush. Whoever asks for a sync from its beginning on hears of it with the next one. May switch."""
+        changes, self._soon = self._soon, []
+        self._makes_soon = True
+        failures = {}
+        self._make(changes, failures)
+        self._makes_soon = False
+        if self._waiting:
+            self._soon_failures.update(failures)
 
     def _give_up(self, error):
         """A fault of ours in the middle of a cycle: whoever waits, or asks from now on, gets the error."""
@@ -248,7 +283,7 @@ class GroupCommit:
         callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
         self._release(self._logs)
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
-        changes, self._changes = self._changes, []
+        changes = self._take_changes()
         callbacks = [done for _, done in changes if done is not None] + callbacks
         for store in stores:  # in one piece: who asks from now on is answered at once, and not before those who asked earlier
             self._tell(store, {store: error})
@@ -260,19 +295,20 @@ class GroupCommit:
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
-        stores, logs, folders, changes = self._stores, self._logs, self._folders, self._changes
-        self._stores, self._logs, self._folders, self._changes = {}, {}, {}, []
-        self.begun += 1
+        stores, logs, folders, changes = self._stores, self._logs, self._folders, self._take_changes()
+        self._stores, self._logs, self._folders = {}, {}, {}
         unawaited = set()
         if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
             unawaited = self._later.keys() - stores.keys()
             stores.update(dict.fromkeys(self._later, True))
             self._later = {}
+        if stores or logs or folders:
+            self.begun += 1
         self._in_flight, self._waiting = deque(self._waiting), []
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
-        failures = {}  # store, or path of a log or folder, or change -> error
+        failures, self._soon_failures = self._soon_failures, {}  # store, or path of a log or folder, or change -> error
         # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same. So this is the
         # one part that is not cut into slices; it takes 2 us for each store.
         jobs = self._collect(stores, logs, folders, unawaited, failures)
@@ -281,14 +317,15 @@ class GroupCommit:
             if self._killed:
                 self._release(file for function, file, _ in jobs if function == self._files.sync)
                 return
-        began = time.perf_counter()
-        self._flush(jobs, failures)
-        if self._killed:
-            return  # the flush ended in the very moment of the crash: nobody hears of it
-        self.sync_seconds.observe(time.perf_counter() - began)
+        if jobs:
+            began = time.perf_counter()
+            self._flush(jobs, failures)
+            if self._killed:
+                return  # the flush ended in the very moment of the crash: nobody hears of it
+            self.sync_seconds.observe(time.perf_counter() - began)
+            self.syncs += 1
         self._blame(stores, logs, failures)
         self.has_failed = self.has_failed or bool(failures)
-        self.syncs += 1
         for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:

@@ -20,6 +20,7 @@ class HeldCommitter:
         self.folders = []
         self.callbacks = []
         self.asides = []
+        self.changes = None  # a list: they are made when the test says so
 
     def mark_folder(self, path):
         self.folders.append(os.fspath(path))
@@ -30,7 +31,10 @@ class HeldCommitter:
     def aside(self, function, *arguments, done=None):
         self.asides.append((function, arguments, done))
 
-    def change(self, changes, done=None):
+    def change(self, changes, done=None, soon=False):
+        if self.changes is not None:
+            self.changes.append((changes, done, soon))
+            return
         error = None
         try:
             for change in changes:
@@ -39,6 +43,11 @@ class HeldCommitter:
             error = failure
         if done is not None:
             done(error)
+
+    def make_changes(self):
+        changes, self.changes = self.changes, None
+        for change in changes:
+            self.change(*change)
 
     def run_aside(self):
         """Do what was put aside, and what comes of it."""
@@ -84,7 +93,9 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path):
-    return Bench(tmp_path)
+    bench = Bench(tmp_path)
+    yield bench
+    bench.committer.run_aside()  # descriptors are closed there
 
 
 def test_a_new_pair_has_room_for_an_ack_of_each_record(bench):
@@ -141,6 +152,58 @@ def test_other_sizes_and_too_many_are_unlinked(bench):
 
     assert bench.names() == ([], ["acks.0000000001", "acks.0000000002", "msgs.0000000001", "msgs.0000000002"])
     assert [pair[0].closed for pair in pairs] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_pairs_that_go_together_are_not_kept_beyond_the_limit_either(bench, synced):
+    """Or a queue that is emptied at one go keeps all of its room, and a disk that was full stays so."""
+    pairs = [bench.take(number) for number in range(1, 6)]
+    bench.committer.changes = []
+    for number, pair in enumerate(pairs, 1):
+        bench.retire(number, pair, synced)
+    bench.committer.make_changes()
+    bench.committer.finish()
+
+    assert bench.names() == ([], ["acks.0000000001", "acks.0000000002", "msgs.0000000001", "msgs.0000000002"])
+    assert [pair[0].closed for pair in pairs] == [False, False, True, True, True]
+    for number in (7, 8):
+        bench.retire(number, bench.take(number), synced)
+    bench.committer.finish()
+    assert len(bench.names()[1]) == 4
+
+
+@pytest.mark.parametrize("end", ["forgotten", "held", "name not changed", "flush failed"])
+def test_pair_that_does_not_come_takes_nobodys_place(bench, end):
+    pairs = [bench.take(number) for number in (1, 2)]
+    for number, pair in enumerate(pairs, 1):
+        if end == "name not changed":
+            os.rename(bench.paths(number)[0], bench.root / f"elsewhere.{number}")
+        bench.retire(number, pair, synced=True)
+        if end == "held":
+            pair[1].retain()
+    if end == "forgotten":
+        bench.pool.forget(str(bench.queue))
+    bench.committer.finish(OSError("disk") if end == "flush failed" else None)
+
+    pairs = [bench.take(number) for number in (3, 4, 5)]
+    for number, pair in enumerate(pairs, 3):
+        bench.retire(number, pair, synced=True)
+    bench.committer.finish()
+
+    assert [pair[0].closed for pair in pairs] == [False, False, True]
+
+
+def test_a_pair_that_was_never_flushed_asks_to_be_moved_soon(bench):
+    """While its pages are in the processor's cache: with changes of names that wait 0.2 s, 1 KiB messages cost 1.9 us instead of 1.3."""
+    bench.committer.changes = []
+    bench.retire(1, bench.take(1), synced=False)
+    [(changes, _, soon)] = bench.committer.changes
+    assert soon and len(changes) == 2
+
+    bench.committer.changes = []
+    bench.retire(2, bench.take(2), synced=True)
+    [(changes, _, soon)] = bench.committer.changes
+    assert not soon and len(changes) == 1
 
 
 def test_the_room_of_what_is_unlinked_is_given_back_aside(bench):

@@ -608,6 +608,85 @@ def test_a_kill_changes_no_names(committer):
     assert log == []
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Nothing is flushed that nobody waits for."""
+    monkeypatch.setattr(sync, "UNHURRIED_S", 1000)
+
+
+def test_change_that_is_wanted_soon_waits_for_no_flush_and_is_none(patient, committer, files):
+    """What was marked, and other changes, go on waiting; segments that are alive meanwhile were not there when a flush began."""
+    log, heard, answers = files.flushed, Answers(), Answers()
+    committer.change([NameChange("later", log)])
+    committer.mark_folder("/data/queues")
+    committer.after_sync(answers, hurry=False)
+
+    for name in "ab":
+        committer.change([NameChange(name, log)], heard, soon=True)
+        wait_until(lambda: heard)
+        assert log == [(name, False), (name, "told")] and heard == [None]
+        assert not answers and (committer.begun, committer.syncs) == (0, 0)
+        log.clear()
+        heard.clear()
+
+    committer.after_sync(answers)
+    wait_until(lambda: answers[1:])
+    assert log == [("later", False), ("later", "told"), "/data/queues"] and answers == [None, None]
+
+
+def test_who_asks_while_a_change_that_is_wanted_soon_is_made_hears_of_its_end(patient, committer, files):
+    log, answers, made = files.flushed, Answers(), threading.Event()
+    slow = NameChange("a", log)
+    slow.act = lambda: made.wait(waiting.TIMEOUT_S) and log.append("a")
+    committer.change([slow], soon=True)
+    gevent.sleep(0)
+    committer.after_sync(answers)
+    gevent.sleep(0)
+    assert not answers
+
+    made.set()
+    wait_until(lambda: answers)
+
+    assert answers == [None] and log == ["a", ("a", "told")]
+
+
+def test_a_change_that_is_wanted_soon_and_fails_fails_who_waits_for_it_and_nobody_later(patient, committer):
+    error, heard, answers, later = OSError(errno.EIO, "Input/output error", "a"), Answers(), Answers(), Answers()
+    committer.change([NameChange("a", [], error)], heard, soon=True)
+    committer.after_sync(answers)
+    wait_until(lambda: answers)
+    assert heard == answers == [error] and committer.has_failed
+
+    committer.change([NameChange("b", [], error)], heard, soon=True)
+    wait_until(lambda: heard[1:])
+    committer.mark_folder("/data/queues")
+    committer.after_sync(later)
+    wait_until(lambda: later)
+    assert later == [None]
+
+
+@pytest.mark.parametrize("end", ["stop", "sync", "no sync"])
+def test_changes_that_are_wanted_soon_are_made_before_others_however_it_goes_on(patient, files, end):
+    log = []
+    committer = GroupCommit(files, enabled=end != "no sync")
+    committer.change([NameChange("later", log)])
+    committer.change([NameChange("soon", log)], soon=True)
+    if end == "sync":
+        committer.wait()
+    committer.stop()
+
+    assert [entry for entry in log if entry[1] != "told"] == [("soon", False), ("later", False)]
+
+
+def test_sync_that_only_changes_names_counts_as_none(committer):
+    """Or segments that were never flushed would count as such."""
+    committer.change([NameChange("a", [])])
+
+    committer.wait()
+
+    assert (committer.begun, committer.syncs) == (0, 0)
+
+
 def test_what_is_marked_is_flushed_though_it_is_let_go_while_names_change(committer, files):
     """A segment that goes in that moment has acks that somebody waits for; its own change of names comes too late for the answer."""
     store, answers = FakeStore("a"), Answers()
