@@ -39,6 +39,8 @@ class Routing:
             current.match(routing_key, headers, matched)
             for key in more_keys:
                 current.match(key, headers, matched)
+            if current.departed:
+                matched.difference_update(current.departed)
             if not matched and current.alternate is not None and current.alternate in self.exchanges:
                 matched.add(self.exchanges[current.alternate])
             for destination in matched:

@@ -5,6 +5,8 @@ without yielding; what it raises is what the peer is told, in RabbitMQ's words. 
 committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
 """
 import time
+from collections import Counter
+from operator import attrgetter
 
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound, PreconditionFailed, ResourceError, ResourceLocked
 from gomq_py.amqp.wire.properties import Properties
@@ -29,6 +31,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 
 LOG = logger("broker")
+_source_of = attrgetter("source")
 
 
 class VHost(Routing):
@@ -327,19 +330,17 @@ class VHost(Routing):
 
     def release_owner(self, owner):
         """A connection is gone: delete its exclusive queues, in slices where they are very many; until then they are locked. Returns how many."""
-        owned = self._exclusive.get(owner)
-        count = 0 if owned is None else len(owned)
+        queues = list(self._exclusive.get(owner, ()))
+        count = len(queues)
+        queues.reverse()
 
         def drop_one():
-            queue = next(iter(owned), None)
-            if queue is not None:
-                owned.pop(queue)
+            queue = queues.pop()
+            if self.queues.get(queue.name) is queue:  # it may have gone by itself
                 self._drop_queue(queue)
-            else:
-                self._exclusive.pop(owner, None)
-            return queue is not None
+            return bool(queues)
 
-        if owned is not None:
+        if queues:
             self._in_slices(drop_one, "deleting exclusive queues")
         return count
 
@@ -408,9 +409,9 @@ class VHost(Routing):
 
     # changing the model
 
-    def _in_slices(self, step, name):
+    def _in_slices(self, step, name, before_rest=None):
         """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the rest as a job that goes on whatever
-        one step raises.
+        one step raises. ``before_rest()`` is called where there is a rest.
         """
         clock = SliceClock(clock=time.thread_time)
 
@@ -422,6 +423,8 @@ class VHost(Routing):
             return False
 
         if slice_():
+            if before_rest is not None:
+                before_rest()
             self._factory.run_sliced(slice_, lambda error: True, name)
 
     def _record(self, record):
@@ -572,15 +575,30 @@ class VHost(Routing):
         self._let_go_of_park(exchange)
 
     def _unbind_all_from(self, destination):
-        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other. At once: nothing may be routed there."""
-        bindings = self._bindings_to.pop(destination, {})
-        for binding in bindings:
-            binding.source.unbind(binding)
-            self._events.emit("binding.deleted", events_.binding_made, binding)
-        sources = dict.fromkeys(binding.source for binding in bindings)
-        for source in sources:
+        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other. From now on nothing is routed there and
+        nobody is shown them; where they are very many exchanges forget them in slices.
+        """
+        bindings = list(self._bindings_to.pop(destination, ()))
+        bindings.reverse()
+        sources = {}
+
+        def remove_one():
+            if bindings:
+                binding = bindings.pop()
+                sources[binding.source] = None
+                binding.source.unbind(binding)
+                self._events.emit("binding.deleted", events_.binding_made, binding)
+            return bool(bindings)
+
+        def part_with_rest():
+            for source, count in Counter(map(_source_of, bindings)).items():
+                source.part_with(destination, count)
+                sources[source] = None
+
+        self._in_slices(remove_one, "removing bindings", part_with_rest)
+        for source in list(sources):
             self.routes_changed(source)
-        self._delete_if_unused(sources)
+        self._delete_if_unused(list(sources))
 
     def _delete_if_unused(self, sources):
         """Auto-delete: an exchange goes when its last binding has gone (never before it had one)."""

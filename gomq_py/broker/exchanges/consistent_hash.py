@@ -7,7 +7,8 @@ algorithm:
     ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at or behind its CRC-32
     jump    Lamping and Veach's jump hash over the destinations in a row, each as often as it weighs: even, and moves keys only for the last ones
 """
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from itertools import accumulate
 from zlib import crc32
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
@@ -73,11 +74,18 @@ class ConsistentHashExchange(Exchange):
         if destination is not None:
             targets.add(destination)
 
+    def part_with(self, destination, count):
+        super().part_with(destination, count)
+        self._spread.drop(destination)  # or messages for the others would be lost
+
     def _added(self, binding):
         self._spread.add(binding.destination, weight_of(binding.routing_key))
 
     def _removed(self, binding):
         self._spread.remove(binding.destination, weight_of(binding.routing_key))
+
+    def _removed_departed(self, binding):
+        """It went in part_with()."""
 
 
 def weight_of(routing_key):
@@ -107,6 +115,19 @@ class Ring:
                 del self._destinations[destination.name, i]
                 del self._points[bisect_left(self._points, (self._point(destination, i), destination.name, i))]
 
+    def drop(self, destination):
+        """Remove all weights of a destination."""
+        name, left, i = destination.name, 0, 0
+        while (name, i) in self._destinations:
+            owners = [owner for owner in self._destinations[name, i] if owner is not destination]
+            if owners:
+                self._destinations[name, i] = owners
+                left = i + 1
+            else:
+                del self._destinations[name, i]
+            i += 1
+        self._points = [one for one in self._points if one[1] != name or one[2] < left]
+
     def find(self, point):
         """Who has the key that hashes to ``point``; None: nobody is bound."""
         if not self._points:
@@ -125,7 +146,7 @@ class Jump:
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)
-        self._buckets = []
+        self._ends = []  # the bucket behind the last one of each
         self._numbers = 0
 
     def add(self, destination, weight):
@@ -140,15 +161,21 @@ class Jump:
                 break
         self._fill()
 
+    def drop(self, destination):
+        """Remove all weights of a destination."""
+        self._bound = [one for one in self._bound if one[3] is not destination]
+        self._fill()
+
     def find(self, point):
         """Who has the key that hashes to ``point``; None: nobody is bound."""
-        if not self._buckets:
+        if not self._ends:
             return None
         # 64 bits out of 32: the algorithm's own generator spreads them.
-        return self._buckets[jump(point << 32 | crc32(point.to_bytes(4, "big")), len(self._buckets))]
+        bucket = jump(point << 32 | crc32(point.to_bytes(4, "big")), self._ends[-1])
+        return self._bound[bisect_right(self._ends, bucket)][3]
 
     def _fill(self):
-        self._buckets = [destination for _, weight, _, destination in self._bound for _ in range(weight)]
+        self._ends = list(accumulate(weight for _, weight, _, _ in self._bound))
 
 
 def jump(key, buckets):

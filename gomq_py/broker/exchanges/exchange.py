@@ -10,7 +10,8 @@ from gomq_py.broker.policies import UNDER_NONE
 class Exchange:
     """An exchange of ``vhost`` (its name). ``state`` counts and carries the revision that cached routes are checked against.
 
-    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached.
+    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached. ``departed``: destinations that are gone
+    and of whose bindings so many have still to be unbound; nothing is routed to them, whatever match() says.
     """
 
     type = ""
@@ -29,6 +30,7 @@ class Exchange:
         self.in_force = UNDER_NONE  # policies, set by the vhost
         self.state = ExchangeState()
         self._bindings = {}
+        self.departed = {}
 
     def __repr__(self):
         return f"<{type(self).__name__} {self.name!r} in {self.vhost!r}, {len(self._bindings)} bindings>"
@@ -37,10 +39,12 @@ class Exchange:
 
     @property
     def binding_count(self):
-        return len(self._bindings)
+        return len(self._bindings) - sum(self.departed.values())
 
     def bindings(self):
         """Every binding from this exchange, in the order they were made."""
+        if self.departed:
+            return [binding for binding in self._bindings.values() if binding.destination not in self.departed]
         return list(self._bindings.values())
 
     def find(self, identity):
@@ -58,7 +62,20 @@ class Exchange:
     def unbind(self, binding):
         """Remove a binding this exchange has."""
         del self._bindings[binding.identity]
-        self._removed(binding)
+        if self.departed and binding.destination in self.departed:
+            self._unbind_departed(binding)
+        else:
+            self._removed(binding)
+
+    def part_with(self, destination, count):
+        """A destination is gone, so many of whose bindings are here: none counts from now on, and the caller unbinds them in time."""
+        self.departed[destination] = count
+
+    def _unbind_departed(self, binding):
+        self.departed[binding.destination] -= 1
+        if not self.departed[binding.destination]:
+            del self.departed[binding.destination]
+        self._removed_departed(binding)
 
     # what kinds define
 
@@ -81,6 +98,10 @@ class Exchange:
 
     def _removed(self, binding):
         """Forget a removed binding."""
+
+    def _removed_departed(self, binding):
+        """Forget one whose destination the exchange has parted with."""
+        self._removed(binding)
 
 
 class KeyedExchange(Exchange):

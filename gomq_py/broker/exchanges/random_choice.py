@@ -18,8 +18,15 @@ class RandomExchange(Exchange):
         if self._destinations:
             targets.add(random.choice(self._destinations))
 
+    def part_with(self, destination, count):
+        super().part_with(destination, count)
+        self._destinations = [one for one in self._destinations if one is not destination]  # or messages for the others would be lost
+
     def _added(self, binding):
         self._destinations.append(binding.destination)
 
     def _removed(self, binding):
         self._destinations.remove(binding.destination)
+
+    def _removed_departed(self, binding):
+        """It went in part_with()."""

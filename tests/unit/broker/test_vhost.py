@@ -319,6 +319,67 @@ def test_bindings_of_a_deleted_exchange_go_in_slices(monkeypatch):
     assert vhost.exchanges["amq.fanout"].binding_count == 0
 
 
+@pytest.mark.parametrize(("type_", "arguments"), [
+    ("direct", {}), ("fanout", {}), ("topic", {}), ("headers", {}), ("x-random", {}), ("x-consistent-hash", {"x-algorithm": "ring"}),
+    ("x-consistent-hash", {"x-algorithm": "jump"}), ("x-delayed-message", {"x-delayed-type": "direct"}),
+])
+def test_bindings_of_a_deleted_queue_count_no_more_and_go_in_slices(monkeypatch, type_, arguments):
+    cut_after(monkeypatch, 10)
+    vhost, factory, _ = make_vhost()
+    exchange = vhost.declare_exchange("x", type_, arguments=arguments)
+    doomed, _ = vhost.declare_queue("doomed")
+    vhost.declare_queue("stays")
+    for number in range(35):
+        vhost.bind_queue("doomed", "x", "7", {"number": number, "x-match": "any"})
+    vhost.bind_queue("stays", "x", "7", {"number": 30})
+    keys_and_headers = [("7", {"number": number}) for number in range(35)]
+
+    vhost.delete_queue("doomed")
+    left = sum(exchange.departed.values())
+    told = [routed(vhost, "x", key, headers) for key, headers in keys_and_headers]
+    vhost.declare_queue("doomed")
+    vhost.bind_queue("doomed", "x", "7", {"number": 34})
+    shown = [(binding.destination.name, binding.arguments["number"]) for binding in exchange.bindings()]
+    count = exchange.binding_count
+    factory.run_all()
+
+    assert left == 25
+    assert told == [routed_to(type_, number) for number in range(35)]
+    assert shown == [("stays", 30), ("doomed", 34)] and count == 2
+    assert exchange.departed == {} and exchange.binding_count == 2 and exchange.bindings() == [
+        *vhost.bindings_to(vhost.queue("stays")), *vhost.bindings_to(vhost.queue("doomed"))]
+    assert {name for key, headers in keys_and_headers for name in routed(vhost, "x", key, headers)} <= {"stays", "doomed"}
+    assert doomed not in vhost.route(exchange, "7", {"number": 1})
+
+
+def routed_to(type_, number):
+    """Where messages go when "stays" alone is left, which headers exchanges give one of them."""
+    return ["stays"] if type_ != "headers" or number == 30 else []
+
+
+def test_exchange_of_a_deleted_queue_with_very_many_bindings_is_as_without_them(monkeypatch):
+    cut_after(monkeypatch, 10)
+    vhost, factory, _ = make_vhost()
+    for name in ("gone", "elsewhere"):
+        vhost.declare_queue(name)
+    vhost.declare_exchange("used", "topic", auto_delete=True)
+    vhost.declare_exchange("asks", "topic", arguments={"alternate-exchange": "amq.fanout"})
+    vhost.bind_queue("elsewhere", "amq.fanout", "")
+    for number in range(30):
+        vhost.bind_queue("gone", "used", f"k.{number}")
+        vhost.bind_queue("gone", "asks", f"k.{number}")
+
+    vhost.delete_queue("gone")
+    told = routed(vhost, "asks", "k.29")
+    names = set(vhost.exchanges)
+    vhost.delete_exchange("asks", if_unused=True)
+    factory.run_all()
+
+    assert told == ["elsewhere"]
+    assert "used" not in names
+    assert "asks" not in vhost.exchanges
+
+
 def test_delete_can_be_conditional(vhost):
     queue, _ = vhost.declare_queue("q")
     queue.ready_count, queue.consumer_count = 3, 1
