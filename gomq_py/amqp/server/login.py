@@ -1,8 +1,11 @@
 """Login: carries out a handshake: reads and writes for it, checks the credentials, finds the virtual host. In good time, or not at all.
 
 Between the connection's greenlet and the handshake's state table. Until the login is done it writes to the socket itself, waiting, since nobody else
-does yet; it never lets a stranger hold more than one small frame, nor stay longer than ``login_timeout``.
+does yet; it never lets a stranger hold more than one small frame, nor keep the broker waiting for longer than ``login_timeout``.
 """
+import contextlib
+import time
+
 from gevent import Timeout
 
 from gomq_py.amqp.server import events
@@ -31,6 +34,39 @@ class Session:
         self.rest = rest
 
 
+class Patience:
+    """``with Patience(seconds, error):`` raises ``error`` in this greenlet when the client has taken so long, the time ``paused()`` not counted."""
+
+    def __init__(self, seconds, error, clock=time.monotonic):
+        self._left_s = seconds
+        self._error = error
+        self._clock = clock
+        self._timeout = None
+        self._since_s = 0.0
+
+    def __enter__(self):
+        self._since_s = self._clock()
+        self._timeout = Timeout.start_new(self._left_s, self._error)
+        return self
+
+    def __exit__(self, *_):
+        self._timeout.close()
+        self._timeout = None
+        self._left_s = max(0.0, self._left_s - (self._clock() - self._since_s))
+
+    @contextlib.contextmanager
+    def paused(self):
+        """What is done in here takes none of the client's time."""
+        if self._timeout is None:
+            yield
+            return
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+
 class LoginAttempt:
     """One client on its way in. ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said."""
 
@@ -44,6 +80,7 @@ class LoginAttempt:
         self._peer_host = peer_host
         self._peer_port = peer_port
         self._timeout_s = settings.login_timeout
+        self._patience = Patience(self._timeout_s, HandshakeError(f"no login within {self._timeout_s} s"))
         self._vhost = None
         self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
@@ -68,7 +105,7 @@ class LoginAttempt:
         """A Session, or None when there will be no connection; why is in the log then. May switch."""
         handshake = self._handshake
         try:
-            with Timeout(self._timeout_s, HandshakeError(f"no login within {self._timeout_s} s")):
+            with self._patience:
                 while self._vhost is None:
                     if not self._advance():
                         self._server.strangers.info(("closed", self._peer_host), "connection %s closed by the client in handshake", self.name)
@@ -125,7 +162,10 @@ class LoginAttempt:
             if login.password is None:
                 self.user = logins.login_certified(login.username, self._peer_host)
             else:
-                self.user = logins.login(login.username, login.password, self._peer_host)
+                # Others' failures under this name or address may keep it waiting for a minute, which is not the client's fault: a right password
+                # comes through, if late.
+                with self._patience.paused():
+                    self.user = logins.login(login.username, login.password, self._peer_host)
         except LoginRefused as error:
             self._server.churn.logins_failed += 1
             raise HandshakeError(str(error), self._handshake.refused()) from error

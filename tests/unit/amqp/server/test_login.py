@@ -92,6 +92,65 @@ def test_user_whose_password_was_guessed_at_comes_in_late(door, monkeypatch):
     client.expect(ConnectionTune, 0)
 
 
+class NotedTimeout(gevent.Timeout):
+    """Remembers all that were started."""
+
+    started = []
+
+    def start(self):
+        self.started.append(self)
+        super().start()
+
+
+@pytest.fixture
+def timeouts(monkeypatch):
+    monkeypatch.setattr(login, "Timeout", NotedTimeout)
+    monkeypatch.setattr(NotedTimeout, "started", [])
+    return NotedTimeout.started
+
+
+def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, timeouts):
+    """It may be a minute long, behind other people's failures, and a right password comes through in the end: so no timer runs meanwhile."""
+    door.settings.login_timeout = 3600
+    running = []
+
+    def checked(name, password, address, check=door.broker.logins.login):
+        running.extend(timeout.pending for timeout in timeouts)
+        return check(name, password, address)
+
+    door.broker.logins.login = checked
+
+    asked_in(door).expect(ConnectionTune, 0)
+
+    assert running == [False] and [timeout.pending for timeout in timeouts] == [False, True]
+
+
+def test_time_of_a_client_goes_on_where_it_stood(timeouts):
+    now_s = [1000]
+
+    with login.Patience(60, TimeoutError(), lambda: now_s[0]) as patience:
+        now_s[0] += 20
+        with patience.paused():
+            now_s[0] += 500
+        now_s[0] += 20
+        with pytest.raises(LoginRefused), patience.paused():
+            raise LoginRefused("wrong")
+
+    assert [timeout.seconds for timeout in timeouts] == [60, 40, 20]
+    assert not any(timeout.pending for timeout in timeouts)
+
+
+def test_client_that_dawdles_after_its_password_was_checked_is_dropped(tmp_path):
+    with Door(tmp_path) as door:
+        door.settings.login_timeout = 0.05
+        dawdler = door.stranger()
+        dawdler.send(PROTOCOL_HEADER, method_frame(0, ConnectionStartOk(
+            client_properties={}, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US")))
+
+        while dawdler.socket.recv(4096):
+            pass
+
+
 def test_default_user_comes_in_from_this_machine_only(door):
     attempt = LoginAttempt(door.server, door.socket(), "far away", "192.0.2.1")
 
