@@ -8,7 +8,7 @@ from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClosedError
 from tests.support.ill_disk import IllDisk, SmallDisk
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 PERSISTENT = Properties(delivery_mode=2)
 BODY = bytes(20_000)
@@ -125,7 +125,7 @@ def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_
 
     small_disk.fill()
     assert publisher.publish_until_held() == "low on disk"
-    assert small_disk.free_octets() == 0
+    wait_until(small_disk.fill)  # a segment that was made ahead, and not needed, was given back to find room for a larger one
     taken = take(broker.amqp_url, 40)
     broker.kill()
     broker.start()

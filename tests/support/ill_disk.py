@@ -60,7 +60,7 @@ class SmallDisk:
         return _OnSmallDisk(self._keeper.pid, self._mount / "data", **options)
 
     def fill(self):
-        """Take all the room there is, as another program does."""
+        """Take all the room there is, as another program does. Whether there is none now: somebody may give some back at the same time."""
         with open(self._filler, "ab", buffering=0) as file:
             size = 1 << 20
             while size:
@@ -69,6 +69,7 @@ class SmallDisk:
                 except OSError as error:
                     assert error.errno == errno.ENOSPC
                     size //= 2
+        return self.free_octets() == 0
 
     def free(self):
         """Give it back."""
