@@ -125,6 +125,14 @@ def consumers(client, size):
     client.connection.socket.close()
 
 
+def queue_consumers(client, size):
+    """a queue of so many consumers, deleted"""
+    client.declare(1)
+    client.send(BasicConsume(queue="q0", consumer_tag=f"c{number}", no_wait=True) for number in range(size))
+    yield
+    client.request("DELETE", "queues/%2F/q0")
+
+
 def exchange_bindings(client, size):
     """an exchange of so many bindings, deleted"""
     _bind(client, "x", size)
@@ -154,11 +162,16 @@ def emptied(client, size):
 
 
 def many_words(client, size):
-    """one publish with a key of 127 words to so many patterns with many '#'"""
+    """one publish with a key of 127 words to so many patterns with many '#' that differ from their second word on"""
     client.send([ExchangeDeclare(exchange="t", type="topic", no_wait=True), QueueDeclare(queue="last", no_wait=True)])
-    client.send(QueueBind(queue="last", exchange="t", routing_key="#." + "a.#." * 20 + f"b{number}", no_wait=True) for number in range(size))
+    client.send(QueueBind(queue="last", exchange="t", routing_key=_pattern(number), no_wait=True) for number in range(size))
     yield
     client.send([_published("t", ".".join(["a"] * 127), b"x")])
+
+
+def _pattern(number):
+    """One of 4096 that share no long path: which of its words are ``*`` says its number. A key of letters a matches all."""
+    return "#." + ".#.".join("a" if number >> bit & 1 else "*" for bit in range(12))
 
 
 def transaction(client, size):
@@ -170,7 +183,7 @@ def transaction(client, size):
 
 
 def acks_in_transactions(client, size):
-    """200 times basic.ack of everything in a transaction, with so many unacknowledged messages"""
+    """200 times basic.ack of everything in a transaction, with so many unacknowledged messages, and its commit"""
     client.channel.queue_declare("last")
     client.send(_published("", "last", b"x") for _ in range(size))
     client.channel.tx_select()
@@ -178,6 +191,7 @@ def acks_in_transactions(client, size):
     time.sleep(1)
     yield
     client.send([BasicAck(delivery_tag=0, multiple=True)] * 200)
+    client.channel.tx_commit()
 
 
 def definitions(client, size):
@@ -220,7 +234,8 @@ def _published(exchange, key, body):
 
 # Each with its usual size; it is measured at that, at 10 and at 100 times as much.
 WORKS = {
-    costly_policy: 30, policy: 1000, vhost: 30, channels: 655, exclusive_queues: 1000, consumers: 160, exchange_bindings: 1000, queue_bindings: 1000,
+    costly_policy: 30, policy: 1000, vhost: 30, channels: 655, exclusive_queues: 1000, consumers: 160, queue_consumers: 160,
+    exchange_bindings: 1000, queue_bindings: 1000,
     emptied: 30, many_words: 30, transaction: 10_000, acks_in_transactions: 500, definitions: 1000, large_entry: 600, lists: 1000, declares: 1000,
 }
 

@@ -24,6 +24,8 @@ from gomq_py.observability.log import logger
 LOG = logger("amqp")
 # More than a client can be delivered in its life.
 NO_LIMIT = 1 << 62
+# Consumers that leave their queues in one step, some 6 us each, and those a channel has that ends in one.
+AT_ONCE, FEW = 8, 32
 OPEN, CLOSING, CLOSED = "open", "closing", "closed"
 
 
@@ -35,7 +37,7 @@ class Channel(HotChannel):
 
     __slots__ = (
         "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
-        "closed_by_both", "held_notices", "prefetch_is_given", "_ended", "__weakref__",
+        "closed_by_both", "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
     )
 
     def __init__(self, connection, channel_id):
@@ -56,6 +58,8 @@ class Channel(HotChannel):
         self.closed_by_both = False
         self.held_notices = None
         self.prefetch_is_given = False
+        self._leaving = None  # consumers that have still to detach, the first one last, once the channel is about to go
+        self._waiting_queues = ()  # they deliver nothing until what the channel held of theirs has come back
         self._ended = False
         self.choose_lane()
         connection.server.churn.channel_created += 1
@@ -227,23 +231,33 @@ class Channel(HotChannel):
     def fail(self, error):
         """Close with an error: the peer hears it behind the answers it still has to get, and everything else it sends is dropped until it agrees."""
         self.send_confirms()
-        self.release()
-        if self.confirms is not None:
-            self.confirms.close()
-        self.replies.send(method_frame(self.id, ChannelClose(
-            reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
-        )))
+
+        def released():
+            if self.confirms is not None:
+                self.confirms.close()
+            self.replies.send(method_frame(self.id, ChannelClose(
+                reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
+            )))
+
+        self._release_then(released)
 
     def agree_to_close(self):
         """The client closes: it is answered behind everything it still has to hear, confirms that wait for the disk included."""
         self.send_confirms()
-        self.release()
-        answer = method_frame(self.id, ChannelCloseOk())
-        if self.confirms is not None and self.confirms.waiting:
-            self.replies.send_after_sync(answer)
-        else:
-            self.replies.send(answer)
-        self.replies.act(lambda: self.connection.forget_channel(self))
+
+        def released():
+            answer = method_frame(self.id, ChannelCloseOk())
+            if self.confirms is not None and self.confirms.waiting:
+                self.replies.send_after_sync(answer)
+            else:
+                self.replies.send(answer)
+            self.replies.act(lambda: self.connection.forget_channel(self))
+
+        self._release_then(released)
+
+    def ends(self):
+        """Functions that end it, called one after the other; consumers, if they are very many, a few by each of them."""
+        return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), self.end]
 
     def end(self):
         """The channel is gone: both sides agree, or the connection is."""
@@ -257,7 +271,37 @@ class Channel(HotChannel):
         """Give back consumers, unacked messages, the content and the transaction under way, once."""
         if self._ended:
             return
+        if self._leaving is None:
+            self._begin_release()
+        while self._leaving:
+            self._detach_some()
         self._ended = True
+        self.vhost.totals.add_channel(self)
+        self.connection.server.churn.channel_closed += 1
+        self.close(self.connection.scheduler)
+        queues, self._waiting_queues = self._waiting_queues, ()
+        for queue in queues:
+            queue.release()
+        self.connection.acting(self.connection.events.emit, "channel.closed", events.channel_closed, self)
+
+    def _release_then(self, then):
+        """Release, and then call ``then()``. Where consumers are very many that takes slices, and the client is not read meanwhile."""
+        if len(self.consumers) <= FEW:
+            self.release()
+            then()
+            return
+        hold = self.connection.stream.hold("its consumers to end")
+
+        def released():
+            try:
+                then()
+            finally:
+                hold.release()
+
+        self.connection.server.endings.give_back([*self.ends()[:-1], self.release], released)
+
+    def _begin_release(self):
+        """No consumer takes anything from now on."""
         self.state = CLOSING
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
@@ -267,13 +311,25 @@ class Channel(HotChannel):
             self.transaction = None
         consume.stop_reply_consumer(self)
         self.confirming = False
-        emit, acting = self.connection.events.emit, self.connection.acting
-        for consumer in self.consumers.values():
-            acting(emit, "consumer.deleted", events.consumer_deleted, consumer)
-        self.vhost.totals.add_channel(self)
-        self.connection.server.churn.channel_closed += 1
-        self.close(self.connection.scheduler)
-        acting(emit, "channel.closed", events.channel_closed, self)
+        self.lend_nothing()
+        self._leaving = list(self.consumers.values())
+        self._leaving.reverse()
+        if len(self._leaving) > AT_ONCE:
+            # Others would be given what comes behind the messages that go back in the end.
+            self._waiting_queues = self.unacked.queues()
+            for queue in self._waiting_queues:
+                queue.hold()
+
+    def _detach_some(self):
+        """A few consumers leave their queues; nothing once all have."""
+        if self._leaving is None:
+            self._begin_release()
+        for _ in range(min(AT_ONCE, len(self._leaving))):
+            consumer = self._leaving.pop()
+            if self.consumers.get(consumer.tag) is consumer:  # its queue may have gone meanwhile
+                del self.consumers[consumer.tag]
+                self.connection.acting(self.connection.events.emit, "consumer.deleted", events.consumer_deleted, consumer)
+                consumer.stop()
 
     def _disk_refused(self, error):
         self.connection.fail(InternalError(f"the disk refused a change: {error}"))

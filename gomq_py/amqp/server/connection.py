@@ -175,10 +175,16 @@ class Connection:
 
     def _release(self, then, give_back):
         """The channels go, and with them consumers, unacked messages and exclusive queues; then ``then()`` is called."""
-        ends = [channel.end for channel in self.channels.values()]
+        channels = list(self.channels.values())
         self.channels.clear()
-        ends.append(partial(self.acting, self.vhost.release_owner, self))
-        give_back(ends, then)
+        channels.reverse()
+        give_back(self._ends_of(channels), then)
+
+    def _ends_of(self, channels):
+        """A generator of functions. The list, of the first channel last, is used up: a channel is freed when it has ended."""
+        while channels:
+            yield from channels.pop().ends()
+        yield partial(self.acting, self.vhost.release_owner, self)
 
     # what the lane hands over
 

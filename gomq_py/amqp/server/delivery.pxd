@@ -4,6 +4,7 @@ from gomq_py.amqp.server.hot_channel cimport HotChannel
 from gomq_py.amqp.server.unacked cimport Holder, Unacked
 from gomq_py.amqp.wire cimport delivery
 from gomq_py.broker.queues cimport consumers
+from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.net.buffers cimport HubBuffers
 from gomq_py.net.output cimport Output

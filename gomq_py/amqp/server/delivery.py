@@ -5,7 +5,8 @@ up: when the output is blocked its capacity is 0 until the output has drained. N
 """
 from gomq_py import octets
 from gomq_py.amqp.wire import delivery
-from gomq_py.broker.queues import consumers
+from gomq_py.broker.queues import consumers, queue as broker_queue
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.message import Message
 
 
@@ -82,12 +83,15 @@ class AMQPConsumer(consumers.Consumer):
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """The same one by one, telling the channel of each."""
+        """The same one by one, telling the channel of each, as many as there is time for: copying large headers may take 1 ms."""
         at = 0
+        clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._show_next():
             self.channel.trace_delivery(self.message, self.source.name, self._headers_added())
             at += self._deliver(1)
             limit -= 1
+            if at and clock.is_over():
+                return max(at, broker_queue.TURN_OCTETS)  # the turn is over, whatever it has written
         return at
 
     def _show_next(self):

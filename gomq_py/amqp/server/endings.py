@@ -4,6 +4,7 @@ Beside connection. A channel that ends costs some 10 us, and a connection may ha
 connections end at once. What is left of a slice waits for the next poll of the loop, connections in the order in which they ended. Never switches.
 """
 from collections import deque
+from itertools import chain, islice
 
 from gomq_py.broker.slice_clock import SliceClock
 
@@ -17,19 +18,20 @@ class Endings:
     def __init__(self, scheduler, slice_clock=SliceClock):
         self._scheduler = scheduler
         self._slice_clock = slice_clock
-        self._waiting = deque()  # (ends, the first one last; then)
+        self._waiting = deque()  # (iterator of ends; then)
 
     def give_back(self, ends, then):
-        """Call each of ``ends``, in their order, and then ``then()``."""
-        ends.reverse()
-        self._waiting.append((ends, then))
+        """Call each of ``ends``, an iterable that is asked for one at a time, and then ``then()``."""
+        self._waiting.append((iter(ends), then))
         if len(self._waiting) == 1:
             self._scheduler.run_sliced(self._slice, self._goes_on, "ends of connections")
 
     def give_back_few(self, ends, then):
         """The same at once, where they are few and nobody waits."""
-        self.give_back(ends, then)
-        if len(self._waiting) == 1 and len(ends) <= FEW:
+        ends = iter(ends)
+        first = list(islice(ends, FEW + 1))
+        self.give_back(chain(first, ends), then)
+        if len(self._waiting) == 1 and len(first) <= FEW:
             self.finish()
 
     def finish(self):
@@ -48,8 +50,9 @@ class Endings:
     def _next(self):
         """End one thing, or tell of the last."""
         ends, then = self._waiting[0]
-        if ends:
-            ends.pop()()
+        end = next(ends, None)
+        if end is not None:
+            end()
         else:
             self._waiting.popleft()
             then()

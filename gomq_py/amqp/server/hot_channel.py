@@ -7,6 +7,9 @@ from gomq_py.amqp.server.settling import Settling
 from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401  (its .pxd types what resume_consumers walks)
 
+# A ``global_prefetch`` that leaves room for no message, acks or not.
+NO_CREDIT = -1
+
 
 class HotChannel:
     """``slow``: the fast lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
@@ -58,6 +61,11 @@ class HotChannel:
         if self.settling is None:
             self.settling = Settling(self, scheduler)
         return self.settling
+
+    def lend_nothing(self):
+        """The channel is about to go: from now on its consumers take nothing, whoever is asked."""
+        self.slow = True
+        self.global_prefetch = NO_CREDIT
 
     def close(self, scheduler):
         """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in order, very much of it in slices."""

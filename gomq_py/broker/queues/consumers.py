@@ -34,6 +34,12 @@ class Consumer:
         """Streams only: whether there is something it has not looked at."""
         return True
 
+    def cancelled_by(self, queue, reason):
+        """The queue is gone. Nothing where the consumer has left it by itself."""
+        if self.queue is queue:
+            self.queue = None
+            self.cancel(reason)
+
     def cancel(self, reason):
         """The queue let go of this consumer (deleted, closed, fenced): tell the peer. ``reason`` is for the log."""
 

@@ -7,6 +7,7 @@ from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker import destination
 from gomq_py.broker.policies import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
+from gomq_py.broker.queues.cancelling import cancel_all
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.set_aside import SetAside, described
 from gomq_py.observability.log import logger
@@ -237,6 +238,7 @@ class Queue(destination.Destination):
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
         if self.ring is None or not self.ring.remove(consumer):
+            consumer.queue = None  # perhaps the queue is gone and it has not been told yet
             return
         consumer.queue = None
         if self.ring.consumers:
@@ -455,7 +457,7 @@ class Queue(destination.Destination):
         if self.limits is not None:
             self.limits.close()
         ring, self.ring = self.ring, None
-        for consumer in list(ring.consumers) if ring is not None else ():
-            ring.remove(consumer)
-            consumer.queue = None
-            consumer.cancel(reason)
+        if ring is not None:
+            for consumer in ring.consumers:
+                consumer.ringed = False
+            cancel_all(self, list(ring.consumers), reason)

@@ -283,4 +283,6 @@ class StreamQueue(queue.Queue):
         self.pace.stop()
         if self.retention is not None:
             self.retention.close()
+        for reader in self.readers():
+            self.close_reader(reader)  # before the store, though its consumer may hear of it later
         queue.Queue._let_go(self, reason)

@@ -2,6 +2,7 @@
 import gevent
 import pytest
 
+from gomq_py.amqp.server import delivery
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos, BasicQosOk, ConfirmSelect,
     ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
@@ -9,7 +10,9 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import tracing
 from gomq_py.broker.header_edit import CUT
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.message import Message
+from tests.support.clocks import StepClock
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 
@@ -90,6 +93,28 @@ def test_many_deliveries_are_told_in_order(door, traced):
 
     assert bodies == [b"%d" % number for number in range(50)]
     assert [body for key, _, body in traces(door) if key == "deliver.q"] == bodies
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-queue-type": "stream"}])
+def test_turn_of_traced_deliveries_ends_with_its_time(door, traced, monkeypatch, arguments):
+    """A slice ends with its third message: what headers cost to copy is the same as with them."""
+    slices = []
+
+    def clock():
+        slices.append(None)
+        return SliceClock(2.5, clock=StepClock(1))
+
+    monkeypatch.setattr(delivery, "SliceClock", clock)
+    traced.call(QueueDeclare(queue="s", durable=True, arguments=arguments), QueueDeclareOk)
+    for number in range(30):
+        traced.publish("s", b"%d" % number)
+    traced.call(BasicQos(prefetch_count=100), BasicQosOk)
+    traced.call(BasicConsume(queue="s", arguments={"x-stream-offset": "first"} if arguments else {}), BasicConsumeOk)
+    bodies = [traced.expect_message(BasicDeliver)[2] for _ in range(30)]
+
+    assert bodies == [b"%d" % number for number in range(30)]
+    assert [body for key, _, body in traces(door) if key == "deliver.s"] == bodies
+    assert len(slices) >= 10
 
 
 @pytest.mark.parametrize("size", [3, 300_000])

@@ -2,9 +2,11 @@
 import gevent
 import pytest
 
+from gomq_py.amqp.server.channel import AT_ONCE
 from gomq_py.amqp.server.endings import FEW, Endings
 from gomq_py.amqp.wire.methods import (
-    BasicConsume, BasicConsumeOk, ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
+    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk,
+    QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.slice_clock import SliceClock
@@ -118,3 +120,73 @@ def test_server_that_closes_lets_go_of_everything(door):
     door.server.close()
 
     assert door.server.churn.channel_closed == 50 and door.vhost.queues == {}
+
+
+def with_consumers(door, count, **options):
+    """A client with a consumer of each of so many queues on one channel."""
+    client = door.client()
+    for number in range(count):
+        client.send_method(QueueDeclare(queue=f"q{number}", no_wait=True, **options))
+        client.send_method(BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_wait=True))
+    client.call(QueueDeclare(queue="last"), QueueDeclareOk)
+    return client
+
+
+@pytest.mark.parametrize("end", ["closed", "refused", "lost", "its connection closed"])
+def test_channel_of_many_consumers_ends_in_slices_and_is_answered_after_the_last(door, end):
+    client = with_consumers(door, 100, auto_delete=True)
+    slices = in_slices_of_one(door)
+
+    if end == "closed":
+        client.call(ChannelClose(reply_code=200), ChannelCloseOk)
+    elif end == "refused":
+        client.call(QueueDeclare(queue="nowhere", passive=True), ChannelClose)
+    elif end == "lost":
+        client.close()
+        wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+    else:
+        client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+
+    assert set(door.vhost.queues) == {"last"}
+    assert len(slices) >= (1 if end == "its connection closed" else 100 // AT_ONCE)
+    assert door.server.churn.channel_closed == 1
+
+
+class KeptEndings:
+    """Endings that are brought about one by one, by the test."""
+
+    def __init__(self):
+        self.ends = []
+
+    def give_back(self, ends, then):
+        self.ends += [*ends, then]
+
+    give_back_few = give_back
+
+    def finish(self):
+        while self.ends:
+            self.ends.pop(0)()
+
+
+def test_nothing_is_delivered_to_a_channel_that_ends_in_slices_and_its_messages_come_back_in_order(door):
+    client, other = with_consumers(door, 100), door.client()
+    client.call(QueueDeclare(queue="single", arguments={"x-single-active-consumer": True}), QueueDeclareOk)
+    client.call(BasicConsume(queue="single", consumer_tag="first"), BasicConsumeOk)
+    other.call(BasicConsume(queue="single", consumer_tag="second"), BasicConsumeOk)
+    other.publish("single", b"1")
+    client.expect_message(BasicDeliver)
+    endings = door.server.endings = KeptEndings()
+    client.send_method(ChannelClose(reply_code=200))
+    wait_until(lambda: endings.ends, sleep=gevent.sleep)
+    endings.ends.pop(0)()
+    (channel,) = [one for connection in door.server.connections for one in connection.channels.values() if len(one.consumers) > 1]
+
+    other.publish("q99", b"for others")
+    other.publish("single", b"2")
+    other.call(QueueDeclare(queue="q99"), QueueDeclareOk)
+    left, waiting = len(channel.consumers), door.queue("q99").ready_count
+    endings.finish()
+    client.expect(ChannelCloseOk)
+
+    assert left == 101 - AT_ONCE and waiting == 1
+    assert [other.expect_message(BasicDeliver)[2] for _ in range(2)] == [b"1", b"2"]

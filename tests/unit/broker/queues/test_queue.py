@@ -2,8 +2,11 @@
 import pytest
 
 from gomq_py.amqp.wire.errors import AccessRefused
+from gomq_py.broker.queues import cancelling
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
+from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.queues import Bench, KeepingConsumer, message
 
@@ -304,6 +307,33 @@ def test_delete_cancels_the_consumers_and_tells_how_many_were_ready(bench, queue
     queue.settle(consumer.unacked[0])
     queue.requeue(consumer.unacked[0])
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
+
+
+def test_very_many_consumers_of_a_deleted_queue_are_cancelled_in_slices_in_their_order(bench, queue, monkeypatch):
+    monkeypatch.setattr(cancelling, "SliceClock", lambda: SliceClock(9.5, clock=StepClock(1)))
+    told = []
+
+    class Telling(KeepingConsumer):
+        def cancel(self, reason):
+            told.append(self.tag)
+
+    consumers = [Telling(f"c{number}") for number in range(cancelling.FEW + 1)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    bench.settle()
+
+    with no_switch():
+        queue.delete()
+    counts = [len(told)]
+    queue.remove_consumer(consumers[40])
+    queue.offer(consumers[50])
+    while bench.loop.poll():
+        counts.append(len(told))
+
+    assert queue.consumer_count == 0
+    assert counts[:3] == [0, 10, 20]
+    assert told == [f"c{number}" for number in range(len(consumers)) if number != 40]
+    assert all(consumer.queue is None and consumer.bodies == [] for consumer in consumers)
 
 
 def test_a_fault_of_the_store_closes_the_queue_and_cancels_its_consumers(bench, queue):
