@@ -106,9 +106,10 @@ class GroupCommit:
         ``changes``: storage.files.Change, each made only if those before it in the list were. ``done(error or None)`` is called in
         the hub, and must neither switch nor raise. A change that fails fails the sync for whoever waits for it; one of a file that
         was not there any more does not. ``soon``: unless a sync is running it is made at once, before what was asked for without it, and no
-        sync for its sake; for files that somebody wants to use again while they are in the processor's cache.
+        sync for its sake; for files that somebody wants to use again while they are in the processor's cache. Without syncing, ``after_sync``
+        waits for no change, so that all are made in the order in which they were asked for.
         """
-        if soon:
+        if soon and self.enabled:
             self._soon.append((changes, done))
             self._wake.set()
         else:

@@ -40,6 +40,24 @@ def test_segments_start_small_and_grow(tmp_path):
     assert sizes(bench)[:4] == [65536, 524288, 4194304, 8388608]
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_segments_that_were_emptied_are_used_again(tmp_path, enabled):
+    """Without syncing, too, where a pair was kept before its messages file had moved, and closed when it had: whoever took it could not write."""
+    bench = StoreBench(tmp_path, enabled=enabled)
+    for _ in range(2):
+        bench.push(bytes(50000))
+    bench.finish_aside()  # the segments have been told of a flush, or of none that was needed
+    bench.drain()
+    for _ in range(3):
+        bench.finish_aside()
+    assert [path.name[:5] for path in sorted((tmp_path / "pool").iterdir())] == ["acks.", "msgs."]
+
+    msgs, acks = bench.pool.take(tmp_path / "msgs", tmp_path / "acks", 65536)
+
+    assert len(msgs.map) == msgs.size and len(acks.map) == acks.size
+    assert sorted(os.listdir(tmp_path / "pool")) == []
+
+
 def test_a_large_record_gets_a_segment_that_just_holds_it(tmp_path):
     bench = StoreBench(tmp_path, segment_bytes=65536)
     bench.push(bytes(1000000))

@@ -665,10 +665,10 @@ def test_a_change_that_is_wanted_soon_and_fails_fails_who_waits_for_it_and_nobod
     assert later == [None]
 
 
-@pytest.mark.parametrize("end", ["stop", "sync", "no sync"])
+@pytest.mark.parametrize("end", ["stop", "sync"])
 def test_changes_that_are_wanted_soon_are_made_before_others_however_it_goes_on(patient, files, end):
     log = []
-    committer = GroupCommit(files, enabled=end != "no sync")
+    committer = GroupCommit(files)
     committer.change([NameChange("later", log)])
     committer.change([NameChange("soon", log)], soon=True)
     if end == "sync":
@@ -676,6 +676,17 @@ def test_changes_that_are_wanted_soon_are_made_before_others_however_it_goes_on(
     committer.stop()
 
     assert [entry for entry in log if entry[1] != "told"] == [("soon", False), ("later", False)]
+
+
+def test_without_syncing_all_changes_are_made_in_the_order_in_which_they_were_asked_for(files):
+    """Nobody was made to wait for the first of them before asking for the second."""
+    log = []
+    committer = GroupCommit(files, enabled=False)
+    committer.change([NameChange("first", log)])
+    committer.after_sync(lambda error: committer.change([NameChange("second", log)], soon=True))
+    committer.stop()
+
+    assert [entry for entry in log if entry[1] != "told"] == [("first", False), ("second", False)]
 
 
 def test_sync_that_only_changes_names_counts_as_none(committer):
