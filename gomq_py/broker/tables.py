@@ -4,10 +4,14 @@ The wire itself refuses what is nested so deep that reading it could exhaust the
 130 000 entries, each an object of its own for a moment. JSON nests deeper, and is longer, than any frame of AMQP; what is taken from it has to be
 shown, exported and delivered again, so that it is held to the same limits before anything is stored.
 """
+import math
+
 from gomq_py.amqp.wire.errors import PreconditionFailed, SyntaxError_
 from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.broker.values import is_integer
 
+# Infinity, which a reader of JSON makes of 1e400, and what is not a number: no answer could show them, and what exports them would import nothing.
+NOT_FINITE = "a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
 # Octets of the smallest entry (in an array, a value without content) and of the smallest nested array (a type, a size).
 ENTRY_OCTETS, NEST_OCTETS = 1, 5
 # The wire's own bound: who is given no smaller one need not be looked at for depth.
@@ -70,6 +74,8 @@ class TableLimits:
         if not table:
             return
         fault = self.fault_of(table)
+        if fault is None and not all(map(_is_finite, _leaves(table))):
+            fault = f"with {NOT_FINITE}"
         if fault is None:
             try:
                 octets = len(encode_table(table))
@@ -85,13 +91,15 @@ class TableLimits:
             raise PreconditionFailed(f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})")
 
     def check_json(self, what, value):
-        """Refuse a JSON value that is too deep or too long, or has texts that are none. Raises ValueError."""
+        """Refuse a JSON value that is too deep or too long, or has texts or numbers that are none. Raises ValueError."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")
         for item in _leaves(value):
             if isinstance(item, str) and not item.isascii() and not _is_unicode(item):
                 raise ValueError(f"{what}: a text with half of a surrogate pair")
+            if not _is_finite(item):
+                raise ValueError(f"{what}: JSON with {NOT_FINITE}")
 
 
 def check_numbers(what, value):
@@ -119,6 +127,10 @@ def _leaves(value):
                 left.append(item)
             else:
                 yield item
+
+
+def _is_finite(value):
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _is_unicode(text):

@@ -31,6 +31,7 @@ def object_of(text, what):
     """A JSON object given on the command line. Raises click.BadParameter."""
     try:
         value = json.loads(text)
+        json.dumps(value, allow_nan=False)  # 1e400 was read as infinity, which the broker would not know as JSON
     except ValueError as error:
         raise click.BadParameter(f"{what} is no JSON: {error}") from None
     if not isinstance(value, dict):

@@ -242,6 +242,7 @@ def test_status_tells_totals(ctl):
     (("set_permissions", "nobody-made-this", "", "", ""), 1, "no user 'nobody-made-this' or no virtual host '/'"),
     (("create_queue",), 2, "Missing argument"),
     (("set_policy", "p", "^q", "no json"), 2, "is no JSON"),
+    (("set_policy", "p", "^q", '{"max-length": 1e400}'), 2, "is no JSON"),
     (("create_queue", "q", "--max-length", "many"), 2, "not a valid integer"),
 ])
 def test_errors_are_one_clear_line_and_an_exit_code(ctl, arguments, code, text):

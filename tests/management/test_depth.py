@@ -47,6 +47,13 @@ def send(api, verb, path, body):
     return requests.request(verb, f"{api.base}/api/{path}", data=body, auth=("guest", "guest"), headers=headers, timeout=60)
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e999"])
+def test_number_that_is_too_large_is_refused_wherever_it_stands(api, inside, number):
+    for verb, path, body in requests_for(inside, f'{{"x":{number}}}'):
+        refused = send(api, verb, path, body)
+        assert (refused.status_code, "not_json" in refused.text or "a number that no JSON holds" in refused.text) == (400, True), path
+
+
 @pytest.mark.parametrize("depth", [DEEPEST + 1, 40, 300, 1000, 5000])
 def test_what_is_nested_too_deep_is_refused_and_every_list_goes_on(api, inside, depth):
     for verb, path, body in requests_for(inside, nested(depth)):

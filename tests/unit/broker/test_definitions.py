@@ -221,6 +221,24 @@ def test_arguments_that_no_table_holds_cost_their_entry_alone(make, arguments):
     assert "r" in broker.vhosts["/"].queues and report.imported["queues"] + len(report.refused) == 2
 
 
+@pytest.mark.parametrize("number", ["1e400", "1e999", "-1e999"])
+def test_number_that_no_reader_of_json_can_hold_costs_its_entry_alone(make, number):
+    """Read as infinity it was kept, and shown as null, which is another argument: what was exported did not come in again."""
+    broker = make("a").broker
+    wrong = {"x": [{"y": json.loads(number)}]}
+
+    report = Importer(broker).run({
+        "queues": [{"name": "q", "vhost": "/", "durable": True, "arguments": wrong}, {"name": "r", "vhost": "/", "durable": True}],
+        "exchanges": [{"name": "x", "vhost": "/", "type": "direct", "durable": True, "arguments": wrong}],
+        "bindings": [{"source": "amq.topic", "vhost": "/", "destination": "r", "destination_type": "queue", "routing_key": "#", "arguments": wrong}],
+        "parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": wrong}],
+        "policies": [{"name": "p", "vhost": "/", "pattern": "q", "definition": wrong}],
+        "global_parameters": [{"name": "g", "value": wrong}]})
+
+    assert report.imported == {"queues": 1} and len(report.refused) == 6
+    assert all("with a number that no JSON holds" in line for line in report.refused), report.refused
+
+
 @pytest.mark.parametrize("entry, wrong", [
     ({"users": [{"name": "u", "password_hash": True}]}, "password_hash should be a text"),
     ({"users": [{"name": "u", "tags": [1]}]}, "tags should be a text or a list of texts"),

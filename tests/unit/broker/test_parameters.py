@@ -102,7 +102,7 @@ def test_record_says_whether_a_value_waits_and_releases_that_acted_on_none_say_n
 def test_what_is_not_json_is_refused(model, value):
     parameters, vhost, log = model
 
-    with pytest.raises(ParameterError):
+    with pytest.raises(ValueError):
         parameters.set(vhost, "any", "n", value)
 
     assert log.records == []

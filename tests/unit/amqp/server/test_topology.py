@@ -1,6 +1,7 @@
 """exchange.* and queue.* over a connection: what is answered, when, and to whom it is refused."""
 import pytest
 
+from gomq_py.amqp.wire.fields import Float32
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicConsume, BasicConsumeOk, ChannelClose, ChannelOpen, ChannelOpenOk, ConnectionClose, ExchangeBind, ExchangeBindOk,
     ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare,
@@ -366,3 +367,17 @@ def test_methods_with_the_right_are_carried_out(bob):
     bob.call(QueueUnbind(queue="bobq", exchange="bobx"), QueueUnbindOk)
     bob.call(QueuePurge(queue="bobq"), QueuePurgeOk)
     bob.call(QueueDelete(queue="bobq"), QueueDeleteOk)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), Float32("inf")])
+def test_numbers_that_no_json_holds_are_refused_in_arguments(door, number):
+    """The management API, definitions and replays could only show something else. RabbitMQ cannot read them at all and ends the connection."""
+    text = "field table with a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
+    door.client().call(QueueDeclare(queue="q"), QueueDeclareOk)
+    for method, what in (
+            (QueueDeclare(queue="odd", arguments={"x": number}), "queue 'odd' in vhost '/'"),
+            (ExchangeDeclare(exchange="odd", type="fanout", arguments={"x": [number]}), "exchange 'odd' in vhost '/'"),
+            (QueueBind(queue="q", exchange="amq.headers", arguments={"x": {"y": number}}), "a binding from exchange 'amq.headers' in vhost '/'")):
+        refused(door.client(), method, 406, f"PRECONDITION_FAILED - arguments of {what}: {text}")
+
+    assert "odd" not in door.vhost.queues and "odd" not in door.vhost.exchanges
