@@ -21,9 +21,6 @@ from gomq_py.observability.secrets import shown
 
 LOG = logger("broker")
 
-# Entries checked, likewise: some 2 ms.
-CHECK_SLICE = 500
-
 # What stands for octets that are no UTF-8 in RabbitMQ's JSON, and in ours.
 _OCTETS = "Not UTF-8, base64 is: "
 # A cluster's identity stays its own.
@@ -277,7 +274,7 @@ class Importer:
                 raise DefinitionsError(f"{key} should be a list")
             if self._vhost is not None and key in _NOT_IN_A_VHOST:
                 continue
-            for entry in paced(entries, CHECK_SLICE):
+            for entry in paced(entries):
                 if self._is_in_bounds(key, entry):
                     self._check_entry(key, entry, required)
                     work.append((key, entry))

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import ROOT, escape
 from gomq_py.storage.message import Message
 
@@ -52,9 +53,11 @@ class LogExchange(logging.Handler):
         super().close()
 
     def _publish(self):
+        """The scheduler's next slice; False: every line has gone."""
         self._waiting = False
         exchange = self._vhost.exchanges.get(NAME)
         self._publishing = True
+        clock = SliceClock()
         try:
             while self._lines and exchange is not None:
                 severity, line = self._lines.popleft()
@@ -62,9 +65,12 @@ class LogExchange(logging.Handler):
                 message.assign(NAME.encode(), severity.encode(), _PROPERTIES, line.encode("utf-8", "surrogateescape"), self._scheduler.now_ms)
                 for destination in self._vhost.route(exchange, severity):
                     destination.publish(message)
+                if clock.is_over():
+                    self._waiting = bool(self._lines)
+                    break
         finally:
             self._publishing = False
-        return False
+        return self._waiting
 
     def _failed(self, _error):
         """A line could not be published; it is in the log itself. Go on with the next ones."""

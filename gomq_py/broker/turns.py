@@ -2,12 +2,18 @@
 
 For work that somebody waits for: answers of the management door, an import of definitions. Work that nobody waits for is a job of the scheduler's.
 """
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.hub import give_way
 
 
-def paced(objects, slice_):
-    """The objects, giving way after each ``slice_`` of them. A generator; may switch."""
-    for number, one in enumerate(objects, 1):
+def paced(objects, every=1):
+    """The objects, giving way when what is done with them has had a slice's time. A generator; may switch.
+
+    ``every``: objects between two looks at the clock, where nothing that is done with one takes more than some microseconds.
+    """
+    clock = SliceClock(every=every)
+    for one in objects:
         yield one
-        if number % slice_ == 0:
+        if clock.is_over():
             give_way()
+            clock.begin()

@@ -8,10 +8,8 @@ from flask import Response, current_app, g, request
 from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
 from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
-from gomq_py.broker.turns import give_way
+from gomq_py.broker.turns import give_way, paced
 
-# Objects built between two turns of the loop: some 10 us each, a queue 40, so that messages wait about a millisecond at most.
-SLICE = 25
 # Octets of an answer that is written between two turns.
 WRITTEN_OCTETS = 64 * 1024
 # A request body: definitions of a large broker are some 10 MiB; everything else is far below.
@@ -77,6 +75,26 @@ def _paced(parts):
     yield b"".join(some)
 
 
+def paced_list(values):
+    """An answer of a JSON array, of a GET cut to the query's columns, of values that are made and written a bit at a time. May switch."""
+    paths = paths_in(request.args) if request.method == "GET" else None
+    return paced_answer([b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"])
+
+
+def elements(values):
+    """The elements of a JSON array, commas between them, as a list of octets; values are made, and written, a bit at a time. May switch."""
+    parts, some, octets = [], [], 0
+    for value in paced(values):
+        some.append(json_octets(value))
+        octets += len(some[-1])
+        if octets >= WRITTEN_OCTETS:
+            parts.append(b",".join(some))
+            some, octets = [b""], 0  # a comma before the next
+    if len(some) > 1 or some and some[0]:
+        parts.append(b",".join(some))
+    return parts
+
+
 def no_content(status=204, location=None):
     """An answer without a body."""
     response = Response(status=status)
@@ -89,9 +107,7 @@ def no_content(status=204, location=None):
 def sliced(objects, build):
     """[build(o) for o in objects], yielding to the loop between slices. What ``build`` answers None for is left out. May switch."""
     built = []
-    for number, one in enumerate(objects):
-        if number % SLICE == SLICE - 1:
-            give_way()
+    for one in paced(objects):
         value = build(one)
         if value is not None:
             built.append(value)

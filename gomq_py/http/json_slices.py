@@ -9,10 +9,8 @@ from typing import Any
 
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way
-from gomq_py.http.answers import json_octets
+from gomq_py.http.answers import elements, json_octets
 
-# Elements written between two turns of the loop: some 10 us each.
-SLICE = 100
 # Characters of one element, as many as the body of a request that is about one thing: they take some 5 ms.
 ELEMENT_MAX = 1024 * 1024
 _SPACE = " \t\r\n"
@@ -46,29 +44,9 @@ def dumped(sections):
         if isinstance(value, (dict, list, str)):
             parts.append(json_octets(value))
         else:
-            _dump_list(parts, value)
+            parts += (b"[", *elements(value), b"]")
     parts.append(b"}" if parts else b"{}")
     return parts
-
-
-def _dump_list(parts, elements):
-    parts.append(b"[")
-    some = []
-    for element in elements:
-        some.append(element)
-        if len(some) == SLICE:
-            _dump_some(parts, some)
-            give_way()
-    if some:
-        _dump_some(parts, some)
-    parts.append(b"]")
-
-
-def _dump_some(parts, some):
-    if parts[-1] != b"[":
-        parts.append(b",")
-    parts.append(json_octets(some)[1:-1])
-    some.clear()
 
 
 def _refuse_constant(name):

@@ -26,8 +26,6 @@ QUEUE_TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", S
 # A dead letter leaves its queue when its copies are on disk.
 STRATEGY = "at_least_once"
 QUEUE = ("vhost", "queue")
-# Exchanges, connections and channels looked at between two turns of the loop.
-SLICE = 500
 
 
 class Families:
@@ -160,7 +158,7 @@ class Families:
                 ("unroutable_dropped", "Messages that no queue took and nobody wanted back", unroutable - returned)):
             yield self._counter(f"channel_messages_{name}", text, value)
         values = [0] * len(rows.CHANNEL_GAUGES)
-        for connection in paced(self._node.connections(), SLICE):
+        for connection in paced(self._node.connections()):
             for channel in list(connection.channels.values()):
                 for index, row in enumerate(rows.CHANNEL_GAUGES):
                     values[index] += row[2](channel)
@@ -187,7 +185,7 @@ class Families:
 
     @staticmethod
     def _consumer_count(connections):
-        return sum(len(channel.consumers) for one in connections for channel in list(one.channels.values()))
+        return sum(len(channel.consumers) for one in paced(connections) for channel in list(one.channels.values()))
 
     # one series per object; ``vhosts`` names those wanted, None all
 

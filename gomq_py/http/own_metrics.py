@@ -18,8 +18,8 @@ LOOKED_AT = 2000
 LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
-# Queues looked at between two turns of the loop: some 2 us each, more where messages came back.
-SLICE = 100
+# Queues between two looks at the clock: some 2 us each, more where messages came back.
+LOOK = 10
 
 
 class OwnFamilies:
@@ -34,11 +34,11 @@ class OwnFamilies:
         yield from self.loop()
         yield from self.damage()
         yield self.failed_jobs()
-        asides = [one.aside for one in paced(self._movers(), SLICE) if one.aside is not None]
+        asides = [one.aside for one in paced(self._movers(), LOOK) if one.aside is not None]
         yield _gauge("messages_set_aside", f"{SET_ASIDE}, of all queues and delayed exchanges",
                      sum(aside.count for aside in asides))
         now_ms = time.time() * 1000
-        ready = max((_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), SLICE)), default=0)
+        ready = max((_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), LOOK)), default=0)
         yield _gauge("oldest_ready_age_seconds", "Age of the oldest ready message of all queues", ready)
         unacked = self._oldest_unacked()
         yield _gauge("oldest_unacked_age_seconds", "Time since the delivery of the message that waits longest for its acknowledgement",
@@ -88,14 +88,14 @@ class OwnFamilies:
 
     def returns(self, vhosts=None):
         """Of each queue: how many of the messages in it came back how often. Only queues in which some did."""
-        queues = paced([queue for queue in self._queues(vhosts) if not _is_stream(queue)], SLICE)
+        queues = paced([queue for queue in self._queues(vhosts) if not _is_stream(queue)], LOOK)
         yield GaugeMetricFamily(f"{PREFIX}queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
                                 labels=(*LABELS, "le")), (sample for queue in queues for sample in _returned(queue))
 
     def lags(self, vhosts=None):
         """Of each consumer of a stream: messages between it and the end of the stream."""
         samples = []
-        for queue in paced(self._queues(vhosts), SLICE):
+        for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
                 readers = queue.describe()["consumers"]
                 samples += [((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"]) for reader in readers if "lag" in reader]
@@ -104,7 +104,7 @@ class OwnFamilies:
 
     def set_aside(self, vhosts=None):
         """Of each queue: its messages that are set aside. Only queues that have some."""
-        queues = paced(self._queues(vhosts), SLICE)
+        queues = paced(self._queues(vhosts), LOOK)
         yield GaugeMetricFamily(f"{PREFIX}queue_messages_set_aside", SET_ASIDE, labels=LABELS), (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None)
 
@@ -126,7 +126,7 @@ class OwnFamilies:
         """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of each channel. May switch."""
         oldest = {}
         for connection in self._node.connections():
-            for channel in paced(list(getattr(connection, "channels", {}).values()), 1):
+            for channel in paced(list(getattr(connection, "channels", {}).values())):
                 unacked = channel.unacked
                 sought = unacked.queues()
                 for _, holder, _, since_s, _ in unacked.entries(1 if len(sought) == 1 else LOOKED_AT) if sought else ():

@@ -4,6 +4,8 @@ from flask import g, request
 from gomq_py.broker import tracing
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.turns import give_way
 from gomq_py.broker.routing import with_properties
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
@@ -54,30 +56,46 @@ def take(queue: Queue, count, requeue, reject):
     """Up to ``count`` messages as (Message facts) tuples, which then are acknowledged, rejected or put back, in this order of preference.
 
     Fewer where their bodies come to TAKEN_OCTETS_MAX. The caller's ``ack_requeue_true`` puts them back only after the last was taken, so that no
-    message is seen twice.
+    message is seen twice. Until then they are unacknowledged, as with any consumer. May switch.
     """
     vhost = node().broker.vhosts[queue.vhost]
     taken, locations = [], []
     message = Message()
     octets = 0
-    while len(taken) < count and octets < TAKEN_OCTETS_MAX and queue.get(message, False):
-        facts = message.describe()
-        locations.append(facts["location"])
-        if vhost.tracing:
-            message.own()  # the store shows something else when the copy is published
-            tracing.delivered(vhost, _client(), message, queue.name)
-        body = message.get_body()
-        octets += len(body)
-        taken.append((facts, message.get_exchange(), message.get_routing_key(), message.get_properties(), body, queue.ready_count))
-    for location in locations:
-        if requeue:
+    clock = SliceClock()
+    try:
+        while len(taken) < count and octets < TAKEN_OCTETS_MAX and queue.get(message, False):
+            facts = message.describe()
+            locations.append(facts["location"])
+            if vhost.tracing:
+                message.own()  # the store shows something else when the copy is published
+                tracing.delivered(vhost, _client(), message, queue.name)
+            body = message.get_body()
+            octets += len(body)
+            taken.append((facts, message.get_exchange(), message.get_routing_key(), message.get_properties(), body, queue.ready_count))
+            if clock.is_over():
+                give_way()
+                clock.begin()
+        locations.reverse()
+        while locations:
+            _done_with(queue, locations.pop(), requeue, reject)
+            if clock.is_over():
+                give_way()
+                clock.begin()
+    finally:
+        for location in locations:  # the request ended before its time: nobody has seen them
             queue.requeue(location)
-        elif reject:
-            queue.reject(location, False)
-        else:
-            queue.settle(location)
-    queue.wake()
+        queue.wake()
     return taken
+
+
+def _done_with(queue, location, requeue, reject):
+    if requeue:
+        queue.requeue(location)
+    elif reject:
+        queue.reject(location, False)
+    else:
+        queue.settle(location)
 
 
 def _client():

@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 import gevent
 
-from gomq_py.broker.turns import give_way
+from gomq_py.broker.turns import paced
 
 # Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
 LEAST_WINDOW_S = 1.0
@@ -23,9 +23,6 @@ LONGEST_WINDOW_S = 60.0
 LOOKS_MAX = 100_000
 # Things with a history: a queue's 120 samples are 13 KiB, so 6 MiB at most.
 HISTORIES_MAX = 500
-# Histories sampled between two turns of the loop: some 5 us each.
-SLICE = 50
-
 LENGTHS, MESSAGES, DATA, NODE = "lengths", "msg_rates", "data_rates", "node_stats"
 CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
@@ -150,9 +147,7 @@ class Rates:
     def sample(self):
         """One round: forget what nobody wants any more, and take a sample of everything that somebody does. May switch."""
         self._forget()
-        for number, ((group, reference), history) in enumerate(list(self._histories.items())):
-            if number % SLICE == SLICE - 1:
-                give_way()
+        for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
             if thing is None:
                 self._histories.pop((group, reference), None)

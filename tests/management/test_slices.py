@@ -10,8 +10,9 @@ import greenlet
 import pytest
 import requests
 
-from gomq_py import Broker
-from gomq_py.http import paging
+from gomq_py import Broker, hub
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.http import answers, paging, publishing
 
 QUEUES = 2000
 DEFINITIONS = {
@@ -82,3 +83,41 @@ def test_a_list_that_is_sorted_in_parts_is_in_order(monkeypatch, backwards):
     shown = paging._sorted(things, lambda one: one, {"sort": "messages", "sort_reverse": backwards})
 
     assert shown == sorted(things, key=lambda one: one["messages"], reverse=backwards == "true")
+
+
+@pytest.mark.parametrize("ackmode, left", [("ack_requeue_true", 100), ("ack_requeue_false", 0), ("reject_requeue_false", 0)])
+def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypatch, ackmode, left):
+    """Every slice ends with its first message."""
+    gave_way = []
+
+    def give_way():
+        gave_way.append(None)
+        hub.give_way()
+
+    monkeypatch.setattr(publishing, "SliceClock", lambda: SliceClock(0))
+    monkeypatch.setattr(publishing, "give_way", give_way)
+    url, options = many.http_url.rstrip("/"), {"auth": ("guest", "guest"), "timeout": 60}
+    queue = f"{url}/api/queues/%2F/taken"
+    requests.put(queue, json={}, **options).raise_for_status()
+    for number in range(100):
+        requests.post(f"{url}/api/exchanges/%2F/amq.default/publish", json={
+            "properties": {}, "routing_key": "taken", "payload": str(number), "payload_encoding": "string"}, **options).raise_for_status()
+
+    shown = requests.post(f"{queue}/get", json={"ackmode": ackmode, "count": -1, "encoding": "auto"}, **options).json()
+
+    assert [one["payload"] for one in shown] == [str(number) for number in range(100)]
+    assert [one["message_count"] for one in shown] == list(reversed(range(100)))
+    assert len(gave_way) >= 199
+    assert requests.get(queue, **options).json()["messages"] == left
+    requests.delete(queue, **options).raise_for_status()
+
+
+def test_elements_of_a_list_are_what_they_would_be_in_one_go(monkeypatch):
+    monkeypatch.setattr(answers, "WRITTEN_OCTETS", 10)
+    for count in (0, 1, 2, 3, 20):
+        values = [{"n": number} for number in range(count)]
+
+        parts = answers.elements(iter(values))
+
+        assert json.loads(b"[" + b"".join(parts) + b"]") == values
+        assert len(parts) == (count + 1) // 2

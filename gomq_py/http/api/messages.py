@@ -7,7 +7,7 @@ from gomq_py.auth.permissions import READ, WRITE
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
 from gomq_py.broker.peeking import browse
 from gomq_py.broker.turns import give_way
-from gomq_py.http.answers import body, json_answer, node
+from gomq_py.http.answers import body, json_answer, node, paced_list
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
@@ -20,8 +20,8 @@ MAX_PEEK = 1000
 DEFAULT_PEEK = 10
 # Octets of bodies in one answer; a message that would go beyond is cut, and says so in payload_bytes.
 MAX_PEEK_OCTETS = 16 * 1024 * 1024
-# Records passed over, or shown, before others get their turn: some 2 ms.
-SKIP_SLICE, SHOW_SLICE = 5000, 20
+# Records passed over before others get their turn: some 2 ms.
+SKIP_SLICE = 5000
 MAX_PATTERN = 255
 
 
@@ -40,7 +40,7 @@ def peek_messages(vhost, name):
         raise BadRequest("encoding must be auto or base64")
     browser = _browsed(queue)
     try:
-        return json_answer(list(_peeked(browser, offset, count, encoding, truncate)))
+        return paced_list(_peeked(browser, offset, count, encoding, truncate))
     finally:
         browser.close()
 
@@ -63,8 +63,6 @@ def _peeked(browser, offset, count, encoding, truncate):
     message = Message()
     octets_left = MAX_PEEK_OCTETS
     for position in range(offset, offset + count):
-        if position % SHOW_SLICE == SHOW_SLICE - 1:
-            give_way()
         if not browser.next(message):
             return
         yield _shown(message, position, encoding, min(octets_left, octets_left if truncate is None else truncate))

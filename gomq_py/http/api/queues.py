@@ -1,6 +1,6 @@
 """/api/queues: list, declare, delete, purge, get messages."""
 import time
-from itertools import islice
+from itertools import chain, islice
 
 from flask import Blueprint, request
 from gevent.event import AsyncResult
@@ -10,7 +10,7 @@ from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.broker import rights
 from gomq_py.broker.names import cleaned
 from gomq_py.http import durability, publishing, shapes, statistics
-from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, sliced
+from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, paced_list, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
@@ -31,10 +31,8 @@ MAX_GET = 10000
 # Messages that go before others get their turn: some 5 ms.
 PURGE_SLICE = 5000
 MAX_UNACKED = 10000
-# Messages shown likewise: some 20 us each, more for large ones.
-SHOW_SLICE = 50
-# Unacknowledged messages looked at likewise: some 2 us each.
-UNACKED_SLICE = 500
+# Unacknowledged messages between two looks at the clock: some 2 us each.
+UNACKED_LOOK = 10
 
 
 @blueprint.get("/api/queues")
@@ -42,7 +40,7 @@ UNACKED_SLICE = 500
 @access(MANAGEMENT)
 def list_queues():
     """Every queue of every vhost that the user sees."""
-    found = (queue for vhost in visible_vhosts() for queue in list(vhost.queues.values()))
+    found = chain.from_iterable(list(vhost.queues.values()) for vhost in visible_vhosts())
     return listing(found, _shape_asked_for())
 
 
@@ -153,14 +151,14 @@ def rebalance_queues():
 def list_unacked(vhost, name):
     """Who holds which of its messages, and since when; LavinMQ's. At most MAX_UNACKED."""
     queue = find_queue(vhost, name)
-    return json_answer(list(islice(_unacked(queue), MAX_UNACKED)))
+    return paced_list(islice(_unacked(queue), MAX_UNACKED))
 
 
 def _unacked(queue):
     now_s = time.time()
     for connection in node().connections():
         for channel in list(connection.channels.values()):
-            for tag, holder, _, since_s, _ in paced(channel.unacked.entries(MAX_UNACKED), UNACKED_SLICE):
+            for tag, holder, _, since_s, _ in paced(channel.unacked.entries(MAX_UNACKED), UNACKED_LOOK):
                 if holder.queue is queue:
                     yield {
                         "delivery_tag": tag, "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
@@ -196,7 +194,7 @@ def get_messages(vhost, name):
     truncate = integer_of(wanted, "truncate", 0) if "truncate" in wanted else None
     requeue, reject = ACK_MODES[wanted["ackmode"]]
     taken = publishing.take(queue, MAX_GET if count < 0 else count, requeue, reject)
-    return json_answer([_shown(facts, wanted["encoding"], truncate) for facts in paced(taken, SHOW_SLICE)])
+    return paced_list(_shown(facts, wanted["encoding"], truncate) for facts in taken)
 
 
 def _shown(taken, encoding, truncate):

@@ -2,8 +2,10 @@
 import pytest
 
 from gomq_py.broker import log_exchange
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.vhost import VHost
 from gomq_py.observability.log import logger
+from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
 
@@ -53,6 +55,25 @@ def test_flood_of_lines_keeps_the_latest(node, monkeypatch):
     node.wait(lambda: node.vhost.queue("lines").ready_count == log_exchange.WAITING_LINES)
 
     assert node.take("lines")[0] == b"somewhere: 10"
+
+
+def test_lines_are_published_in_slices_of_time_and_in_order(node, monkeypatch):
+    """A slice ends with its third line."""
+    slices = []
+
+    def clock():
+        slices.append(None)
+        return SliceClock(2.5, clock=StepClock(1))
+
+    monkeypatch.setattr(log_exchange, "SliceClock", clock)
+    bind(node, "error")
+
+    for number in range(30):
+        LOG.error("%d", number)
+    node.wait(lambda: node.vhost.queue("lines").ready_count == 30)
+
+    assert [node.take("lines")[0] for _ in range(30)] == [b"somewhere: %d" % number for number in range(30)]
+    assert len(slices) == 10
 
 
 def test_there_is_no_such_exchange_unless_it_is_asked_for(tmp_path):
