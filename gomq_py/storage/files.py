@@ -121,13 +121,14 @@ class File:
 
 class Change:
     """A change of a name in two halves: ``act`` asks the system and may block, so that a thread does it; ``told``, in the hub, tells
-    the listeners.
+    the listeners. ``needed``: that what it is about is not there is a fault as well, not only that the system refuses.
     """
 
-    __slots__ = ("path", "_act", "_told", "_result")
+    __slots__ = ("path", "needed", "_act", "_told", "_result")
 
-    def __init__(self, path, act, told):
+    def __init__(self, path, act, told, needed=False):
         self.path = path
+        self.needed = needed
         self._act = act
         self._told = told
         self._result = None
@@ -312,7 +313,7 @@ class Files:
         """Give a file or folder another name, in place of what has it now. ``file``: the open File, whose path follows. Blocks."""
         self.renaming(source, target, file).make()
 
-    def renaming(self, source, target, file=None):
+    def renaming(self, source, target, file=None, needed=False):
         """``rename`` as a Change."""
         source, target = os.fspath(source), os.fspath(target)
 
@@ -322,7 +323,7 @@ class Files:
             for listener in self._listeners:
                 listener.renamed(source, target)
 
-        return Change(source, lambda: self._rename(source, target), told)
+        return Change(source, lambda: self._rename(source, target), told, needed)
 
     def unlink(self, path, aside=None):
         """Take a file's name away. Raises FileNotFoundError. ``aside`` as in File.close: what it held is given back to the disk elsewhere. Blocks."""

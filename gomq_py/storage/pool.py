@@ -67,10 +67,17 @@ class SegmentPool:
         self._generation += 1
         return self._generation
 
-    def take(self, msgs_path, acks_path, msgs_bytes):
-        """Two mapped files with these names, for a segment of this size. Raises OSError, leaving neither."""
+    def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
+        """Two mapped files for a segment of this size, which have these names or get them before the next sync flushes. Raises OSError, leaving
+        neither. ``failed(error)``: they will not get their names. What is in them then goes with them.
+
+        The acks file gets its name first: a process that is killed in between must not leave the messages without the acks it has seen.
+        """
         if self._pairs.get(msgs_bytes):
-            return self._take_kept(msgs_path, acks_path, self._pairs[msgs_bytes])
+            msgs, acks = pair = self._pairs[msgs_bytes].pop()
+            names = [self.files.renaming(acks.path, acks_path, acks, True), self.files.renaming(msgs.path, msgs_path, msgs, True)]
+            self._change(names, lambda error: error is None or self._name_failed(pair, failed, error), soon=True)
+            return pair
         try:
             return self._create(msgs_path, acks_path, msgs_bytes)
         except OSError as error:
@@ -340,11 +347,13 @@ class SegmentPool:
             self.files.unlink(msgs_path)
             raise
 
-    def _take_kept(self, msgs_path, acks_path, pairs):
-        msgs, acks = pairs.pop()
-        self.files.rename(msgs.path, msgs_path, msgs)
-        self.files.rename(acks.path, acks_path, acks)
-        return msgs, acks
+    def _name_failed(self, pair, failed, error):
+        """A pair that was taken did not get its names: its writer hears why, and what is still here goes."""
+        if failed is not None:
+            failed(error)
+        for file in pair:
+            if os.path.dirname(file.path) == self.folder:
+                self._change([self.files.unlinking(file.path)], _nothing)
 
     def _new_paths(self):
         self._numbers += 1

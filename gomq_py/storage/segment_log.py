@@ -236,7 +236,7 @@ class SegmentLog:
         try:
             if self.durable:
                 self._make_folder()
-                msgs, acks = self.pool.take(self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity)
+                msgs, acks = self.pool.take(self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity, self.fence)
                 self.committer.mark_folder(self.folder)
                 segment.named_in = self.committer.begun
             else:

@@ -36,8 +36,9 @@ LOOKS = 16
 
 
 class GroupCommit:
-    """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing and calls everybody back at once. A flush that takes longer
-    than ``slow_s`` seconds is logged while it does; 0: none is. ``slice_clock``: the broker's SliceClock, which cuts what one sync has to tell.
+    """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing, and calls everybody back as soon as no name is left to change:
+    what was confirmed outlives a killed process. A flush that takes longer than ``slow_s`` seconds is logged while it does; 0: none is.
+    ``slice_clock``: the broker's SliceClock, which cuts what one sync has to tell.
     """
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
@@ -105,9 +106,9 @@ class GroupCommit:
 
         ``changes``: storage.files.Change, each made only if those before it in the list were. ``done(error or None)`` is called in
         the hub, and must neither switch nor raise. A change that fails fails the sync for whoever waits for it; one of a file that
-        was not there any more does not. ``soon``: unless a sync is running it is made at once, before what was asked for without it, and no
-        sync for its sake; for files that somebody wants to use again while they are in the processor's cache. Without syncing, ``after_sync``
-        waits for no change, so that all are made in the order in which they were asked for.
+        was not there any more does not, unless it is needed. ``soon``: unless a sync is running it is made at once, before what was asked for
+        without it, and no sync for its sake; for files that somebody wants to use again while they are in the processor's cache. Without syncing,
+        all are made in the order in which they were asked for.
         """
         if soon and self.enabled:
             self._soon.append((changes, done))
@@ -124,7 +125,10 @@ class GroupCommit:
         Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
         """
         if not self.enabled:
-            callback(None)
+            if self._has_changes() or self._waiting or self._in_flight:
+                self._waiting.append(callback)
+            else:
+                callback(None)
         elif self._gone is not None:
             callback(self._gone)
         elif self._has_marks():
@@ -213,7 +217,10 @@ class GroupCommit:
     # the cycle
 
     def _has_marks(self):
-        return bool(self._stores or self._folders or self._logs or self._changes or self._soon or self._makes_soon)
+        return bool(self._stores or self._folders or self._logs) or self._has_changes()
+
+    def _has_changes(self):
+        return bool(self._changes or self._soon or self._makes_soon)
 
     def _take_changes(self):
         changes, self._soon, self._changes = [*self._soon, *self._changes], [], []
@@ -227,16 +234,24 @@ class GroupCommit:
     def _forget_marks(self):
         """Without syncing, what is marked counts as flushed at the end of the loop's turn. May switch, for changes of names."""
         try:
-            while self._has_marks() or self._later:
-                self._make(self._take_changes(), {})
+            while self._has_marks() or self._later or self._waiting:
+                self._in_flight, self._waiting = deque(self._waiting), []
+                failures = {}
+                self._makes_soon = True
+                self._make(self._take_changes(), failures)
+                self._makes_soon = False
                 if self._killed:
                     return
                 logs, self._logs, self._folders = self._logs, {}, {}
                 self._release(logs)
-                stores, self._stores, self._later = {**self._stores, **self._later}, {}, {}
-                for store in self._in_portions(stores):
-                    store.sync_files(True)
-                    store.synced()
+                awaited, unawaited, self._stores, self._later = self._stores, self._later, {}, {}
+                for store in self._in_portions({**unawaited, **awaited}):
+                    try:
+                        store.sync_files(True)
+                    except StoreError as error:
+                        failures[store] = error
+                    self._tell(store, failures)
+                self._answer(next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None))
         finally:
             self._greenlet = None
 
@@ -358,7 +373,7 @@ class GroupCommit:
             try:
                 for change in group[:made]:
                     change.told()
-                if refusal is not None and not isinstance(refusal, FileNotFoundError):
+                if refusal is not None and (not isinstance(refusal, FileNotFoundError) or group[made].needed):
                     logger.error("a name could not be changed: %s", refusal)
                     failures[group[made]] = refusal
                     self.has_failed = True

@@ -189,12 +189,12 @@ class KilledInRename(Files):
 
     left = 0
 
-    def rename(self, path, target, file=None):
-        if self.left and os.path.basename(os.path.dirname(path)) == "pool":
+    def _rename(self, source, target):
+        if self.left and os.path.basename(os.path.dirname(source)) == "pool":
             self.left -= 1
             if not self.left:
                 raise Killed
-        Files.rename(self, path, target, file)
+        super()._rename(source, target)
 
 
 def test_pair_that_a_kill_met_on_its_way_out_of_the_pool_is_no_damage(tmp_path, caplog):
@@ -215,7 +215,7 @@ def test_pair_that_a_kill_met_on_its_way_out_of_the_pool_is_no_damage(tmp_path, 
     with caplog.at_level(logging.WARNING, "gomq_py"):
         bench.crash()
 
-    assert bench.report.removed == (str(tmp_path / "queue" / "msgs.0000000004"),)
+    assert bench.report.removed == (str(tmp_path / "queue" / "acks.0000000004"),)
     assert caplog.text == "" and not bench.pool.damage.kept_paths
     bench.close()
 

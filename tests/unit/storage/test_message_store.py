@@ -119,7 +119,7 @@ def test_segments_roll_and_vanish_when_all_of_one_is_acked(bench, tmp_path):
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
-    """Half of the write segment is full: the next one is made aside, and the roll asks the system for no new file."""
+    """Half of the write segment is full: the next one is made aside. The roll asks the system for nothing; names are changed by a thread after it."""
     files = FaultyFiles()
     bench = StoreBench(tmp_path, files, durable=durable)
     (tmp_path / "queue").mkdir(exist_ok=True)
@@ -134,7 +134,10 @@ def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
 
     rolled = len(files.calls)
     bench.push(bytes(60_000))
+    assert files.calls[rolled:] == []
 
+    bench.store.flush()
+    bench.finish_aside()
     assert [call for call, _ in files.calls[rolled:]] == ["rename"] * 2 * durable
     assert [shown.body for shown in bench.drain()] == [bytes(30_000), bytes(10_000), bytes(60_000)]
 

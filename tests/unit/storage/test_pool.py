@@ -154,6 +154,47 @@ def test_other_sizes_and_too_many_are_unlinked(bench):
     assert [pair[0].closed for pair in pairs] == [False, False, True, True]
 
 
+def test_a_pair_that_was_ready_gets_its_names_later_the_acks_file_first(bench):
+    """A process that is killed in between must not leave messages in the queue of which the acks are gone."""
+    pair = bench.take(1)
+    bench.retire(1, pair, synced=False)
+    bench.committer.changes = []
+
+    assert bench.take(2) == pair
+    assert bench.names() == ([], ["acks.0000000001", "msgs.0000000001"])
+    [(changes, _, soon)] = bench.committer.changes
+    assert soon and [os.path.basename(change.path) for change in changes] == ["acks.0000000001", "msgs.0000000001"]
+    bench.committer.make_changes()
+
+    assert bench.names() == (["acks.0000000002", "msgs.0000000002"], [])
+    assert [file.path for file in pair] == list(bench.paths(2))
+
+
+def test_a_pair_goes_back_behind_the_change_that_names_it(bench):
+    bench.retire(1, bench.take(1), synced=False)
+    bench.committer.changes = []
+
+    bench.retire(2, bench.take(2), synced=False)
+    bench.committer.make_changes()
+
+    assert bench.names() == ([], ["acks.0000000002", "msgs.0000000002"])
+    assert len(bench.pool._pairs[SIZE]) == 1
+
+
+@pytest.mark.parametrize("missing", ["acks", "msgs"])
+def test_a_pair_that_does_not_get_its_names_is_said_to_its_writer_and_leaves_the_pool(bench, missing):
+    bench.retire(1, bench.take(1), synced=False)
+    bench.committer.changes = []
+    failed = []
+    bench.pool.take(*bench.paths(2), SIZE, failed.append)
+    os.rename(os.path.join(bench.pool.folder, f"{missing}.0000000001"), bench.root / "elsewhere")
+
+    bench.committer.make_changes()
+
+    assert [type(error) for error in failed] == [FileNotFoundError]
+    assert bench.names() == (["acks.0000000002"] if missing == "msgs" else [], [])
+
+
 @pytest.mark.parametrize("synced", [False, True])
 def test_pairs_that_go_together_are_not_kept_beyond_the_limit_either(bench, synced):
     """Or a queue that is emptied at one go keeps all of its room, and a disk that was full stays so."""

@@ -22,9 +22,14 @@ def open_maps(bench):
 
 
 class FailingFiles(Files):
-    """``create`` fails when told to, as on a full disk."""
+    """``create`` fails when told to, as on a full disk, and names do."""
 
-    full = False
+    full = refuses_names = False
+
+    def _rename(self, source, target):
+        if self.refuses_names:
+            raise OSError(errno.EIO, "Input/output error", source)
+        return super()._rename(source, target)
 
     def create(self, path, size):
         if self.full:
@@ -53,9 +58,50 @@ def test_segments_that_were_emptied_are_used_again(tmp_path, enabled):
     assert [path.name[:5] for path in sorted((tmp_path / "pool").iterdir())] == ["acks.", "msgs."]
 
     msgs, acks = bench.pool.take(tmp_path / "msgs", tmp_path / "acks", 65536)
+    bench.finish_aside()
 
     assert len(msgs.map) == msgs.size and len(acks.map) == acks.size
     assert sorted(os.listdir(tmp_path / "pool")) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_segment_that_does_not_get_its_name_closes_the_store_and_fails_whoever_waits_for_a_sync(tmp_path, enabled):
+    """It was written to under the pool's name, which the next boot removes: nothing in it may be confirmed."""
+    files, answers = FailingFiles(), []
+    bench = StoreBench(tmp_path, files, enabled=enabled, segment_bytes=65536)
+    bench.push(bytes(40_000))
+    bench.store.flush()
+    bench.finish_aside()
+    files.refuses_names = True
+    bench.push(bytes(40_000))
+    assert bench.fenced == []
+
+    bench.committer.after_sync(answers.append)
+    bench.finish_aside()
+
+    assert len(answers) == 1 and answers[0].errno == errno.EIO
+    assert len(bench.fenced) == 1
+    with pytest.raises(StoreClosed):
+        bench.push(b"")
+    bench.finish_aside()
+    assert not [name for name in os.listdir(bench.pool.folder) if name.endswith("0001")]
+    files.refuses_names = False
+    bench.crash()
+    assert [len(shown.body) for shown in bench.drain()] == [40_000]
+
+
+def test_what_was_not_confirmed_goes_with_a_process_that_is_killed_before_its_segment_has_its_name(tmp_path):
+    bench = StoreBench(tmp_path, enabled=True, segment_bytes=65536)
+    bench.push(bytes(40_000))
+    bench.store.flush()
+    bench.finish_aside()
+    bench.push(bytes(40_000))
+    bench.store.flush()
+
+    bench.crash()
+
+    assert [len(shown.body) for shown in bench.drain()] == [40_000]
+    assert sizes(bench) == [65536]
 
 
 def test_a_large_record_gets_a_segment_that_just_holds_it(tmp_path):

@@ -513,9 +513,9 @@ def test_work_aside_that_ends_in_the_moment_of_a_crash(monkeypatch):
 class NameChange:
     """As much of a storage.files.Change as a sync needs; what is done to it stands in ``log``."""
 
-    def __init__(self, name, log, error=None):
+    def __init__(self, name, log, error=None, needed=False):
         self.path = name
-        self.name, self.log, self.error = name, log, error
+        self.name, self.log, self.error, self.needed = name, log, error, needed
 
     def act(self):
         if self.error is not None:
@@ -587,6 +587,32 @@ def test_a_change_of_names_during_a_sync_waits_for_the_next_one(committer, files
 
     assert first == second == [None]
     assert log == ["/data/queues", ("a", False), ("a", "told")]
+
+
+def test_a_name_that_is_needed_and_gone_fails_the_sync(committer):
+    answers, missing = Answers(), FileNotFoundError(2, "gone")
+    committer.change([NameChange("a", [], missing, needed=True)])
+    committer.after_sync(answers)
+
+    wait_until(lambda: answers)
+
+    assert answers == [missing] and committer.has_failed
+
+
+@pytest.mark.parametrize("error", [None, OSError(5, "the disk failed")])
+def test_without_sync_too_nobody_is_answered_before_the_names_have_changed(files, error):
+    """Or what was confirmed would be gone with a killed process, because its file still has the name that the next boot removes."""
+    committer, log, answers = GroupCommit(files, enabled=False), [], Answers()
+    committer.change([NameChange("a", log, error)], soon=True)
+    for answer in (answers, lambda error: answers.append("second")):
+        committer.after_sync(answer)
+    assert answers == []
+
+    wait_until(lambda: len(answers) == 2)
+
+    assert answers == [error, "second"] and len(log) == (2 if error is None else 0)
+    committer.after_sync(answers)
+    assert answers[2:] == [None]
 
 
 def test_names_change_without_sync_too_and_at_the_latest_when_it_stops(files):
