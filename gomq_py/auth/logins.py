@@ -68,10 +68,10 @@ class Logins:
     def _by_password(self, name, password, address):
         users = self._users
         if users.is_costly(name, password):
-            good = self._hashes.run(address, users.verify, name, password)
+            matched = self._hashes.run(address, users.matching_hash, name, password)
         else:
-            good = users.verify(name, password)
-        if not good:
+            matched = users.matching_hash(name, password)
+        if matched is None:
             costs = users.costs_left(name)
             if costs:
                 self._hashes.run(address, passwords.spend, costs)
@@ -79,8 +79,8 @@ class Logins:
         if not users.may_come_from(name, address):
             raise LoopbackOnly(f"user '{name}' may log in from this machine only")
         user = users.get(name)
-        if user is None:
-            raise LoginRefused(f"user '{name}' was deleted while logging in")
+        if user is None or not users.is_hash_of(name, matched):
+            raise LoginRefused(f"user '{name}' was deleted or given another password while logging in")
         return user
 
     def _by_token(self, name, password):

@@ -1,7 +1,7 @@
 """Users: who may come in, with which tags, and what they may do in which vhost. Kept in the data folder's ``users`` log.
 
 Ground: above storage, below broker and doors. Changes are written before they are made and are on disk when the committer has synced. Nothing yields;
-verifying a bcrypt hash takes long and is a plain function (``Users.verify``) that a door runs in a thread pool when ``is_costly`` says so.
+verifying a bcrypt hash takes long and is a plain function (``Users.matching_hash``) that a door runs in a thread pool when ``is_costly`` says so.
 """
 import hashlib
 import hmac
@@ -119,9 +119,9 @@ class Users:
     # logging in
 
     def is_costly(self, name, password):
-        """Whether ``verify`` takes long for these, and so belongs into a thread pool."""
+        """Whether ``matching_hash`` takes long for these, and so belongs into a thread pool."""
         user = self._users.get(name, _NOBODY)
-        return passwords.is_costly(user.password_hash) and self._proof(user, password) not in self._verified
+        return passwords.is_costly(user.password_hash) and self._proof(user.password_hash, password) not in self._verified
 
     def costs_left(self, name):
         """What to ``passwords.spend`` in a thread after a password of this name was refused, so that every refusal takes
@@ -135,17 +135,28 @@ class Users:
         return (self._costliest,) if self._costliest else ()
 
     def verify(self, name, password):
-        """Whether this is the user's password; repeated logins are cheap. Safe in a thread."""
+        """Whether this is the user's password."""
+        return self.matching_hash(name, password) is not None
+
+    def matching_hash(self, name, password):
+        """The hash that this password of the user matches, or None; repeated logins are cheap. Safe in a thread: then the user may have got
+        another password meanwhile, or be another user of the name, and ``is_hash_of`` tells.
+        """
         user = self._users.get(name, _NOBODY)  # somebody who tries names learns nothing from the time it takes
-        proof = self._proof(user, password)
+        password_hash = user.password_hash
+        proof = self._proof(password_hash, password)
         if proof in self._verified:
-            return True
-        if not passwords.verify(password, user.password_hash, user.hashing_algorithm):
-            return False
+            return password_hash
+        if not passwords.verify(password, password_hash, user.hashing_algorithm):
+            return None
         if len(self._verified) >= REMEMBERED_LOGINS:
             self._verified.clear()
         self._verified[proof] = None
-        return True
+        return password_hash
+
+    def is_hash_of(self, name, password_hash):
+        """Whether this is what the user's password is checked against now."""
+        return self._users.get(name, _NOBODY).password_hash == password_hash
 
     def may_come_from(self, name, address):
         """Whether this user is let in from a peer address (text; empty for a unix socket)."""
@@ -235,10 +246,10 @@ class Users:
 
     # helpers
 
-    def _proof(self, user, password):
+    def _proof(self, password_hash, password):
         """What is remembered of a password that was right: useless outside this process, and void when the hash changes."""
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
-        return hmac.digest(self._cache_key, user.password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256")
+        return hmac.digest(self._cache_key, password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256")
 
     def _put(self, name, password_hash, algorithm, tags, grants=()):
         self._costliest = None

@@ -3,6 +3,7 @@
 import threading
 
 import bcrypt
+import gevent
 import pytest
 
 from gomq_py.auth import passwords
@@ -12,6 +13,7 @@ from gomq_py.auth.users import Users
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.storage.sync import GroupCommit
 from tests.support.unflushed import Unflushed
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 KINDS = ("cheap", "costly4", "costly6", "costly7", "without a password", "nobody")
 
@@ -110,3 +112,44 @@ def test_a_right_password_costs_its_own_hash_once(users, spent):
 )
 def test_only_costs_that_can_be_spent_are_costs(password_hash, cost):
     assert passwords.bcrypt_cost(password_hash) == cost
+
+
+@pytest.fixture
+def login_of_ann(users, monkeypatch):
+    """A greenlet that logs her in with the password ``old``, which is being checked; ``go_on()`` ends that."""
+    begun, go_on, real = threading.Event(), threading.Event(), bcrypt.checkpw
+
+    def slow(password, password_hash):
+        begun.set()
+        assert go_on.wait(TIMEOUT_S)
+        return real(password, password_hash)
+
+    users.set_user("ann", password_hash=bcrypt.hashpw(b"old", bcrypt.gensalt(4)).decode())
+    monkeypatch.setattr(bcrypt, "checkpw", slow)
+    login = gevent.spawn(Logins(users).login, "ann", "old", "192.0.2.1")
+    wait_until(begun.is_set, sleep=gevent.sleep)
+    login.go_on = go_on.set
+    yield login
+    go_on.set()
+
+
+@pytest.mark.parametrize("change", ["another of the name", "another password", "none of the name"])
+def test_password_that_is_none_any_more_when_it_has_been_checked_lets_nobody_in(users, login_of_ann, change):
+    """A costly check takes a tenth of a second in a thread; who logs in is who is there after it."""
+    if change != "another password":
+        users.delete_user("ann")
+    if change != "none of the name":
+        users.set_user("ann", password="new", tags=("administrator",))
+    login_of_ann.go_on()
+
+    with pytest.raises(LoginRefused, match="user 'ann' was deleted or given another password while logging in"):
+        login_of_ann.get(timeout=TIMEOUT_S)
+
+
+def test_user_who_is_made_anew_with_the_same_hash_while_it_is_checked_comes_in(users, login_of_ann):
+    """As an import of the same definitions does."""
+    password_hash = users.delete_user("ann").password_hash
+    users.set_user("ann", password_hash=password_hash)
+    login_of_ann.go_on()
+
+    assert login_of_ann.get(timeout=TIMEOUT_S) is users.get("ann")
