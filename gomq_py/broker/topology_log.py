@@ -161,7 +161,7 @@ class TopologyLog:
             lambda: self._write_slice(following, pending), lambda error: self._failed(following, error), "compacting the definitions")
 
     def _failed(self, following, error):
-        if self._next is following:
+        if self._next is following and not self._renaming:  # a log that is about to take the first one's name is whole, and needed
             self._give_up(error)
         return False
 

@@ -20,10 +20,10 @@ from tests.support.waiting import wait_until
 class Names:
     """A model of one kind of thing: names that are there. ``slices`` are what the log asked the scheduler to run."""
 
-    def __init__(self, folder, files=None):
+    def __init__(self, folder, files=None, syncing=True):
         self.path = os.path.join(folder, "definitions")
         self.files = files or Files()
-        self.committer = GroupCommit(self.files)
+        self.committer = GroupCommit(self.files, enabled=syncing)
         self.slices = []
         self.names = {}
         self.log = TopologyLog(self.files, self.path, self.committer, self.run_sliced, slack=20)
@@ -46,8 +46,9 @@ class Names:
         self.log.append(record)
         self.apply(record)
 
-    def run_sliced(self, slice_, _failed, _name):
+    def run_sliced(self, slice_, failed, _name):
         self.slices.append(slice_)
+        self.failed = failed
 
     def run_slice(self):
         if self.slices and not self.slices[0]():
@@ -226,3 +227,25 @@ class HeldName(FaultyFiles):
             self.go_on.wait(20)
         if call == "append" and os.path.basename(subject) == self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
+
+
+def test_slice_that_fails_when_the_second_log_is_whole_ends_nothing(tmp_path):
+    """Without syncing, its last slice has the names changed: what was given up then took the first log's name all the same, and was closed."""
+    names = Names(tmp_path, syncing=False)
+    names.change("add", "kept", 1)
+    for value in range(50):
+        names.change("add", "kept", value)
+
+    def slice_ran():
+        names.committer.after_sync(lambda error: None)
+        return names.slices
+
+    slice_ = wait_until(slice_ran, sleep=gevent.sleep).pop()
+    assert slice_() is False
+    names.failed(RuntimeError("a fault after the slice"))
+    names.change("add", "later", 7)
+    names.finish()
+    names.change("add", "latest", 8)
+    names.stop()
+
+    assert Names(tmp_path).names == {"kept": 49, "later": 7, "latest": 8}
