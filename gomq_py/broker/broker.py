@@ -59,7 +59,9 @@ class Broker:
         self.totals = Totals()  # of vhosts that are gone
         self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
         self._pool.last_end = data_dir.last_end
+        self._pool.listed = data_dir.listed
         self._kept_paths = data_dir.kept_paths
+        self._list_segments = data_dir.list_segments
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
@@ -79,6 +81,7 @@ class Broker:
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
         self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
         self._recover()
+        self._pool.listed = {}
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
         self._tell_events()
@@ -112,6 +115,16 @@ class Broker:
         self._log.close()
         self.users.close()
         self._pool.close()
+        self._list_segments({level.folder: entry for level, entry in self._listed()})
+
+    def _listed(self):
+        """(store, what its folder holds) of all that is durable and closed."""
+        for vhost in self.vhosts.values():
+            for store in vhost.durable_stores():
+                for level in store.browsed():
+                    entry = level.listed()
+                    if entry is not None:
+                        yield level, entry
 
     def _finish_moves(self):
         """No message sets out any more, and those that are under way arrive: after an orderly end none is in two places."""

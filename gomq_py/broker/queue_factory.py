@@ -29,6 +29,8 @@ LOG = logger("broker")
 INCARNATION_SIZE = 16
 # Some tens of microseconds each, for what hangs on them is given back then.
 PARTED_AT_ONCE = 50
+# Files that are gone and named: of a long queue there may be thousands.
+SAID_GONE = 5
 
 
 class QueueFactory:
@@ -135,6 +137,7 @@ class QueueFactory:
             store, report = how(open_store, *shared, self._segment_bytes, durable)
         if report.lost:
             LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+        _say_gone(f"queue {name!r} in vhost {vhost!r}", report)
         return store
 
     def give_park(self, exchange, route, incarnation=None):
@@ -146,7 +149,9 @@ class QueueFactory:
         incarnation = incarnation or os.urandom(INCARNATION_SIZE)
         name = f"amq.delayed-{exchange.name}"
         folder = self._folder(exchange.vhost, name, incarnation) if exchange.durable else self._data_dir.transient_folder
-        store, _ = open_store(folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
+        store, report = open_store(
+            folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
+        _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
         park = DelayQueue(name, exchange.durable, store, self.scheduler, self._committer, self._timers)
         park.due_ms_of = delayed.due_ms_of
         park.release = lambda message, owed: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), owed)
@@ -212,8 +217,10 @@ class QueueFactory:
         """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
 
         When the log has lost records it may be their queues that it does not know: then they are set aside, messages and all, for the operator.
+        So are those that had messages when the last run stopped in order: it had a queue for each. Some may be gone.
         """
         root = self._data_dir.queues_folder
+        listed = _sums_by_folder(root, self._pool.listed)
         for entry in sorted(os.listdir(root)):
             path = os.path.join(root, entry)
             if path in self._known_folders:
@@ -222,9 +229,16 @@ class QueueFactory:
                 LOG.error("%s is no folder of a queue; it is kept as %s", path, self._data_dir.set_aside(path))
             elif log_is_damaged and os.listdir(path):
                 LOG.error("the definitions are damaged and name no queue for %s; it is kept as %s", path, self._data_dir.set_aside(path))
+            elif listed.get(path):
+                LOG.error("the definitions name no queue for %s, and did when the last run stopped; its %d message(s) "
+                          "are kept as %s", path, listed[path], self._data_dir.set_aside(path))
             else:
                 LOG.info("removing %s: no queue of the definitions owns it", path)
                 self._files.remove_tree(path)
+        for path, count in listed.items():
+            if path not in self._known_folders and count and not os.path.isdir(path):
+                LOG.error("%s is gone since the last run stopped, and its queue: %d message(s) are lost",
+                          path, count)
         self._files.sync_folder(root)  # the last run may have been killed before it did
         self._known_folders = set()
 
@@ -267,6 +281,24 @@ class Partings:
 def part(queue):
     """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a full collection of garbage."""
     queue.limits = None
+
+
+def _say_gone(whose, report):
+    """Files are gone that the last run, which ended in order, left with messages."""
+    if report.gone:
+        more = len(report.gone) - SAID_GONE
+        LOG.error("%s: %d message(s) are lost: %s%s gone since the last run stopped. If there is a copy, put it and its "
+                  "acks file back while no broker runs", whose, report.gone_count, ", ".join(report.gone[:SAID_GONE]),
+                  f" and {more} more are" if more > 0 else " is" if len(report.gone) == 1 else " are")
+
+
+def _sums_by_folder(root, listed):
+    """{folder of a queue: messages it held} from what is listed of folders and of levels in them."""
+    sums = {}
+    for folder, entry in listed.items():
+        path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
+        sums[path] = sums.get(path, 0) + sum(entry.counts.values())
+    return sums
 
 
 def _whose(queue):

@@ -543,6 +543,13 @@ class VHost(Routing):
             if isinstance(exchange, DelayedExchange):
                 exchange.park.close()
 
+    def durable_stores(self):
+        """The stores of durable queues and delayed exchanges, where there is one. A generator."""
+        parks = [exchange.park for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
+        for queue in [*self.queues.values(), *parks]:
+            if queue.durable and queue.store is not None:
+                yield queue.store
+
     @property
     def is_gone(self):
         """Whether it was deleted: what is still done in it by those who hold it is not kept."""

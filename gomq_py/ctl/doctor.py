@@ -115,7 +115,8 @@ def _kept_files(sums):
     """What is left of damage until somebody has looked at it."""
     damaged, kept = sums.get("gomq_damaged_messages_total", 0), sums.get("gomq_kept_files", 0)
     if damaged:
-        yield Finding(BAD, "disk", f"{int(damaged)} flushed message(s) were found damaged since the start: see 'damaged' in the log; check the disk")
+        yield Finding(BAD, "disk", f"{int(damaged)} flushed message(s) were found damaged, or gone with their files, since the start: "
+                      "see 'damaged' and 'lost' in the log; check the disk")
     if kept:
         yield Finding(WARNING, "data folder", f"{int(kept)} file(s) are kept of damage or from wrong places: definitions.damaged, users.damaged, "
                       "set-aside/ and queues/*/damaged.*; take what you need and delete them (fsck names each)")

@@ -9,7 +9,8 @@ import re
 
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.storage import stream_offsets
-from gomq_py.storage.data_dir import DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of
+from gomq_py.storage.data_dir import (
+    DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in)
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
@@ -23,8 +24,10 @@ _LEVEL = re.compile(r"level\.\d{3}")
 class Findings:
     """``damage`` and ``notes``: (path, text); counts of what was looked at."""
 
-    def __init__(self, ended_in_order=False):
+    def __init__(self, ended_in_order=False, listed=()):
         self.ended_in_order = ended_in_order  # the last run; or else there may be acks of segments that are gone
+        # What it left, {folder: storage.segment_list.Listed}; the folders that were looked at are taken out.
+        self.listed = dict(listed)
         self.damage = []
         self.notes = []
         self.counts = dict.fromkeys(("queues", "segments", "records", "acked", "octets", "log_records"), 0)
@@ -33,7 +36,7 @@ class Findings:
 def check_folder(root):
     """Check everything in a data folder; returns the Findings. Raises FolderError when it is none, or a broker holds it."""
     with HeldFolder(root):
-        findings = Findings(last_end_of(root) == STOPPED)
+        findings = Findings(last_end_of(root) == STOPPED, listed_in(root))
         for name in LOGS:
             _check_log(os.path.join(root, name), findings)
         findings.notes += [(path, "kept for you: delete it when you have what you want from it") for path in DataDir(root).kept_paths()]
@@ -46,6 +49,10 @@ def check_folder(root):
                 continue
             findings.counts["queues"] += 1
             _check_queue(folder, findings, name in streams or os.path.exists(os.path.join(folder, stream_offsets.NAME)))
+        for folder, entry in findings.listed.items():
+            if entry.counts:
+                count = sum(entry.counts.values())
+                findings.damage.append((folder, f"is gone since the last run stopped, with {count} message(s)"))
         return findings
 
 
@@ -91,9 +98,15 @@ def _check_queue(folder, findings, is_stream=False):
         else:
             findings.notes.append((path, "is none of a queue's files"))
     incarnation = _incarnation_of(folder)
+    listed = findings.listed.pop(os.path.abspath(folder), None)
+    for number, count in () if listed is None else listed.counts.items():
+        if number not in found:
+            path = os.path.join(folder, f"msgs.{number:010d}")
+            findings.damage.append((path, f"is gone since the last run stopped, with {count} message(s)"))
     for number, pair in sorted(found.items()):
         try:
-            _check_segment(number, pair, incarnation, findings, is_stream)
+            is_wanted = listed is None or number in listed.counts
+            _check_segment(number, pair, incarnation, findings, is_stream, is_wanted)
         except OSError as error:
             findings.damage.append((error.filename or folder, error.strerror or str(error)))
 
@@ -115,9 +128,9 @@ def _check_offsets(path, findings):
         findings.notes.append((path, f"the positions of {count} consumer(s) cannot be read: they begin anew"))
 
 
-def _check_segment(number, pair, incarnation, findings, is_stream):
+def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
     if "msgs" not in pair:
-        if findings.ended_in_order:
+        if findings.ended_in_order and is_wanted:
             findings.damage.append((pair["acks"], "its segment is missing: the messages in it are lost"))
         else:
             findings.notes.append((pair["acks"], "acks without their segment: all of it was acked"))

@@ -54,7 +54,8 @@ class OwnFamilies:
     def damage(self, _vhosts=None):
         """What the disk did not give back as it was written, and what was kept of it."""
         count, kept = self._node.broker.damage()
-        family = CounterMetricFamily(f"{PREFIX}damaged_messages", "Flushed messages that were found damaged since the start")
+        family = CounterMetricFamily(
+            f"{PREFIX}damaged_messages", "Flushed messages that were found damaged, or gone with their files, since the start")
         family.add_metric((), count)
         yield family
         yield _gauge("kept_files", "Files kept of damage, or because they were not where they belong, until an operator deletes them", len(kept))

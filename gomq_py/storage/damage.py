@@ -30,7 +30,7 @@ class DamageNotes:
 
     @property
     def records(self):
-        """How many messages were found damaged."""
+        """How many messages were found damaged, or gone with their files."""
         return sum(list(self.lost.values()))
 
 
@@ -66,6 +66,12 @@ def set_aside(store, segment, start, end, lost_count):
               path, start, end, "an unknown number of" if lost_count == UNKNOWN else lost_count)
     if store.listener is not None:
         store.listener.record_damaged(store, path, start, end, 1 if lost_count == UNKNOWN else lost_count)
+
+
+def note_gone(store, count):
+    """So many messages are lost with files that are gone; whoever opens the store says so."""
+    lost = store.pool.damage.lost
+    lost[store.folder] = lost.get(store.folder, 0) + count
 
 
 def _is_known(store, segment, start, end):

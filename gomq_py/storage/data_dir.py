@@ -4,7 +4,9 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
 
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host"
-      .last-run           how the last run ended: "stopped\\n"; while it goes on, and if it ended otherwise, the machine's boot
+      .last-run           how the last run ended: "stopped\\n", and the SHA-256 of .segments; while it goes on, and if it ended otherwise, the
+                          machine's boot
+      .segments           which segments held messages when it had stopped (storage.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
       definitions         framed log of the durable topology (storage.framed_log)
       users               framed log of users and permissions
@@ -26,13 +28,14 @@ import re
 import socket
 import weakref
 
-from gomq_py.storage import atomic_file
+from gomq_py.storage import atomic_file, segment_list
 from gomq_py.storage.files import FILE_MODE, Files
 
 SCHEMA_VERSION = 1
 
 LOCK = ".lock"
 LAST_RUN = ".last-run"
+SEGMENTS = ".segments"
 SCHEMA = "schema_version"
 DEFINITIONS = "definitions"
 USERS = "users"
@@ -42,7 +45,7 @@ TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
 # What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was cut short.
-_NOT_CONTENT = frozenset({LOCK, LAST_RUN, "lost+found"})
+_NOT_CONTENT = frozenset({LOCK, LAST_RUN, SEGMENTS, "lost+found"})
 
 # How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which may have
 # lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as with the machine.
@@ -62,7 +65,9 @@ class DataDirLocked(DataDirError):
 
 
 class DataDir:
-    """A data folder, by path. ``open`` takes it, ``close`` gives it back. ``last_end``: how the last run ended, known once it is open."""
+    """A data folder, by path. ``open`` takes it, ``close`` gives it back. Known once it is open: ``last_end``, how the last run ended, and
+    ``listed``, {folder: segment_list.Listed} of what it left in the folders of queues; empty where nobody has said so.
+    """
 
     def __init__(self, path, files=None, lock=True):
         """``lock=False`` is for file systems without flock: then the operator sees to it that no second broker comes."""
@@ -71,6 +76,8 @@ class DataDir:
         self._lock_fd = -1
         self._wants_lock = lock
         self.last_end = STOPPED
+        self.listed = {}
+        self._content = {}
 
     def __enter__(self):
         return self.open()
@@ -104,7 +111,7 @@ class DataDir:
         """
         if in_order:
             with contextlib.suppress(OSError):  # the next boot is a little quieter about files that are not there
-                self._write_note(_STOPPED_TEXT)
+                self._write_note(_STOPPED_TEXT + self._write_list())
         if self._lock_fd >= 0:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # also for a child that was forked this moment and has not closed its copy yet
             self.forget()
@@ -120,6 +127,10 @@ class DataDir:
     def locked(self):
         """Whether this object holds the folder."""
         return self._lock_fd >= 0
+
+    def list_segments(self, content):
+        """What the folders of queues hold, {folder: segment_list.Listed}: for the next boot, if this run ends in order."""
+        self._content = content
 
     # layout
 
@@ -223,22 +234,42 @@ class DataDir:
         """Learn how the last run ended, and note that one runs. As little through the seam as the lock is: it is about this machine."""
         boot = _boot_id()
         self.last_end = last_end_of(self.path, boot)
+        self.listed = listed_in(self.path)
         self._write_note(boot)
+        with contextlib.suppress(OSError):
+            os.unlink(self._at(SEGMENTS))
 
     def _write_note(self, text):
         """A disk without room keeps an empty one: nobody knows how the run ended, and the boot goes on."""
         try:
-            fd = os.open(self._at(LAST_RUN), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-            try:
-                os.write(fd, text)
-            finally:
-                try:
-                    os.fsync(fd)
-                finally:
-                    posix.close(fd)
+            self._write_whole(LAST_RUN, text)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
+
+    def _write_list(self):
+        """Returns what the note of the run says about it, which makes it count; nothing where there is no list, or no room for one."""
+        prefix = os.path.join(self.queues_folder, "")
+        content = segment_list.encode({folder.removeprefix(prefix): entry for folder, entry in self._content.items()})
+        if not content:
+            return b""
+        try:
+            self._write_whole(SEGMENTS, content)
+        except OSError:
+            return b""
+        return _digest_line(content)
+
+    def _write_whole(self, name, content):
+        fd = os.open(self._at(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(fd, left):]
+        finally:
+            try:
+                os.fsync(fd)
+            finally:
+                posix.close(fd)
 
     def _check_schema(self):
         names = set(os.listdir(self.path))
@@ -272,14 +303,39 @@ def is_known(ranges, number, start, end):
 
 def last_end_of(path, boot=None):
     """How the last run over this data folder ended."""
-    try:
-        with open(os.path.join(path, LAST_RUN), "rb") as file:
-            text = file.read(100)
-    except FileNotFoundError:
-        return POWER_LOST
-    if text == _STOPPED_TEXT:
+    text = _note_in(path)
+    if text.startswith(_STOPPED_TEXT):
         return STOPPED
     return KILLED if text == (_boot_id() if boot is None else boot) != b"" else POWER_LOST
+
+
+def listed_in(path):
+    """{folder: segment_list.Listed} of what the last run over this data folder left, if it ended in order and has said so."""
+    digest_line = _note_in(path)[len(_STOPPED_TEXT):] if last_end_of(path) == STOPPED else b""
+    if not digest_line:
+        return {}
+    try:
+        with open(os.path.join(path, SEGMENTS), "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return {}
+    if _digest_line(content) != digest_line:  # an earlier run's, or not all of it reached the disk
+        return {}
+    queues = os.path.join(os.path.abspath(path), QUEUES)
+    return {os.path.join(queues, folder): entry for folder, entry in segment_list.decode(content).items()}
+
+
+def _note_in(path):
+    """What the last run has noted; nothing where there is no note."""
+    try:
+        with open(os.path.join(path, LAST_RUN), "rb") as file:
+            return file.read(100)
+    except FileNotFoundError:
+        return b""
+
+
+def _digest_line(content):
+    return hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
 def _boot_id():

@@ -57,6 +57,7 @@ class SegmentPool:
         self._closed = False
         # How the last run ended, for recovery at boot: what only a loss of power explains is no fault after one.
         self.last_end = POWER_LOST
+        self.listed = {}  # queue folder -> segment_list.Listed of what the last run left there, for recovery at boot
         self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")

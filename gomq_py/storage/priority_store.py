@@ -300,15 +300,27 @@ def open_priority_store(folder, files, pool, committer, incarnation, max_priorit
     """Create a store, or open the levels in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let one be read."""
     store = PriorityStore(folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener)
     reports = []
-    if durable and os.path.isdir(store.folder):
-        for name in sorted(os.listdir(store.folder)):
-            match = _NAME.fullmatch(name)
-            if match is not None and int(match[1]) <= max_priority:
-                number = int(match[1])
-                level, report = open_store(
-                    level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable, number, store)
-                store.adopt_level(number, level)
-                reports.append(report)
+    numbers = _levels_of(store, pool.listed) if durable else ()
+    if numbers and not os.path.isdir(store.folder):  # all levels are gone, and new segments are numbered behind theirs
+        try:
+            files.make_folder(store.folder)
+        except OSError as error:
+            raise StoreError(store.folder, 0, f"cannot be made again: {error}") from error
+        committer.mark_folder(os.path.dirname(store.folder))
+    for number in numbers:
+        level, report = open_store(
+            level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable, number, store)
+        store.adopt_level(number, level)
+        reports.append(report)
     return store, RecoveryReport(
         sum(report.ready_count for report in reports), sum(report.scanned for report in reports), sum(report.lost for report in reports),
-        tuple(path for report in reports for path in report.removed))
+        tuple(path for report in reports for path in report.removed), tuple(path for report in reports for path in report.gone),
+        sum(report.gone_count for report in reports))
+
+
+def _levels_of(store, listed):
+    """The numbers of the levels that are in the queue's folder, or were there when the last run stopped in order."""
+    names = os.listdir(store.folder) if os.path.isdir(store.folder) else ()
+    found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
+    numbers = range(store.max_priority + 1)
+    return [number for number in numbers if number in found or level_folder(store.folder, number) in listed]

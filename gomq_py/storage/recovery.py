@@ -29,18 +29,20 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 class RecoveryReport(NamedTuple):
     """What opening a store found: ready messages, segments that had to be scanned, records lost below what had been flushed, files that were
-    nobody's."""
+    nobody's, files that are gone though the last run left them, and how many messages with them."""
 
     ready_count: int = 0
     scanned: int = 0
     lost: int = 0
     removed: tuple = ()
+    gone: tuple = ()
+    gone_count: int = 0
 
 
 def open_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
     """Create a store, or open the one in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read."""
     store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
-    if not durable or not os.path.isdir(store.folder):
+    if not durable:
         return store, RecoveryReport()
     try:
         return store, Recovery(store).run()
@@ -54,12 +56,14 @@ class Recovery:
     def __init__(self, store):
         self.store = store
         self.files = store.files
+        self.listed = store.pool.listed.pop(store.folder, None)  # what an orderly stop left here; None: nobody has said
         self.scanned = self.lost = 0
         self.removed = []
+        self.gone = {}  # number of a segment that is not there any more -> its messages
 
     def run(self):
         found = {}
-        for name in os.listdir(self.store.folder):
+        for name in self._names():
             match = _NAME.fullmatch(name)
             if match:
                 found.setdefault(int(match[2]), set()).add(match[1])
@@ -70,16 +74,35 @@ class Recovery:
                 self._open_pair(number, "acks" in found[number])
             else:
                 self._remove_acks(number)
-        if found:
-            self.store.begin_behind(max(found))
+        self._miss_segments({number for number, kinds in found.items() if "msgs" in kinds}, found)
         return self._report()
+
+    def _names(self):
+        """What is in the folder, if there is one."""
+        return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
+
+    def _miss_segments(self, present, numbers):
+        """Note what is listed and not ``present``. New segments get higher numbers than those and than all ``numbers`` that
+        are used: what is gone may be brought back.
+        """
+        listed = self._counts_listed()
+        self.gone.update((number, count) for number, count in listed.items() if number not in present)
+        if self.gone:
+            damage.note_gone(self.store, sum(self.gone.values()))
+        if numbers or listed:
+            self.store.begin_behind(max((*numbers, *listed)))
+
+    def _counts_listed(self):
+        """{number: messages left} of the segments that held some when the last run stopped in order, as far as it has said."""
+        return {} if self.listed is None else self.listed.counts
 
     def _report(self):
         if self.scanned and self.store.committer.enabled:
             # After a kill, what was seen may be in the page cache only; from here on it is as good as anything confirmed.
             self.files.sync_folder(self.store.folder)
             self.files.sync_folder(os.path.dirname(self.store.folder))
-        return RecoveryReport(self.store.ready_count, self.scanned, self.lost, tuple(self.removed))
+        gone = tuple(self.store.path_of("msgs", number) for number in sorted(self.gone))
+        return RecoveryReport(self.store.ready_count, self.scanned, self.lost, tuple(self.removed), gone, sum(self.gone.values()))
 
     def _open_pair(self, number, has_acks):
         """One segment: into the store, or away when nothing of it is wanted."""
@@ -92,7 +115,7 @@ class Recovery:
                 self.files.read_through(acks)
             head = self._head_of_pair(number, msgs, acks)
             if head is None:
-                self._remove_pair(msgs, acks)
+                self._remove_pair(number, msgs, acks)
                 return
             if acks is None:
                 self._report_missing_acks(number, head, msgs)
@@ -217,22 +240,28 @@ class Recovery:
 
     # what nobody wants
 
-    def _remove_pair(self, msgs, acks):
+    def _remove_pair(self, number, msgs, acks):
         """Files of another queue's life, or new ones that nothing had been written to: what a crash leaves of recycled or fresh segments.
 
-        Files whose heads are neither are kept under another name, and those that hold messages of another queue are set aside.
+        Files whose heads are neither, or where the last run left messages, are kept under another name; those that hold messages of
+        another queue are set aside.
         """
         if self._set_foreign_aside(msgs, acks):
             return
+        count = self._counts_listed().get(number, 0)
+        if count:
+            self.gone[number] = count
         for file in (msgs, acks):
             if file is None:
                 continue
             octets = file.read(0, head_format.HEAD_BYTES)
-            if head_format.decode(octets) is not None or not any(octets):
+            is_readable = head_format.decode(octets) is not None or not any(octets)
+            if is_readable and not count:
                 self.removed.append(file.path)
                 self.files.unlink(file.path)
             else:
-                LOG.error("damaged: %s has an unreadable head; kept as damaged.%s", file.path, os.path.basename(file.path))
+                what = "holds nothing of this segment any more" if is_readable else "has an unreadable head"
+                LOG.error("damaged: %s %s; kept as damaged.%s", file.path, what, os.path.basename(file.path))
                 kept = self._path_of(f"damaged.{os.path.basename(file.path)}")
                 self.files.rename(file.path, kept)
                 self.store.pool.damage.kept_paths.add(kept)
@@ -280,20 +309,24 @@ class Recovery:
         return target
 
     def _report_missing_acks(self, number, head, msgs):
-        """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it."""
+        """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it. Or the power went
+        before the name of one that was made anew was flushed.
+        """
+        if self.store.pool.last_end == POWER_LOST:
+            return
         octets = msgs.read(0, head_format.HEAD_BYTES)
         if head_format.decode_seal(head.seed, octets) is not None \
                 or head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT):
             LOG.error("%s is gone: the messages of this segment that had been acknowledged come back", self.store.path_of("acks", number))
 
     def _remove_acks(self, number):
-        """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost."""
+        """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost, unless all of it was acked."""
         path = self.store.path_of("acks", number)
         if self.store.pool.last_end == STOPPED:
             file = self.files.open(path)
             is_ours = self._bound_head(number, file, head_format.ACKS_MAGIC) is not None
             self.files.close(file)
-            if is_ours:
+            if is_ours and (self.listed is None or number in self.listed.counts):
                 LOG.error("%s is gone: its messages are lost; what had become of them is kept as %s",
                           self.store.path_of("msgs", number), self._move_aside(path))
                 return

@@ -13,7 +13,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
     """
     if files.has_listeners:
         return opening(folder, files, pool, committer, *arguments)
-    later_pool, later_committer = Later(pool, "files", "stage", "folder", "last_end", "damage"), Later(committer, "enabled", "begun")
+    later_pool = Later(pool, "files", "stage", "folder", "last_end", "listed", "damage")
+    later_committer = Later(committer, "enabled", "begun")
     store, report = in_thread(opening, folder, files, later_pool, later_committer, *arguments)
     store.hand_over(pool, committer)
     for later in (later_pool, later_committer):

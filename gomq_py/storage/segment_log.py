@@ -11,6 +11,7 @@ from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
 from gomq_py.storage.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
 from gomq_py.storage.segment import ACKS, MSGS, Segment
+from gomq_py.storage.segment_list import Listed
 
 # A location has 28 bits for each.
 LARGEST_SEGMENT_BYTES = 1 << 28
@@ -84,6 +85,13 @@ class SegmentLog:
                 self._mark_unsynced(segment, MSGS | ACKS)
         if self._unsynced:
             self.committer.mark(self)
+
+    def listed(self):
+        """What the folder of a store that was closed holds; None where there are no segments, or an error has made it uncertain."""
+        if self._fenced or not self._segments:
+            return None
+        left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
+        return Listed({number: count for number, count in left.items() if count > 0})
 
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""

@@ -3,13 +3,12 @@
 Beside recovery, whose rules hold: each segment is looked at by itself, by its seal or by a scan. A stream has no acks; what it must not lose besides
 its messages is where its offsets go on, so that the newest segment is kept even when it is empty. May block: boot and ``queue.declare`` only.
 """
-import os
 import re
 
 from gomq_py.storage import damage
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
-from gomq_py.storage.recovery import Recovery, RecoveryReport
+from gomq_py.storage.recovery import Recovery
 from gomq_py.storage.segment import Segment
 from gomq_py.storage.stream_store import StreamStore
 
@@ -21,8 +20,6 @@ def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes
     read.
     """
     store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
-    if not os.path.isdir(store.folder):
-        return store, RecoveryReport()
     try:
         return store, StreamRecovery(store).run()
     except OSError as error:
@@ -33,7 +30,7 @@ class StreamRecovery(Recovery):
     """One stream's store being opened."""
 
     def run(self):
-        names = os.listdir(self.store.folder)
+        names = self._names()
         numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
         self.store.pool.damage.kept_paths.update(self._path_of(name) for name in names if name.startswith("damaged."))
         if any(name.startswith("known.") for name in names):
@@ -48,8 +45,9 @@ class StreamRecovery(Recovery):
                 self.store.adopt(segment)
             else:
                 self.files.unlink(self.store.path_of("msgs", segment.number))
-        if numbers:
-            self.store.begin_behind(numbers[-1])
+        self._miss_segments(set(numbers), numbers)
+        if self.listed is not None and self.listed.next_offset > self.store.next_offset:
+            self.store.go_on_at(self.listed.next_offset)
         self.store.offsets.load(self.store.next_offset)
         return self._report()
 
@@ -59,7 +57,7 @@ class StreamRecovery(Recovery):
         try:
             head = self._head_of_pair(number, msgs, None)
             if head is None:
-                self._remove_pair(msgs, None)
+                self._remove_pair(number, msgs, None)
                 return None
             segment = Segment(number)
             segment.attach(msgs, None)

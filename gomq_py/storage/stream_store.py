@@ -295,6 +295,21 @@ class StreamStore(message_store.MessageStore):
         self.next_offset = self.synced_offset = self._sync_offset = segment.first_offset + segment.ordinal
         self._synced_number, self._synced_end = self._sync_number, self._sync_end = segment.number, segment.end
 
+    def go_on_at(self, offset):
+        """The newest segments are gone, and the offsets before this one were theirs. For recovery, after the last ``adopt``.
+
+        Raises StoreFull.
+        """
+        self.next_offset = offset
+        self._mark_messages(self._begin_segment(0))
+        if len(self._order) == 1:
+            self.first_offset = offset
+
+    def listed(self):
+        """As SegmentLog.listed, with where the offsets go on."""
+        listed = SegmentLog.listed(self)
+        return None if listed is None else listed._replace(next_offset=self.next_offset)
+
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""
         self._dropped = set()

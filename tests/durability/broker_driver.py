@@ -77,6 +77,7 @@ class World:
     def check(self, life, power_cut):
         """Compare a fresh boot with what may be. Takes every message out of every queue and puts it back."""
         self.definitions.check(life.definitions())
+        assert life.broker.damage()[0] == 0, "reported as damage"
         for queue in life.vhost.queues.values():
             self.accounts[life.vhost.incarnation_of(queue)].check(life.look(queue), power_cut=power_cut)
 
@@ -134,7 +135,7 @@ class Life:
         """An orderly end."""
         self.broker.close()
         self.committer.stop()
-        self.data_dir.close()
+        self.data_dir.close(in_order=not self.committer.has_failed)
 
 
 def check_folder(root, world, files=None):
@@ -175,8 +176,9 @@ class Driver:
             listener.follow_again()
         self.begin()
 
-    def stop_and_start(self):
+    def stop_and_start(self, between=lambda: None):
         self.life.stop()
+        between()
         self.world.definitions.promise(self.world.definitions.sequence)
         for account in self.world.accounts.values():
             account.settled |= account.acked

@@ -89,7 +89,7 @@ def folder_content(root):
         for name in folders:
             content[os.path.relpath(os.path.join(folder, name), root)] = None
         for name in names:
-            if name not in (".lock", ".last-run"):
+            if name not in (".lock", ".last-run", ".segments"):
                 path = os.path.join(folder, name)
                 with open(path, "rb") as file:
                     content[os.path.relpath(path, root)] = file.read()

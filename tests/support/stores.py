@@ -34,11 +34,13 @@ class StoreBench:
         self.message = Message()
         self.start()
 
-    def start(self):
+    def start(self, listed=()):
+        """``listed``: {folder: segment_list.Listed} as an orderly stop leaves it."""
         self.timers = []  # those that run, for rest()
         self.committer = GroupCommit(self.files, enabled=self.enabled)
         self.pool = SegmentPool(self.folder / "pool", self.files, self.committer, segment_bytes=self.options.get("segment_bytes", 8388608),
                                 in_threads=self.in_threads, start_timer=self.start_timer)
+        self.pool.listed = dict(listed)
         self.store, self.report = open_store(
             self.folder / "queue", self.files, self.pool, self.committer, INCARNATION, listener=self, **self.options)
         return self.store
@@ -48,8 +50,12 @@ class StoreBench:
         self.committer.stop()
 
     def reopen(self):
+        """Nothing may be missed after it."""
         self.close()
-        return self.start()
+        listed = self.store.listed()
+        self.start({} if listed is None or self.committer.has_failed else {self.store.folder: listed})
+        assert not self.report.gone, self.report
+        return self.store
 
     def crash(self):
         """As after kill -9: what is in the mappings is there, what is in memory is not."""

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, queue_id
+from gomq_py.storage.segment_list import Listed
 
 HOLD = """
 import sys
@@ -182,6 +183,69 @@ def test_end_of_a_run_that_nobody_noted_is_not_known_to_be_orderly(tmp_path):
     assert last_end_of(tmp_path) == KILLED
     (tmp_path / ".last-run").unlink()
     assert last_end_of(tmp_path) == POWER_LOST
+
+
+LISTED = {"q.1": Listed({1: 5, 12: 1}), "p.2/level.003": Listed({}), "s.3": Listed({2: 10}, 70)}
+
+
+def stop_with(root, listed):
+    data_dir = DataDir(root).open()
+    data_dir.list_segments({os.path.join(data_dir.queues_folder, folder): entry for folder, entry in listed.items()})
+    data_dir.close(in_order=True)
+
+
+def listed_at_boot(root):
+    with DataDir(root) as data_dir:
+        return data_dir.last_end, {os.path.relpath(folder, data_dir.queues_folder): entry for folder, entry in data_dir.listed.items()}
+
+
+def test_list_of_what_an_orderly_stop_left_counts_for_the_next_boot_only(tmp_path):
+    stop_with(tmp_path, LISTED)
+
+    assert listed_at_boot(tmp_path) == (STOPPED, LISTED)
+    assert listed_at_boot(tmp_path) == (KILLED, {})
+
+
+def test_orderly_stop_that_left_nothing_leaves_no_list(tmp_path):
+    stop_with(tmp_path, LISTED)
+    stop_with(tmp_path, {})
+
+    assert (tmp_path / ".last-run").read_bytes() == b"stopped\n" and not (tmp_path / ".segments").exists()
+    assert listed_at_boot(tmp_path) == (STOPPED, {})
+
+
+def test_list_moves_with_the_folder(tmp_path):
+    stop_with(tmp_path / "here", LISTED)
+    (tmp_path / "here").rename(tmp_path / "there")
+
+    assert listed_at_boot(tmp_path / "there") == (STOPPED, LISTED)
+
+
+@pytest.mark.parametrize("octet", [0, 40, -2])
+def test_list_that_has_changed_counts_for_nothing(tmp_path, octet):
+    stop_with(tmp_path, LISTED)
+    content = bytearray((tmp_path / ".segments").read_bytes())
+    content[octet] ^= 1
+    (tmp_path / ".segments").write_bytes(content)
+
+    assert listed_at_boot(tmp_path) == (STOPPED, {})
+
+
+def test_disk_without_room_for_the_list_keeps_the_note_of_an_orderly_stop(tmp_path, monkeypatch):
+    data_dir = DataDir(tmp_path).open()
+    data_dir.list_segments({os.path.join(data_dir.queues_folder, "q.1"): Listed({1: 5})})
+    real = os.write
+
+    def no_room(fd, octets):
+        if bytes(octets).startswith(b"q.1"):
+            raise OSError(errno.ENOSPC, "no room")
+        return real(fd, octets)
+
+    monkeypatch.setattr(os, "write", no_room)
+    data_dir.close(in_order=True)
+    monkeypatch.undo()
+
+    assert listed_at_boot(tmp_path) == (STOPPED, {})
 
 
 def test_free_room_is_less_than_the_disk(tmp_path):
