@@ -120,6 +120,8 @@ class Recovery:
             if acks is None:
                 self._report_missing_acks(number, head, msgs)
             acks_head = head.twin(head_format.ACKS_MAGIC)
+            if acks is not None and self._are_foreign(acks_head, acks):
+                acks = self._set_acks_aside(acks)
             acks = self._sound_acks(number, acks_head, acks)
             segment = Segment(number)
             segment.attach(msgs, acks)
@@ -318,6 +320,19 @@ class Recovery:
         if head_format.decode_seal(head.seed, octets) is not None \
                 or head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT):
             LOG.error("%s is gone: the messages of this segment that had been acknowledged come back", self.store.path_of("acks", number))
+
+    def _are_foreign(self, acks_head, acks):
+        """Whether the file holds the acks of another segment, and no crash explains that: one leaves recycled files so."""
+        found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        return self.listed is not None and found is not None and found != acks_head
+
+    def _set_acks_aside(self, acks):
+        """Somebody has put the acks of another segment here. Returns what this one has: none."""
+        head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        self.files.close(acks)
+        LOG.error("%s holds the acks of segment %d of queues/*.%s and is not where it belongs; kept as %s. The messages of its "
+                  "segment that had been acknowledged come back",
+                  acks.path, head.number, head.incarnation[:8].hex(), self._move_aside(acks.path))
 
     def _remove_acks(self, number):
         """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost, unless all of it was acked."""

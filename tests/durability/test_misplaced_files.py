@@ -75,6 +75,21 @@ def test_files_of_two_queues_that_were_swapped_are_set_aside_and_said(root, capl
     assert len([path for path in kept if ".acks." in path.name]) == 2
 
 
+def test_acks_of_two_queues_that_were_swapped_are_set_aside_and_said(root, caplog):
+    one, other = file_of(root, "a", "acks"), file_of(root, "b", "acks")
+    contents = {one.read_bytes(), other.read_bytes()}
+    one.rename(root / "between")
+    other.rename(one)
+    (root / "between").rename(other)
+
+    found, said = boot(root, caplog)
+    again, said_again = boot(root, caplog)
+
+    assert found == again == {"a": COUNT, "b": COUNT, "s": COUNT}
+    assert f"{one} holds the acks of segment 1" in said and f"{other} holds the acks of segment 1" in said
+    assert said_again == "" and {(root / "set-aside" / name).read_bytes() for name in set_aside(root)} == contents
+
+
 def test_file_that_was_copied_to_a_stream_is_set_aside(root, caplog):
     path = file_of(root, "s").with_name("msgs.0000000007")
     path.write_bytes(file_of(root, "a").read_bytes())
