@@ -236,11 +236,17 @@ class Importer:
         self._vhost = vhost
         self._report = Report()
 
-    def run(self, definitions):
-        """Import; returns the Report. Raises DefinitionsError before anything has changed, OSError in between. May switch."""
-        work = self._checked(definitions)
+    def run(self, definitions, keep=True):
+        """Import; returns the Report. Raises DefinitionsError before anything has changed, OSError in between. May switch.
+
+        Unless somebody is to ``keep`` the lists they are emptied: freeing 100 000 queues with their bindings at once takes 60 ms.
+        """
+        work = self._checked(definitions)[::-1]
+        for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
+            entries.clear()
         clock = SliceClock()
-        for key, entry in work:
+        while work:
+            key, entry = work.pop()
             try:
                 if _IMPORTS[key](self, entry) is not _NOT_TAKEN:
                     self._report.count(key)
@@ -256,7 +262,7 @@ class Importer:
             if clock.is_over():
                 give_way()
                 clock.begin()
-        for key in definitions:
+        for key in paced(definitions):
             if key not in _LISTS and key not in _HEADER_KEYS:
                 self._report.ignored.append(f"{key}: a list that this broker does not know")
         return self._report

@@ -1,38 +1,45 @@
 """JSON slices: large JSON read and written a slice at a time, so that definitions of ten thousand queues hold up no message.
 
-A fast library takes a whole text in one go: some 10 ms for each MiB. Here the lists of the outermost object are
-gone through element by element, and an element, which is read in one go, may have so many characters and no more.
+A fast library takes a whole text in one go: 10 ms for each MiB, and more where it holds little but brackets. Here the lists of the outermost object
+are gone through element by element, and so are elements that are longer than a glance; one may have so many characters and no more.
 """
 import codecs
 import json
+import re
 from typing import Any
 
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way
 from gomq_py.http.answers import elements, json_octets
 
-# Characters of one element, as many as the body of a request that is about one thing: they take some 5 ms.
+# Characters of one element, as many as the body of a request that is about one thing.
 ELEMENT_MAX = 1024 * 1024
-_SPACE = " \t\r\n"
+# Characters that are read in one go, or twice as many: some 2 ms.
+GLANCE = 64 * 1024
+_SPACES: Any = re.compile("[ \t\r\n]*")
 
 
 class NotJSON(ValueError):
     """The text is no JSON object."""
 
 
+# In place of a value: it is longer than what was shown.
+_LONGER: Any = object()
+
+
 class TooLong(Exception):
     """An element of it is too long; the text is for whoever sent it."""
 
 
-def parsed(octets):
-    """The JSON object in ``octets``. Raises NotJSON, TooLong. May switch."""
+def parsed(pieces):
+    """The JSON object in octets that came in ``pieces``, a deque that is used up. Raises NotJSON, TooLong. May switch."""
+    text = _Text(pieces)
     try:
-        text = _decoded(octets)
-        value, end = _object(_Text(text), _at(text, 0))
-    except (ValueError, IndexError, RecursionError):
+        value = _object(text, None)
+        if text.peek():
+            raise ValueError("more than one value")
+    except (ValueError, RecursionError):
         raise NotJSON("not valid JSON") from None
-    if _rest(text, end):
-        raise NotJSON("not valid JSON")
     return value
 
 
@@ -56,99 +63,121 @@ def _refuse_constant(name):
 _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
 
 
-def _decoded(octets):
-    """The text, a MiB at a time: letters beyond ASCII take ten times as long. May switch."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    parts = []
-    for start in range(0, len(octets), ELEMENT_MAX):
-        if start:
-            give_way()
-        parts.append(decoder.decode(octets[start:start + ELEMENT_MAX]))
-    parts.append(decoder.decode(b"", True))
-    return "".join(parts)
-
-
 class _Text:
-    """A text and what of it the scanner is shown: it would read on to the end of an element, however long that is."""
+    """The text of octets in pieces, and a place in it. What has been read is freed, and what lies far ahead not decoded yet."""
 
-    def __init__(self, text):
-        self._text = text
-        self._base = 0
-        self._shown = text[:2 * ELEMENT_MAX]
+    def __init__(self, pieces):
+        self._pieces = pieces
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._shown = ""
+        self._at = self._behind = 0
+        self._is_all = False
+        self._clock = SliceClock()
 
-    def __getitem__(self, at):
-        return self._text[at]
+    def position(self):
+        """Characters before this place."""
+        return self._behind + self._at
 
-    def value(self, at):
-        """(the value that stands at a position, the position behind it). Raises ValueError, TooLong."""
-        if at - self._base > ELEMENT_MAX:
-            self._base = at
-            self._shown = self._text[at:at + 2 * ELEMENT_MAX]
-        is_all = self._base + len(self._shown) == len(self._text)
-        start = at - self._base
+    def peek(self):
+        """The next character that is no white space; "" at the end. Raises ValueError."""
+        while True:
+            self._at = _SPACES.match(self._shown, self._at).end()
+            if self._at < len(self._shown):
+                return self._shown[self._at]
+            if self._is_all:
+                return ""
+            self._look_ahead(1)
+            self.give_way()
+
+    def expect(self, mark):
+        """Pass over a mark. Raises ValueError where something else stands."""
+        if self.peek() != mark:
+            raise ValueError(f"no {mark}")
+        self._at += 1
+
+    def scan(self, ahead):
+        """The value that stands here, which is passed over; _LONGER where ``ahead`` characters do not hold it. Raises ValueError."""
+        if not self._is_all and len(self._shown) - self._at < ahead:
+            self._look_ahead(2 * ahead)
         try:
-            value, end = _scan(self._shown, start)
+            value, end = _scan(self._shown, self._at)
         except (StopIteration, ValueError):
-            if is_all:
+            if self._is_all:
                 raise ValueError("no value") from None
-            raise TooLong(f"an element is no JSON or has more than {ELEMENT_MAX} characters") from None
-        if end - start > ELEMENT_MAX:
-            raise TooLong(f"an element has more than {ELEMENT_MAX} characters")
-        return value, self._base + end
+            return _LONGER
+        self._at = end
+        return value
 
-
-def _object(text, at):
-    """(the object whose brace stands at a position, the position behind it)."""
-    if text[at] != "{":
-        raise ValueError("no object")
-    found: dict = {}
-    at = _at(text, at + 1)
-    if text[at] == "}":
-        return found, at + 1
-    while True:
-        key, at = text.value(at)
-        if not isinstance(key, str):
-            raise ValueError("no key")
-        at = _expected(text, at, ":")
-        found[key], at = _list(text, at) if text[at] == "[" else text.value(at)
-        at = _at(text, at)
-        if text[at] == "}":
-            return found, at + 1
-        at = _expected(text, at, ",")
-
-
-def _list(text, at):
-    elements: list = []
-    at = _at(text, at + 1)
-    if text[at] == "]":
-        return elements, at + 1
-    clock = SliceClock(every=10)
-    while True:
-        element, at = text.value(at)
-        elements.append(element)
-        if clock.is_over():
+    def give_way(self):
+        """Let others have their turn if it is time. May switch."""
+        if self._clock.is_over():
             give_way()
-            clock.begin()
-        at = _at(text, at)
-        if text[at] == "]":
-            return elements, at + 1
-        at = _expected(text, at, ",")
+            self._clock.begin()
+
+    def _look_ahead(self, count):
+        """Have so many characters before this place, or all there are. Raises ValueError where they are none."""
+        parts = [self._shown[self._at:]]
+        self._behind += self._at
+        self._at = 0
+        have = len(parts[0])
+        while have < count and not self._is_all:
+            self._is_all = not self._pieces
+            parts.append(self._decoder.decode(b"" if self._is_all else self._pieces.popleft(), self._is_all))
+            have += len(parts[-1])
+        self._shown = "".join(parts)
 
 
-def _expected(text, at, mark):
-    """The position of what comes behind a mark."""
-    at = _at(text, at)
-    if text[at] != mark:
-        raise ValueError(f"no {mark}")
-    return _at(text, at + 1)
+def _object(text, limit):
+    """The object that stands here; ``limit`` is the position where the element that it is in has to end, None for the outermost."""
+    found: dict = {}
+    text.expect("{")
+    if text.peek() == "}":
+        text.expect("}")
+        return found
+    while True:
+        if text.peek() != '"':
+            raise ValueError("no key")
+        key = _value(text, _limit_of(text, limit))
+        text.expect(":")
+        found[key] = _list(text, None) if limit is None and text.peek() == "[" else _value(text, _limit_of(text, limit))
+        if text.peek() == "}":
+            text.expect("}")
+            return found
+        text.expect(",")
 
 
-def _at(text, at):
-    """The next position that is no white space. Raises IndexError at the end."""
-    while text[at] in _SPACE:
-        at += 1
-    return at
+def _list(text, limit):
+    """Likewise the list."""
+    elements: list = []
+    text.expect("[")
+    if text.peek() == "]":
+        text.expect("]")
+        return elements
+    while True:
+        elements.append(_value(text, _limit_of(text, limit)))
+        if text.peek() == "]":
+            text.expect("]")
+            return elements
+        text.expect(",")
 
 
-def _rest(text, at):
-    return text[at:at + 1] and text[at:].strip(_SPACE)
+def _limit_of(text, limit):
+    """Where an element has to end that begins here, or is part of one that has a limit."""
+    if limit is None:
+        text.peek()
+        return text.position() + ELEMENT_MAX
+    return limit
+
+
+def _value(text, limit):
+    """The value that stands here. One that is longer than a glance is gone through piece by piece. Raises ValueError, TooLong. May switch."""
+    text.give_way()
+    mark = text.peek()
+    value = text.scan(min(GLANCE, ELEMENT_MAX))
+    if value is _LONGER and mark == '"':
+        value = text.scan(ELEMENT_MAX + 1)  # a text is read fast
+    elif value is _LONGER and mark in ("[", "{"):
+        return _list(text, limit) if mark == "[" else _object(text, limit)
+    if value is _LONGER or text.position() > limit:
+        raise TooLong(f"an element has more than {ELEMENT_MAX} characters")
+    return value

@@ -1,8 +1,11 @@
 """/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange too."""
+from collections import deque
+
 from flask import Blueprint, request
 
 from gomq_py.broker.definitions import DefinitionsError, Importer, sections, sections_of_vhost
-from gomq_py.http.answers import body_octets, json_answer, no_content, node, paced_answer
+from gomq_py.broker.turns import paced
+from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
 from gomq_py.http.columns import paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_vhost
@@ -56,20 +59,21 @@ def post_vhost_definitions(vhost):
 def _import(vhost):
     try:
         with held_while_making():
-            report = Importer(node().broker, vhost).run(_parsed())
+            report = Importer(node().broker, vhost).run(_parsed(), keep=False)
     except DefinitionsError as error:
         raise BadRequest(str(error)) from None
-    for problem in report.problems:
+    for problem in paced(report.problems):
         LOG.warning("definitions: %s", problem)
     if request.args.get("report") == "true" or report.problems:
-        return json_answer(report.as_json())
+        lists = {key: value if isinstance(value, dict) else iter(value) for key, value in report.as_json().items()}
+        return paced_answer(dumped(lists.items()))
     return no_content()
 
 
 def _parsed():
     """The JSON of the body. RabbitMQ's page uploads a form; no form is taken here (``foreign_pages``)."""
     try:
-        return parsed(body_octets() or b"{}")
+        return parsed(body_pieces() or deque((b"{}",)))
     except NotJSON:
         raise BadRequest("failed_to_parse_json") from None
     except TooLong as error:

@@ -1,5 +1,6 @@
 """Definitions: out and in again, files of others, and files that are wrong."""
 import json
+import weakref
 
 import pytest
 
@@ -272,3 +273,33 @@ def test_the_report_says_what_became_something_else_and_what_was_left(make):
     assert [line.split(":")[0] for line in report.ignored] == ["vhosts", "users", "policies", "wonders"]
     assert report.refused == ["queues: 'r' in vhost 'nope': no vhost 'nope'"]
     assert broker.vhosts["v"].policies.user.by_name["p"].definition == {"ha-mode": "all", "max-length": 5}
+
+
+def test_definitions_that_nobody_keeps_are_let_go_of_one_by_one(make):
+    """100 000 queues with their bindings that were freed at once held everybody up for 60 ms."""
+    class Entry(dict):
+        """One that can be weakly referred to."""
+
+    node = make("a")
+    entries = [Entry(name=f"q{number}", vhost="/", durable=False) for number in range(5)]
+    seen = [weakref.ref(entry) for entry in entries]
+    left = []
+    declare_queue = node.vhost.declare_queue
+
+    def declare(*arguments, **options):
+        left.append(sum(one() is not None for one in seen))
+        return declare_queue(*arguments, **options)
+
+    node.vhost.declare_queue = declare
+
+    report = Importer(node.broker).run({"queues": entries, "else": [1]}, keep=False)
+
+    assert report.imported == {"queues": 5} and left == [5, 4, 3, 2, 1]
+
+
+def test_definitions_that_are_kept_stay_as_they_are(make):
+    definitions = {"queues": [{"name": "q", "vhost": "/", "durable": False}]}
+
+    Importer(make("a").broker).run(definitions)
+
+    assert definitions == {"queues": [{"name": "q", "vhost": "/", "durable": False}]}
