@@ -20,6 +20,7 @@ from gomq_py.broker import broker as broker_module, dead_letter, vhost, vhost_de
 from gomq_py.broker.binding import Binding
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.moving import Move, to_queue
+from gomq_py.broker.queues import cancelling
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -27,6 +28,7 @@ from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
 from tests.support.clocks import StepClock
 from tests.support.door import Door, publish_frames
+from tests.support.queues import KeepingConsumer
 from tests.support.waiting import wait_until
 
 PERSISTENT = Properties(delivery_mode=2).encode()
@@ -238,6 +240,14 @@ class Site:
         self.vhost.delete_exchange(exchange.name)
         wait(lambda: not any(self.vhost.bindings_to(queue)[1:] for queue in queues))
 
+    def cancelling(self):
+        queue = self.declare()
+        consumers = [KeepingConsumer(f"c{number}") for number in range(cancelling.FEW + 1)]
+        for consumer in consumers:
+            queue.add_consumer(consumer)
+        self.vhost.delete_queue(queue.name)
+        wait(lambda: not any(consumer.queue for consumer in consumers))
+
     def look(self):
         self.set_policy("^q", {"consumer-timeout": 60_000 + next(numbers)})
         self.settle()
@@ -281,6 +291,7 @@ JOBS = {
     "'deleting a vhost'": Site.vhost_deletion,
     "'parting queues from their limits'": Site.parting,
     "'moving messages'": Site.moving,
+    "'cancelling consumers'": Site.cancelling,
     "'events'": Site.events,
     "'log lines'": Site.log_lines,
     "'compacting the definitions'": Site.compaction,
