@@ -8,23 +8,24 @@ forgets what was not synced.
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
 hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``,
 ``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is ``storage.sync``.
+A mapped file needs no descriptor: its mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both are one open file
+to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that are written with calls.
 Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time later, and takes
 a descriptor of another thread that has the same number for one that is closed already.
 """
 import contextlib
 import errno
-import mmap
 import os
 import posix
-import sys
 
+from gomq_py.storage.mapping import CAN_FLUSH_MAPPINGS, flush_mapping, map_file
 from gomq_py.storage.pages import fetch_ahead, populate, read_range
 
 FILE_MODE = 0o600  # messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file)
 FOLDER_MODE = 0o700
 
-# Python's mmap keeps a duplicate of the descriptor, a second one per segment, unless told not to (3.13).
-_MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+# So many mapped files keep a descriptor. A level of a priority queue is two files, a process may have 1024 descriptors.
+MAPPED_DESCRIPTORS = 128
 _ZEROS = bytes(1 << 20)
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
@@ -33,11 +34,13 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 class File:
     """An open file. ``map`` is its read-write mapping, or None for a log or an empty file; pointers into it die at truncate, extend and close.
+    ``fd`` is -1 where the mapping has to do, and once it is closed; ``identity`` (device, inode) is known of those without.
 
     While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner must not recycle it. Hub thread only.
     """
 
-    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "_holders", "_closing", "_aside")
+    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "identity", "closed", "_holders", "_closing",
+                 "_aside", "_counted_in")
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
@@ -48,15 +51,19 @@ class File:
         self.mapped = mapped
         self.named = named
         self.broken = None  # the OSError after which the end of a log is unknown
+        self.identity = None
+        self.closed = False
         self._holders = 0
         self._closing = False
         self._aside = None
+        self._counted_in = None  # a set of descriptors
         self.map = self._mapping(fd)
         self.fd = fd
 
     def __del__(self, close=posix.close):
         """A file that nobody closed, as when a boot fails halfway, goes with the last who knew it."""
         if self.fd >= 0:
+            self._uncount()
             close(self.fd)
 
     def __repr__(self):
@@ -66,10 +73,6 @@ class File:
     def held(self):
         """Whether somebody still needs the file and its bytes as they are."""
         return self._holders > 0
-
-    @property
-    def closed(self):
-        return self.fd < 0
 
     def retain(self):
         """Keep the file open, and unrecycled, until ``release``."""
@@ -88,15 +91,34 @@ class File:
             return self.map[start:end]
         return os.pread(self.fd, end - start, start)
 
-    def remap(self):
-        """Map the whole file anew, at its present size. Raises BufferError while a view into the old mapping lives."""
+    def remap(self, fd=-1):
+        """Map the whole file anew, at its present size; one without a descriptor by ``fd``. Raises BufferError while a view into the old mapping
+        lives.
+        """
         self.unmap()
-        self.map = self._mapping(self.fd)
+        self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
     def _mapping(self, fd):
         if not self.mapped or not self.size:
             return None
-        return mmap.mmap(fd, self.size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE, **_MAP_OPTIONS)
+        return map_file(fd, self.size)
+
+    def count_in(self, descriptors):
+        """The set ``descriptors`` holds this file's as long as it has one."""
+        descriptors.add(self.fd)
+        self._counted_in = descriptors
+
+    def _uncount(self):
+        if self._counted_in is not None:
+            self._counted_in.discard(self.fd)
+            self._counted_in = None
+
+    def give_up_descriptor(self):
+        """The mapping has to do from here on."""
+        status = os.fstat(self.fd)
+        self.identity = status.st_dev, status.st_ino
+        fd, self.fd = self.fd, -1
+        posix.close(fd)
 
     def unmap(self):
         """Drop the mapping. Raises BufferError while a view into it lives."""
@@ -110,8 +132,10 @@ class File:
         """
         self._closing = True
         self._aside = aside or self._aside
-        if self._holders or self.fd < 0:
+        if self._holders or self.closed:
             return
+        self.closed = True
+        self._uncount()
         mapping, fd, self.map, self.fd = self.map, self.fd, None, -1
         if self._aside is None:
             close_parts(mapping, fd)
@@ -150,8 +174,11 @@ class Change:
 class Files:
     """Changes files and folders, and tells the listeners. One per broker."""
 
+    mapped_descriptors = MAPPED_DESCRIPTORS
+
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
+        self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
 
     @property
     def has_listeners(self):
@@ -165,13 +192,13 @@ class Files:
 
         Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
         """
-        file = self._create(os.fspath(path), size)
+        file = self._described_or_not(self._create(os.fspath(path), size))
         self.made(file)
         return file
 
     def make(self, path, size):
         """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it. What it holds is in the system's cache. Blocks."""
-        return fetch_ahead(self._create(os.fspath(path), size))
+        return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size)))
 
     def make_unnamed(self, folder, size):
         """As ``create_unnamed``, for a thread. What it holds is in the system's cache. Blocks."""
@@ -196,10 +223,40 @@ class Files:
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
         try:
-            return File(path, fd, os.fstat(fd).st_size, True)
+            file = File(path, fd, os.fstat(fd).st_size, True)
         except BaseException:
             posix.close(fd)
             raise
+        return self._described_or_not(file)
+
+    def _described_or_not(self, file):
+        """A mapped file keeps its descriptor, unless so many others have theirs. Returns it."""
+        if file.map is not None and CAN_FLUSH_MAPPINGS:
+            if len(self._described) < self.mapped_descriptors:
+                file.count_in(self._described)
+            else:
+                file.give_up_descriptor()
+        return file
+
+    @contextlib.contextmanager
+    def _descriptor(self, file):
+        """A descriptor of the file, for a while where it has none. Raises OSError, also where its name is another file's by now."""
+        if file.fd >= 0:
+            yield file.fd
+            return
+        fd = self._opened_again(file)
+        try:
+            yield fd
+        finally:
+            posix.close(fd)
+
+    def _opened_again(self, file):
+        fd = self._open(file.path, os.O_RDWR)
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != file.identity:
+            posix.close(fd)
+            raise OSError(errno.ESTALE, "another file has the name", file.path)
+        return fd
 
     def read_through(self, file, start=0, end=None):
         """Fetch [start, end), so that a bad sector or a file cut short is an OSError here and not the end of the process (SIGBUS) when the mapping is
@@ -210,13 +267,15 @@ class Files:
         end = file.size if end is None else end
         try:
             if file.map is None or not populate(file.map, start, end):
-                read_range(file.fd, start, end)
+                with self._descriptor(file) as fd:
+                    read_range(fd, start, end)
         except OSError as error:
             raise with_path(error, file.path) from error
 
     def allocate(self, file):
         """Take the room of a file that may have holes (copied, or cut by a crash) before it is written through its mapping."""
-        self._allocate(file.fd, 0, file.size, file.path)
+        with self._descriptor(file) as fd:
+            self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
         """Announce that [start, end) of a mapping was written for the first time. Once per batch."""
@@ -226,6 +285,9 @@ class Files:
 
     def write(self, file, start, octets):
         """Write octets into a mapped file where none were before, and announce them. Raises OSError; how much of it was written then is not known."""
+        if file.fd < 0:
+            with contextlib.suppress(OSError):  # then it is written through its mapping: three times the work
+                file.fd = self._opened_again(file)
         try:
             self._write(file, start, octets)
         except OSError as error:
@@ -282,28 +344,31 @@ class Files:
     def truncate(self, file, size):
         """Cut the file to ``size``; a mapping is made anew."""
         assert size <= file.size, (file.path, size, file.size)
-        file.unmap()  # before the cut: touching a mapped page behind the end kills the process (SIGBUS)
-        try:
-            self._cut(file.fd, size)
-            file.size = size
-        except OSError as error:
-            raise with_path(error, file.path) from error
-        finally:
-            file.remap()
+        with self._descriptor(file) as fd:
+            file.unmap()  # before the cut: touching a mapped page behind the end kills the process (SIGBUS)
+            try:
+                self._cut(fd, size)
+                file.size = size
+            except OSError as error:
+                raise with_path(error, file.path) from error
+            finally:
+                file.remap(fd)
         self._resized(file)
 
     def extend(self, file, size):
         """Grow the file to ``size`` with zeros whose room is taken now; a mapping is made anew."""
         assert size >= file.size, (file.path, size, file.size)
-        self._allocate(file.fd, file.size, size - file.size, file.path)
-        file.size = size
-        file.remap()
+        with self._descriptor(file) as fd:
+            self._allocate(fd, file.size, size - file.size, file.path)
+            file.size = size
+            file.remap(fd)
         self._resized(file)
 
     def punch(self, file, start, end):
         """Give the room of [start, end) back to the disk; it reads as zeros, and must not be written again. False where that cannot be done."""
-        if not punch_hole(file.fd, start, end - start):
-            return False
+        with self._descriptor(file) as fd:
+            if not punch_hole(fd, start, end - start):
+                return False
         if file.named:
             for listener in self._listeners:
                 listener.punched(file.path, start, end)
@@ -387,7 +452,10 @@ class Files:
         """Flush what was written to the file (mapping included) before this call began, and its size. Blocks; for ``storage.sync`` and boot."""
         size = file.size
         try:
-            flush_descriptor(file.fd)
+            if file.fd >= 0:
+                flush_descriptor(file.fd)
+            else:
+                flush_mapping(file.map)
         except OSError as error:
             raise with_path(error, file.path) from error
         file.synced_size = size
@@ -479,6 +547,9 @@ class Files:
             rest = rest[written:]
 
     def _write_once(self, file, at, octets):
+        if file.fd < 0:
+            file.map[at:at + len(octets)] = octets
+            return len(octets)
         return os.pwrite(file.fd, octets, at)
 
     def _cut(self, fd, size):
@@ -497,12 +568,13 @@ class Files:
 
 
 def close_parts(mapping, fd):
-    """What a File is to the system: the mapping, if any, and the descriptor."""
+    """What a File is to the system: a mapping, or a descriptor (else -1), or both."""
     try:
         if mapping is not None:
             mapping.close()
     finally:
-        posix.close(fd)
+        if fd >= 0:
+            posix.close(fd)
 
 
 def with_path(error, path):

@@ -216,11 +216,14 @@ class Disk:
                 new_folder.change({new_name: node})
                 old_folder.change({old_name: None})
 
-    def begin_flush(self, fd):
+    def begin_flush(self, file):
         """What a flush that begins now will have written when it ends: for ``end_flush``. None for a file without a name."""
         with self.lock:
-            status = os.fstat(fd)
-            node = self._files.get((status.st_dev, status.st_ino))
+            identity = file.identity
+            if identity is None:
+                status = os.fstat(file.fd)
+                identity = status.st_dev, status.st_ino
+            node = self._files.get(identity)
             return node and (node, node.cached())
 
     def end_flush(self, flush):
@@ -322,7 +325,7 @@ class PowerCutFiles(WatchedFiles):
         self.off = True
         opened, self._opened = self._opened, []
         for file in opened:
-            if not file.closed:
+            if file.fd >= 0:
                 os.close(file.fd)
                 file.fd = -1
 
@@ -396,7 +399,7 @@ class PowerCutFiles(WatchedFiles):
     def sync(self, file):
         self.about_to("sync", file.path)
         size = file.size
-        flush = self.disk.begin_flush(file.fd)
+        flush = self.disk.begin_flush(file)
         try:
             self._pause(file.path)
         except OSError:

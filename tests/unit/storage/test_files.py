@@ -1,12 +1,14 @@
 """storage.files: the seam does what it says on a real file system, and tells its listeners."""
+import contextlib
 import errno
 import fcntl
 import os
 
 import pytest
 
-from gomq_py.storage import files as files_module, pages
+from gomq_py.storage import files as files_module, mapping, pages
 from gomq_py.storage.files import Files
+from gomq_py.storage.mapping import flush_mapping
 from gomq_py.storage.replication import Replicator
 
 
@@ -436,3 +438,125 @@ def test_file_that_nobody_closed_goes_with_the_last_who_knew_it(files, tmp_path,
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+
+
+# without a descriptor
+
+
+class FilesWithOne(Files):
+    """One mapped file has a descriptor, the others do not."""
+
+    mapped_descriptors = 1
+
+
+def descriptors_on(path):
+    """How many descriptors this process has on a file."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found.count(str(path))
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A mapped file without a descriptor, and its Files."""
+    files = FilesWithOne()
+    first = files.create(tmp_path / "first", 4096)
+    yield files, files.create(tmp_path / "other", 8192)
+    files.close(first)
+
+
+def test_a_mapping_keeps_no_descriptor_of_its_own(files, tmp_path):
+    file = files.create(tmp_path / "msgs", 4096)
+
+    assert descriptors_on(file.path) == 1
+    files.close(file)
+    assert descriptors_on(file.path) == 0
+
+
+def test_so_many_mapped_files_have_a_descriptor_and_the_next_one_when_one_has_gone(tmp_path):
+    files = FilesWithOne()
+    made = [files.create(tmp_path / "a", 4096), files.make(tmp_path / "b", 4096), files.open(tmp_path / "a")]
+    assert [descriptors_on(tmp_path / name) for name in "ab"] == [1, 0]
+
+    files.close(made[0])
+
+    assert descriptors_on(files.create(tmp_path / "c", 4096).path) == 1
+
+
+def test_file_without_a_descriptor_is_flushed_through_its_mapping(other, monkeypatch):
+    files, file = other
+    flushed = []
+    monkeypatch.setattr(files_module, "flush_mapping", flushed.append)
+
+    files.sync(file)
+
+    assert flushed == [file.map] and file.synced_size == 8192
+    flush_mapping(file.map)
+
+
+def test_flush_of_a_mapping_that_fails_names_the_file(other, monkeypatch):
+    files, file = other
+    monkeypatch.setattr(mapping, "_MS_SYNC", 1 << 20)  # a flag that msync does not know
+
+    with pytest.raises(OSError) as raised:
+        files.sync(file)
+
+    assert raised.value.errno == errno.EINVAL and raised.value.filename == file.path and file.synced_size == 0
+
+
+def test_file_without_a_descriptor_changes_its_size_and_its_name(other, tmp_path):
+    files, file = other
+    file.map[:3] = b"abc"
+
+    files.extend(file, 65536)
+    files.rename(file.path, tmp_path / "renamed", file)
+    file.map[65535:] = b"z"
+    files.truncate(file, 40000)
+    files.allocate(file)
+    files.read_through(file)
+
+    assert (tmp_path / "renamed").read_bytes() == b"abc".ljust(40000, b"\0")
+    assert descriptors_on(file.path) == 0
+
+
+def test_file_that_lost_its_name_to_another_is_not_taken_for_that(other, tmp_path):
+    files, file = other
+    (tmp_path / "new").write_bytes(bytes(100))
+    os.rename(tmp_path / "new", file.path)
+
+    with pytest.raises(OSError, match="another file has the name"):
+        files.extend(file, 65536)
+
+    assert os.path.getsize(file.path) == 100 and file.size == 8192
+
+
+def test_file_that_is_written_with_calls_gets_its_descriptor_back(other):
+    files, file = other
+
+    files.write(file, 100, b"octets")
+
+    assert file.map[100:106] == b"octets" and descriptors_on(file.path) == 1
+    files.close(file)
+    assert descriptors_on(file.path) == 0
+
+
+def test_file_that_gets_no_descriptor_is_written_through_its_mapping(other):
+    files, file = other
+    os.unlink(file.path)
+
+    files.write(file, 100, memoryview(b"octets"))
+
+    assert file.map[100:106] == b"octets" and file.fd == -1
+
+
+def test_file_that_cannot_be_mapped_is_an_error_and_leaves_nothing(files, tmp_path):
+    (tmp_path / "read only").write_bytes(bytes(4096))
+    fd = os.open(tmp_path / "read only", os.O_RDONLY)
+    try:
+        with pytest.raises(PermissionError):
+            mapping.map_file(fd, 4096)
+    finally:
+        os.close(fd)
+    assert descriptors_on(tmp_path / "read only") == 0
