@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.turns import give_way, paced
+from gomq_py.hub import in_thread
 
 PREFIX = "gomq_"
 # How often messages came back: bounds of the distribution.
@@ -52,8 +53,8 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """What the disk did not give back as it was written, and what was kept of it."""
-        count, kept = self._node.broker.damage()
+        """What the disk did not give back as it was written, and what was kept of it. May switch."""
+        count, kept = in_thread(self._node.broker.damage)  # it lists folders
         family = CounterMetricFamily(
             f"{PREFIX}damaged_messages", "Flushed messages that were found damaged, or gone with their files, since the start")
         family.add_metric((), count)

@@ -11,7 +11,10 @@ import pytest
 import requests
 
 from gomq_py import Broker, hub
+from gomq_py.broker import turns
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ClientError
 from gomq_py.http import answers, paging, publishing
 
 QUEUES = 2000
@@ -121,3 +124,25 @@ def test_elements_of_a_list_are_what_they_would_be_in_one_go(monkeypatch):
 
         assert json.loads(b"[" + b"".join(parts) + b"]") == values
         assert len(parts) == (count + 1) // 2
+
+
+def test_connections_of_users_that_are_deleted_are_closed_in_slices(many, monkeypatch):
+    """Every slice ends with its first connection. 5000 connections that were closed at once held everybody up for half a second."""
+    url, options = many.http_url.rstrip("/"), {"auth": ("guest", "guest"), "timeout": 60}
+    for name in ("ann", "bob"):
+        requests.put(f"{url}/api/users/{name}", json={"password": "let-me-in", "tags": ""}, **options).raise_for_status()
+        requests.put(f"{url}/api/permissions/%2F/{name}", json={"configure": ".*", "write": ".*", "read": ".*"}, **options).raise_for_status()
+    clients = [Connection(many.url(name, "let-me-in"), heartbeat_s=0) for name in ("ann", "bob", "ann")]
+    staying = Connection(many.amqp_url, heartbeat_s=0)
+    given = []
+    monkeypatch.setattr(turns, "SliceClock", lambda every: SliceClock(0))
+    monkeypatch.setattr(turns, "give_way", lambda: given.append(None) or hub.give_way())
+
+    requests.post(f"{url}/api/users/bulk-delete", json={"users": ["ann", "bob", "nobody"]}, **options).raise_for_status()
+
+    for client in clients:
+        with pytest.raises(ClientError, match="was deleted"):
+            client.channel()
+    assert len(given) >= 3 + 4
+    staying.channel()
+    staying.close()

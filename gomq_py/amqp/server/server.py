@@ -4,6 +4,7 @@ Handed to a listener by the launcher; below it one connection per accepted socke
 for unfinished bodies. Never accepts and never parses.
 """
 import socket as socket_module
+import time
 
 import gevent
 from gevent.event import Event
@@ -17,6 +18,7 @@ from gomq_py.amqp.server.endings import Endings
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.server.slow_walk import Turns
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
 from gomq_py.net.coalescer import Coalescer
@@ -64,6 +66,7 @@ class AMQPServer:
         self.refusing_logins = False
         self._buffers = None
         self._blocked_reason = None
+        self._untold = []  # connections that have not been told of the alarm, or that it is over
         self._closing = self._looking_again = False
         self._empty = Event()
         broker.alarms.subscribe(self._alarmed)
@@ -144,8 +147,20 @@ class AMQPServer:
         """An alarm of the broker is on, and publishers are to be held; None: it is over."""
         before, self._blocked_reason = self._blocked_reason, reason
         self.broker.events.emit("alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before)
-        for connection in list(self.connections):
-            if reason is None:
+        is_telling = bool(self._untold)
+        self._untold = list(self.connections)  # anew: what is left of an earlier round would be told of what is over
+        if self._tell_some() and not is_telling:
+            self.broker.scheduler.run_sliced(self._tell_some, lambda error: True, "telling connections of an alarm")
+
+    def _tell_some(self):
+        """Tell connections of the alarm, or that it is over, for some milliseconds of the processor's time. Whether any are left."""
+        clock = SliceClock(clock=time.thread_time)
+        while self._untold:
+            connection = self._untold.pop()
+            if self._blocked_reason is None:
                 connection.unblock()
             else:
-                connection.block(reason)
+                connection.block(self._blocked_reason)
+            if clock.is_over():
+                break
+        return bool(self._untold)

@@ -1,6 +1,7 @@
 """/api/users: who may come in. For administrators."""
 from flask import Blueprint
 
+from gomq_py.broker.turns import paced
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import text_of
@@ -61,7 +62,7 @@ def put_user(name):
 def delete_user(name):
     """Take the user away; its connections are closed."""
     find_user(name)
-    _delete(name)
+    _delete((name,))
     return no_content()
 
 
@@ -72,16 +73,17 @@ def delete_users():
     names = body(required=("users",))["users"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise BadRequest("users must be a list of names")
-    for name in names:
-        _delete(name)
+    _delete(dict.fromkeys(names))
     return no_content()
 
 
-def _delete(name):
-    for connection in node().connections():
-        if connection.user is not None and connection.user.name == name:
-            connection.force_close(f"user '{name}' was deleted")
-    node().broker.users.delete_user(name)
+def _delete(names):
+    """First the users, whom nobody lets in from then on, then their connections. May switch."""
+    for name in paced(names):
+        node().broker.users.delete_user(name)
+    for connection in paced(node().connections()):
+        if connection.user is not None and connection.user.name in names:
+            connection.force_close(f"user '{connection.user.name}' was deleted")
 
 
 def tags_of(value):

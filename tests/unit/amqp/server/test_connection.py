@@ -2,7 +2,7 @@
 import gevent
 import pytest
 
-from gomq_py.amqp.server import connection as connection_module
+from gomq_py.amqp.server import connection as connection_module, server
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -10,6 +10,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
     ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
+from gomq_py.broker.slice_clock import SliceClock
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
 
@@ -394,6 +395,28 @@ def test_alarm_is_told_to_publishers_that_understand(door):
     other.expect_silence()
     silent.expect_silence()
     assert {connection.flow for connection in door.server.connections} == {"running"}
+
+
+def test_connections_are_told_of_an_alarm_in_slices_and_of_what_is_true_then(door, monkeypatch):
+    """5000 connections that were told at once held everybody up. Here a slice tells one."""
+    monkeypatch.setattr(server, "SliceClock", lambda clock: SliceClock(0))
+    for _ in range(5):
+        door.client()
+    connections = list(door.server.connections)
+
+    def told():
+        return [connection.blocked_reason for connection in connections].count("low on disk")
+
+    door.broker.alarms.set("a test", "disk")
+    at_once = told()
+    wait_until(lambda: told() == 5, sleep=gevent.sleep)
+    door.broker.alarms.clear("a test")
+    left = told()
+    door.broker.alarms.set("a test", "disk")
+    door.broker.alarms.clear("a test")
+    wait_until(lambda: told() == 0, sleep=gevent.sleep)
+
+    assert (at_once, left) == (1, 4)
 
 
 def test_connection_that_an_alarm_holds_is_read_again_when_it_is_closed(door):
