@@ -28,9 +28,11 @@ import re
 import socket
 import weakref
 
+from gomq_py.observability.log import logger
 from gomq_py.storage import atomic_file, segment_list
 from gomq_py.storage.files import FILE_MODE, Files
 
+LOG = logger("storage")
 SCHEMA_VERSION = 1
 
 LOCK = ".lock"
@@ -51,6 +53,8 @@ _NOT_CONTENT = frozenset({LOCK, LAST_RUN, SEGMENTS, "lost+found"})
 # lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as with the machine.
 STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
 _STOPPED_TEXT = b"stopped\n"
+# Of a name that is kept: a file system takes 255, and a number follows.
+_NAME_OCTETS = 200
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -96,8 +100,7 @@ class DataDir:
         try:
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
-                if not os.path.isdir(self._at(name)):
-                    self._files.make_folder(self._at(name))
+                make_place(self._files, self._at(name))
             self._note_run()
             self._files.sync_folder(self.path)
         except BaseException:
@@ -164,22 +167,14 @@ class DataDir:
 
     def set_aside(self, path):
         """Move a file or folder that nobody can account for out of the way, without losing it. Returns where it is now. Blocks; for boot."""
-        folder = self._at(SET_ASIDE)
-        if not os.path.isdir(folder):
-            self._files.make_folder(folder)
-            self._files.sync_folder(self.path)
-        name = os.path.basename(path)
-        number = 0
-        while os.path.lexists(target := os.path.join(folder, f"{name}.{number}")):
-            number += 1
-        self._files.rename(path, target)
-        self._files.sync_folder(folder)
+        target = move_aside(self._files, self.path, path, os.path.basename(path))
+        self._files.sync_folder(os.path.dirname(target))
         return target
 
     def kept_paths(self):
         """Copies of damaged logs and what was set aside: for the operator, until they are deleted. Reads two folders."""
         paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
         return sorted(paths)
 
@@ -284,6 +279,36 @@ class DataDir:
             if found != str(SCHEMA_VERSION):
                 raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
         atomic_file.sweep(self._files, self.path)
+
+
+def make_place(files, folder):
+    """Make a folder of ours, if need be. What stands in its place and is none gets another name: it must not keep the broker from booting."""
+    if os.path.isdir(folder):
+        return
+    if os.path.lexists(folder):
+        kept = _free_name(folder)
+        files.rename(folder, kept)
+        LOG.error("%s is no folder; it is kept as %s", folder, kept)
+    files.make_folder(folder)
+    files.sync_folder(os.path.dirname(folder))
+
+
+def move_aside(files, root, path, name):
+    """Move a file or folder to the place in the data folder ``root`` for what nobody can account for, under a name like this one. Returns where it is
+    now. Blocks; for boot.
+    """
+    folder = os.path.join(root, SET_ASIDE)
+    make_place(files, folder)
+    target = _free_name(os.path.join(folder, os.fsdecode(os.fsencode(name)[:_NAME_OCTETS])))
+    files.rename(path, target)
+    return target
+
+
+def _free_name(path):
+    number = 0
+    while os.path.lexists(found := f"{path}.{number}"):
+        number += 1
+    return found
 
 
 def known_name(number, start, end):

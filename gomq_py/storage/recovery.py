@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gomq_py.observability.log import logger
 from gomq_py.storage import damage
-from gomq_py.storage.data_dir import POWER_LOST, SET_ASIDE, STOPPED
+from gomq_py.storage.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
@@ -299,16 +299,9 @@ class Recovery:
 
     def _move_aside(self, path):
         """Move a file to the data folder's place for what nobody can account for. Returns where it is now."""
-        folder = os.path.join(os.path.dirname(self.store.pool.folder), SET_ASIDE)
-        if not os.path.isdir(folder):
-            self.files.make_folder(folder)
         parts = path.split(os.sep)
         name = ".".join(parts[-3:] if parts[-2].startswith("level.") else parts[-2:])
-        number = 0
-        while os.path.lexists(target := os.path.join(folder, f"{name}.{number}")):
-            number += 1
-        self.files.rename(path, target)
-        return target
+        return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
         """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it. Or the power went

@@ -148,6 +148,54 @@ def test_acks_that_stayed_when_nobody_says_how_the_last_run_ended_are_no_loss(ro
     assert found["a"] == 0 and said == "" and not set_aside(root)
 
 
+LONG = "x" * 255
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+@pytest.mark.parametrize("place", ["set-aside", "pool", "transient"])
+def test_what_stands_in_the_place_of_a_folder_of_ours_is_kept_under_another_name(root, caplog, place, kind):
+    path = root / place
+    if path.is_dir():
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    if kind == "file":
+        path.write_text("somebody's")
+    else:
+        path.symlink_to(root / "nowhere")
+    one, other = file_of(root, "a"), file_of(root, "b")
+    one.rename(root / "between")
+    other.rename(one)
+    (root / "between").rename(other)
+
+    found, said = boot(root, caplog)
+
+    assert found == {"a": 0, "b": 0, "s": COUNT} and len(set_aside(root)) == 4
+    kept = root / f"{place}.0"
+    assert f"{path} is no folder; it is kept as {kept}" in said
+    assert os.readlink(kept) == str(root / "nowhere") if kind == "dangling link" else kept.read_text() == "somebody's"
+
+
+@pytest.mark.parametrize("place", ["", "queues", "queue", "pool", "transient", "set-aside"])
+def test_file_with_the_longest_name_there_is_keeps_no_broker_from_booting(root, caplog, place):
+    folder = file_of(root, "a").parent if place == "queue" else root / place
+    folder.mkdir(exist_ok=True)
+    (folder / LONG).write_text("somebody's")
+
+    for _ in range(2):
+        assert boot(root, caplog)[0] == {"a": COUNT - 1, "b": COUNT - 1, "s": COUNT}
+
+    if place == "queues":
+        assert (root / "set-aside" / f"{LONG[:200]}.0").read_text() == "somebody's"
+
+
+@pytest.mark.parametrize("name", ["segments", "damaged.msgs.0000000001", "é" * 127])
+def test_folder_in_the_folder_of_a_queue_keeps_no_broker_from_booting(root, caplog, name):
+    (file_of(root, "a").parent / name).mkdir()
+
+    assert boot(root, caplog)[0] == {"a": COUNT - 1, "b": COUNT - 1, "s": COUNT}
+
+
 class NoFolderFlushed(Files):
     """The names in folders of queues cannot be flushed."""
 
