@@ -244,6 +244,24 @@ class Users:
         self.delete_permission(name, vhost)
         self.delete_topic_permissions(name, vhost)
 
+    def forget_vhosts_but(self, vhosts):
+        """Drop all rights in vhosts that are not among these: the rest of a deletion that a crash cut short. They are kept beside the log. For boot:
+        blocks.
+        """
+        left = [(user, record) for user in self._users.values() for record in _rights_of(user) if record["vhost"] not in vhosts]
+        if not left:
+            return
+        try:
+            keep_left_out(self._files, self._log.path, [encode_table(record) for _, record in left])
+            for user, record in left:
+                self.forget_vhost(record["vhost"], user.name)
+        except OSError as error:
+            LOG.error("users: rights in vhosts that were deleted stay, for they cannot be written elsewhere: %s", error)
+            return
+        for name, vhost in dict.fromkeys((user.name, record["vhost"]) for user, record in left):
+            LOG.warning("users: rights of %r in vhost %r are left out, for there is no such vhost; they are kept in %s.left-out",
+                        name, vhost, self._log.path)
+
     # helpers
 
     def _proof(self, password_hash, password):
@@ -338,14 +356,9 @@ class Users:
     def _snapshot(self):
         for user in self._users.values():
             yield {"op": "user", "name": user.name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(user.tags)}
-            for vhost, right in user.permissions.items():
-                yield {
-                    "op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure, "write": right.write, "read": right.read,
-                }
             if user.limits:
                 yield {"op": "limits", "user": user.name, "limits": user.limits}
-            for limit in user.topic_permissions.values():
-                yield _topic_record(limit)
+            yield from _rights_of(user)
 
 
 # What a record about each thing must hold to be used: {op: {field: check}}.
@@ -362,6 +375,12 @@ SHAPES = {
 
 def _user_record(name, password_hash, algorithm, tags, grants):
     return {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags), "grants": list(grants)}
+
+
+def _rights_of(user):
+    for vhost, right in user.permissions.items():
+        yield {"op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure, "write": right.write, "read": right.read}
+    yield from map(_topic_record, user.topic_permissions.values())
 
 
 def _topic_permission(user, vhost, exchange, record):

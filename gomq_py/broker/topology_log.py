@@ -66,6 +66,11 @@ class TopologyLog:
         return self._log.damage
 
     @property
+    def is_new(self):
+        """Whether there was nothing in it at boot."""
+        return self._log.is_new
+
+    @property
     def is_damaged(self):
         """Whether replay left out anything of the log."""
         return bool(self._log.damage or self._unreadable)

@@ -9,13 +9,15 @@ from pathlib import Path
 import gevent
 import pytest
 
-from gomq_py.broker import queue_factory, vhost_deletion
+from gomq_py.auth.users import SHAPES
+from gomq_py.broker import queue_factory, records, vhost_deletion
 from gomq_py.broker.definitions import Importer
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage import removal
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
-from gomq_py.storage.framed_log import LogError
+from gomq_py.storage.framed_log import LogError, LogScan
+from gomq_py.storage.log_records import read_record
 from gomq_py.storage.message import Message
 from gomq_py.storage.recovery import open_store
 from gomq_py.storage.removal import FolderRemovals
@@ -109,6 +111,46 @@ def test_durable_topology_survives(start, restart):
     assert routed(vhost, "x", "a.b") == ["q"]
     assert routed(vhost, "amq.headers", "a.b") == []
     assert [binding.arguments for binding in vhost.bindings_to(exchange)] == [{"x-match": "any", "n": 1}]
+
+
+def with_half_a_deletion(node):
+    """A crash came when the word that a vhost is gone was on disk, and not yet what became of the rights in it."""
+    broker = node.broker
+    broker.create_vhost("gone", creator="guest")
+    broker.create_vhost("there", creator="guest")
+    broker.users.set_topic_permission("guest", "gone", "amq.topic", "a", "b")
+    broker._log.append(records.vhost_deleted("gone"))
+    node.kill()
+    return Path(broker.users._log.path)
+
+
+def rights(broker):
+    guest = broker.users.get("guest")
+    return sorted(guest.permissions), sorted(guest.topic_permissions)
+
+
+def test_rights_in_a_vhost_whose_deletion_a_crash_cut_short_are_dropped_and_kept_beside(start, caplog):
+    path = with_half_a_deletion(start())
+
+    first = start()
+    found = rights(first.broker)
+    first.kill()
+
+    assert found == rights(start().broker) == (["/", "there"], [])
+    assert caplog.text.count("rights of 'guest' in vhost 'gone' are left out, for there is no such vhost") == 1
+    kept = path.with_name("users.left-out")
+    assert [read_record(payload, SHAPES)["op"] for payload in LogScan(kept, kept.read_bytes())] == ["permission", "topic-permission"]
+
+
+@pytest.mark.parametrize("harm", ["emptied", "a record", "its end"])
+def test_no_rights_are_dropped_where_it_may_be_the_vhost_that_is_lost(start, harm):
+    path = with_half_a_deletion(start()).with_name("definitions")
+    octets = bytearray(path.read_bytes())
+    if harm == "a record":
+        octets[octets.index(b"there") + 1] ^= 1
+    path.write_bytes(b"" if harm == "emptied" else octets[:-3] if harm == "its end" else octets)
+
+    assert rights(start().broker) == (["/", "gone", "there"], [("gone", "amq.topic")])
 
 
 def test_transient_topology_does_not_survive(start, restart):
