@@ -198,7 +198,7 @@ def test_a_damaged_record_is_set_aside_and_costs_itself_alone(tmp_path):
     bench.reopen()
     path = tmp_path / "queue" / "msgs.0000000001"
     octets = bytearray(path.read_bytes())
-    at = octets.index(b"0007")
+    at = octets.rindex(b"0007")
     octets[at] ^= 1
     path.write_bytes(octets)
 
@@ -217,7 +217,7 @@ def test_damage_is_reported_once(tmp_path):
     bench.reopen()
     path = tmp_path / "queue" / "msgs.0000000001"
     octets = bytearray(path.read_bytes())
-    octets[octets.index(b"0007")] ^= 1
+    octets[octets.rindex(b"0007")] ^= 1
     path.write_bytes(octets)
     numbers(bench)
 
