@@ -30,7 +30,7 @@ import weakref
 
 from gomq_py.observability.log import logger
 from gomq_py.storage import atomic_file, segment_list
-from gomq_py.storage.files import FILE_MODE, Files
+from gomq_py.storage.files import FILE_MODE, Files, with_path
 
 LOG = logger("storage")
 SCHEMA_VERSION = 1
@@ -220,8 +220,12 @@ class DataDir:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             raise DataDirLocked(f"data folder {self.path} is in use by {holder}") from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"PID {os.getpid()} @ {socket.gethostname()}\n".encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"PID {os.getpid()} @ {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            posix.close(fd)
+            raise with_path(error, self._at(LOCK)) from error
         self._lock_fd = fd
         _held.add(self)
 

@@ -158,6 +158,18 @@ def test_vhost_and_queue_do_not_run_together():
     assert len({queue_id("a", "bc"), queue_id("ab", "c"), queue_id("a\0b", "c"), queue_id("a", "b\0c")}) == 4
 
 
+def test_disk_without_room_for_the_locks_text_is_named_and_the_folder_is_not_left_locked(tmp_path, monkeypatch):
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", no_room)
+    with pytest.raises(OSError, match=r"No space left on device: .*/data/\.lock"):
+        DataDir(tmp_path / "data").open()
+    monkeypatch.undo()
+
+    DataDir(tmp_path / "data").open().close()
+
+
 @pytest.mark.parametrize("refused", ["open", "write"])
 def test_disk_without_room_for_the_note_of_a_run_keeps_nobody_from_booting(tmp_path, monkeypatch, refused):
     DataDir(tmp_path).open().close()
