@@ -317,6 +317,7 @@ class PowerCutFiles(WatchedFiles):
         self.calls = 0
         self.off = False
         self.on_call = on_call
+        self._hub = threading.get_native_id()
         self.flush_pause = flush_pause
         self._opened = []
 
@@ -337,7 +338,7 @@ class PowerCutFiles(WatchedFiles):
         if call in POOL_CALLS:
             return
         self.calls += 1
-        if self.on_call is not None:
+        if self.on_call is not None and threading.get_native_id() == self._hub:
             self.on_call(call, subject)
             if self.off:
                 raise PowerIsOff(call)
