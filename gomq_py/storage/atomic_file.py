@@ -30,36 +30,6 @@ def replace(files, path, octets):
     files.sync_folder(os.path.dirname(path))
 
 
-def replace_soon(files, committer, path, octets, done):
-    """Replace the file without blocking; ``done(error_or_None)`` is called in the hub when it is on disk, or cannot be.
-
-    Replacements of one file take effect in the order they were asked for. The caller sees no exception: a full disk is an ``error`` too.
-    """
-    path = os.fspath(path)
-    try:
-        file = write_temporary(files, path, octets)
-    except OSError as error:
-        done(error)
-        return
-
-    def flushed(error):
-        if error is None:
-            try:
-                files.rename(file.path, path, file)
-            except OSError as failure:
-                error = failure
-        if error is not None:
-            discard(files, file)
-            done(error)
-            return
-        files.close(file)
-        committer.mark_folder(os.path.dirname(path))
-        committer.after_sync(done)
-
-    committer.mark_file(file)
-    committer.after_sync(flushed)
-
-
 def write_temporary(files, path, octets):
     """The new content in an open log beside ``path``, not flushed yet. Raises OSError and leaves nothing behind."""
     file = files.open_log(f"{path}{TEMPORARY}.{next(_numbers)}")

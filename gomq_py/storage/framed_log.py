@@ -6,7 +6,6 @@ record: it is reported, and those behind it are found again.
 The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``; never interprets a payload.
 """
 import contextlib
-import errno
 import os
 
 from gomq_py.storage import atomic_file
@@ -40,7 +39,6 @@ class FramedLog:
         self._log_id = None
         self._ordinal = 0
         self._replayed = self.is_new = self.file.size == 0
-        self._successor = None  # while rewrite_soon is on its way
 
     def __repr__(self):
         return f"<FramedLog {self.path} records={self.record_count}>"
@@ -91,8 +89,6 @@ class FramedLog:
         self._files.append(self.file, b"".join(parts))
         self._log_id, self._ordinal = log_id, ordinal
         self.record_count += len(payloads)
-        if self._successor is not None:
-            self._successor.append_all(payloads)
 
     def mark(self):
         """Where the log ends, for ``take_back``."""
@@ -111,7 +107,6 @@ class FramedLog:
 
         Raises OSError; the log on disk is then the old one or the new one, and this object takes no more.
         """
-        assert self._successor is None, f"{self.path} is being rewritten already"
         content, log_id, count = encode_log(payloads)
         try:
             atomic_file.replace(self._files, self.path, content)
@@ -124,34 +119,8 @@ class FramedLog:
         self._log_id, self._ordinal, self.record_count = log_id, count + 1, count
         self._replayed = True
 
-    def rewrite_soon(self, committer, payloads, done):
-        """Compact while the log is in use, without blocking: ``done(error or None)`` is called in the hub when the new log is in place, or cannot be.
-
-        ``payloads`` say what the log says now. Until then every append goes into both logs, so that either may be found after a crash.
-        """
-        assert self._replayed and self._successor is None, self.path
-        try:
-            successor = self._successor = _Successor(self, committer, payloads, done)
-        except OSError as error:
-            done(error)
-            return
-        committer.after_sync(successor.take_over)
-
-    def replace_file(self, file, log_id, ordinal, record_count):
-        """Go on in another file, which has taken this log's name; for ``rewrite_soon``. Returns the old one, still open."""
-        old, self.file = self.file, file
-        self._log_id, self._ordinal, self.record_count = log_id, ordinal, record_count
-        self._successor = None
-        return old
-
-    def keep_file(self):
-        """The rewrite failed; the log is as it was."""
-        self._successor = None
-
     def close(self):
         """Close the file; what was appended and not flushed is still written by the system, unless the power goes."""
-        if self._successor is not None:
-            self._successor.failure = OSError(errno.ECANCELED, "the log was closed", self.path)
         self._files.close(self.file)
 
     def say_damage(self, logger, what, advice):
@@ -190,53 +159,3 @@ def keep_left_out(files, path, payloads):
     new = [payload for payload in dict.fromkeys(payloads) if payload not in kept]
     if new:
         atomic_file.replace(files, kept_path, encode_log(kept + new)[0])
-
-
-class _Successor:
-    """The log that is to take the place of another one, from its first octet to the rename."""
-
-    def __init__(self, log, committer, payloads, done):
-        content, self.log_id, count = encode_log(payloads)
-        self.file = atomic_file.write_temporary(log._files, log.path, content)
-        self.ordinal, self.record_count = count + 1, count
-        self.log, self.committer, self.done = log, committer, done
-        self.failure = None
-        committer.mark_file(self.file)
-
-    def append_all(self, payloads):
-        """What the log in use has just taken. A failure here ends the rewrite, not the append."""
-        if self.failure is not None:
-            return
-        records = [encode_record(self.log_id, self.ordinal + number, 0, payload) for number, payload in enumerate(payloads)]
-        try:
-            self.log._files.append(self.file, b"".join(records))
-        except OSError as error:
-            self.failure = error
-            return
-        self.ordinal += len(records)
-        self.record_count += len(records)
-        self.committer.mark_file(self.file)
-
-    def take_over(self, error):
-        """A sync that began after the new log was written has ended."""
-        log = self.log
-        error = error or self.failure
-        if error is None:
-            try:
-                log._files.rename(self.file.path, log.path, self.file)
-            except OSError as failure:
-                error = failure
-        if error is not None:
-            atomic_file.discard(log._files, self.file)
-            log.keep_file()
-            self.done(error)
-            return
-        log._files.close(log.replace_file(self.file, self.log_id, self.ordinal, self.record_count))
-        self.committer.mark_folder(os.path.dirname(log.path))
-        self.committer.after_sync(self.finish)
-
-    def finish(self, error):
-        """The new name is on the disk, or nobody knows: then what is appended from here on could be lost with it."""
-        if error is not None and self.log.file is self.file:
-            self.file.broken = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
-        self.done(error)

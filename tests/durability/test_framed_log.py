@@ -53,7 +53,7 @@ class Committer:
 
     def __init__(self, files):
         self.files = files
-        self.marked, self.folders, self.waiting = {}, {}, []
+        self.marked, self.waiting = {}, []
         self.failure = None
 
     def mark_file(self, file):
@@ -61,21 +61,16 @@ class Committer:
             file.retain()
             self.marked[file] = None
 
-    def mark_folder(self, path):
-        self.folders[path] = None
-
     def after_sync(self, callback):
         self.waiting.append(callback)
 
     def flush(self, meanwhile=None):
         """``meanwhile`` is called when the flushes have their content and before anybody is answered."""
-        marked, folders, waiting = self.marked, self.folders, self.waiting
-        self.marked, self.folders, self.waiting = {}, {}, []
+        marked, waiting = self.marked, self.waiting
+        self.marked, self.waiting = {}, []
         try:
             for file in marked:
                 self.files.sync(file)
-            for path in folders:
-                self.files.sync_folder(path)
         except OSError as failure:
             self.failure = failure
         for file in marked:
@@ -99,7 +94,7 @@ def open_log(files, folder):
 def work(files, folder, random, account, steps):
     """Append, flush, compact and be killed for a while. What a restart after a kill finds is acted upon, so it is promised."""
     log, _ = open_log(files, folder)
-    committer, dropped = Committer(files), account.gone
+    committer = Committer(files)
 
     def append():
         start = account.appended
@@ -114,7 +109,7 @@ def work(files, folder, random, account, steps):
             log, numbers = open_log(files, folder)
             account.promised.update(numbers)
             account.gone = numbers[0] if numbers else account.appended
-            committer, dropped = Committer(files), account.gone
+            committer = Committer(files)
             if draw < 0.04:
                 dropped = random.randrange(account.gone, account.appended + 1)
                 account.drop(dropped)
@@ -122,14 +117,9 @@ def work(files, folder, random, account, steps):
                 Promise(account, dropped, dropped)(None)
         elif draw < 0.6:
             append()
-        elif draw < 0.85:
-            committer.after_sync(Promise(account, dropped))
+        else:
+            committer.after_sync(Promise(account, account.gone))
             committer.flush(append if random.random() < 0.5 else None)
-        elif dropped == account.gone and account.appended > account.gone:
-            dropped = random.randrange(account.gone, account.appended) + 1
-            account.drop(dropped)
-            kept = [payload(number) for number in range(dropped, account.appended)]
-            log.rewrite_soon(committer, kept, Promise(account, dropped, dropped))
     log.close()
 
 
