@@ -244,11 +244,9 @@ class Users:
         self.delete_permission(name, vhost)
         self.delete_topic_permissions(name, vhost)
 
-    def forget_vhosts_but(self, vhosts):
-        """Drop all rights in vhosts that are not among these: the rest of a deletion that a crash cut short. They are kept beside the log. For boot:
-        blocks.
-        """
-        left = [(user, record) for user in self._users.values() for record in _rights_of(user) if record["vhost"] not in vhosts]
+    def forget_vhosts(self, vhosts):
+        """Drop all rights in these vhosts: the rest of deletions that a crash cut short. They are kept beside the log. For boot: blocks."""
+        left = [(user, record) for user in self._users.values() for record in _rights_of(user) if record["vhost"] in vhosts]
         if not left:
             return
         try:

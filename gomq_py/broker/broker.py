@@ -228,8 +228,9 @@ class Broker:
 
     def _recover(self):
         left_out = []
-        is_new = self._log.is_new
-        descriptions, global_parameters = recovery.replay(self._log.replay(), lambda: self._log.is_damaged, left_out.append)
+        deleted = {}  # names of vhosts of which the last word is that they are gone
+        found = recovery.noting_deleted(self._log.replay(), deleted)
+        descriptions, global_parameters = recovery.replay(found, lambda: self._log.is_damaged, left_out.append)
         self._log.say_damage(LOG, "definitions", "Check queues, exchanges and bindings")
         for name, description in descriptions.items():
             record = description.record
@@ -240,8 +241,8 @@ class Broker:
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
         self._log.leave_out(left_out)
-        if not (is_new or left_out or self._log.is_damaged):  # or it may be the definitions that are lost, and not a vhost that was deleted
-            self.users.forget_vhosts_but(self.vhosts.keys() | {DEFAULT_VHOST})
+        if not (left_out or self._log.lacks_records):  # or what said that one of the name was made again may be lost
+            self.users.forget_vhosts(deleted.keys() - self.vhosts.keys())
         lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
         self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or lost_a_folder)
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))

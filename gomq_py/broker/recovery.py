@@ -111,6 +111,16 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
     return vhosts, parameters
 
 
+def noting_deleted(records_, deleted):
+    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys. A generator."""
+    for record in records_:
+        if record["op"] == "vhost-delete":
+            deleted[text(record["name"])] = None
+        elif record["op"] == "vhost":
+            deleted.pop(text(record["name"]), None)
+        yield record
+
+
 def _take_over(record, vhosts, parameters):
     op = record["op"]
     if op == "vhost":

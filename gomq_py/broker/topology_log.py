@@ -66,9 +66,9 @@ class TopologyLog:
         return self._log.damage
 
     @property
-    def is_new(self):
-        """Whether there was nothing in it at boot."""
-        return self._log.is_new
+    def lacks_records(self):
+        """Whether replay left out more than the torn end that a crash leaves, of which nothing was promised."""
+        return bool(self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage))
 
     @property
     def is_damaged(self):
