@@ -8,7 +8,7 @@ from functools import partial
 import gevent
 import pytest
 
-from gomq_py.amqp.server import settling, slow_walk, tx
+from gomq_py.amqp.server import server, settling, slow_walk, tx
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
@@ -248,6 +248,16 @@ class Site:
         self.vhost.delete_queue(queue.name)
         wait(lambda: not any(consumer.queue for consumer in consumers))
 
+    def alarm(self):
+        others = [self.door.client() for _ in range(5)]
+        for change in (lambda: self.door.broker.alarms.set("a test", "disk"), lambda: self.door.broker.alarms.clear("a test")):
+            change()
+            self.settle()
+        assert not any(connection.stream.waits_for for connection in self.door.server.connections)
+        for other in others[1:]:
+            other.close()
+        self.end(others[0])
+
     def look(self):
         self.set_policy("^q", {"consumer-timeout": 60_000 + next(numbers)})
         self.settle()
@@ -292,6 +302,7 @@ JOBS = {
     "'parting queues from their limits'": Site.parting,
     "'moving messages'": Site.moving,
     "'cancelling consumers'": Site.cancelling,
+    "'telling connections of an alarm'": Site.alarm,
     "'events'": Site.events,
     "'log lines'": Site.log_lines,
     "'compacting the definitions'": Site.compaction,
@@ -337,6 +348,7 @@ def site(tmp_path_factory):
         patch.setattr(dead_letter, "TRY_AGAIN_MS", 5)
         for module in (vhost_deletion, vhost, tx):
             patch.setattr(module, "SliceClock", short_slices)
+        patch.setattr(server, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)
         patch.setattr(slow_walk, "WALK_S", 0)
