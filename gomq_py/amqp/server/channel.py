@@ -290,6 +290,8 @@ class Channel(HotChannel):
             self.release()
             then()
             return
+        if self._leaving is None:
+            self._begin_release()  # what lies behind in the same read is not for this channel any more
         hold = self.connection.stream.hold("its consumers to end")
 
         def released():

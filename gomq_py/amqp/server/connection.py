@@ -204,7 +204,7 @@ class Connection:
         except Exception:
             LOG.exception("connection %s: fault while handling a type %d frame on channel %d", self.name, kind, channel_id)
             self._refuse(channel_id, InternalError("Unexpected error, please report"))
-        return True
+        return not self.stream.paused
 
     def route(self, exchange, routing_key):
         """A route for the fast lane to remember, or None where each message has to be looked at."""

@@ -4,13 +4,15 @@ import pytest
 
 from gomq_py.amqp.server.channel import AT_ONCE
 from gomq_py.amqp.server.endings import FEW, Endings
+from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk,
-    QueueDeclare, QueueDeclareOk,
+    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
+    ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk, QueueDelete,
 )
 from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.slice_clock import SliceClock
 from tests.support.clocks import StepClock
+from tests.support.door import publish_frames
 from tests.support.queues import HandLoop
 from tests.support.waiting import wait_until
 
@@ -150,6 +152,24 @@ def test_channel_of_many_consumers_ends_in_slices_and_is_answered_after_the_last
     assert set(door.vhost.queues) == {"last"}
     assert len(slices) >= (1 if end == "its connection closed" else 100 // AT_ONCE)
     assert door.server.churn.channel_closed == 1
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_nothing_is_carried_out_that_a_client_sent_behind_an_error_before_it_knew(door, count):
+    client = with_consumers(door, count)
+    client.call(QueueDeclare(queue="other"), QueueDeclareOk)
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+    behind = [
+        QueueDelete(queue="q0", no_wait=True), QueueDeclare(queue="nowhere", passive=True), ChannelClose(reply_code=200), ChannelOpen(),
+    ]
+
+    client.send(
+        method_frame(1, QueueDeclare(queue="nowhere", passive=True)), publish_frames("other"), *(method_frame(1, method) for method in behind))
+
+    assert client.expect(ChannelClose).reply_code == 404
+    client.expect(ChannelCloseOk)
+    client.expect(ChannelOpenOk)
+    assert "q0" in door.vhost.queues and door.queue("other").ready_count == 0
 
 
 class KeptEndings:
