@@ -120,6 +120,12 @@ class _Counters:
             del self._counters[key]
 
 
+class _Place(Event):
+    """A place in the row of those who wait; it is set when there is something to look at. ``refused``: the row has become too long for it."""
+
+    refused = False
+
+
 class _Counter:
     """Failures under one key, who is being checked, and who waits, in the order of their coming."""
 
@@ -156,21 +162,37 @@ class _Counter:
         if failed:
             self._forget()
             self._failures += 1
+            if self._waits_for_failures():
+                self._shorten()
         self._wake()
 
     def _wait(self):
         self._forget()
-        if len(self._waiting) >= WAITING and self._failures + 1 > self._limit:
+        if len(self._waiting) >= WAITING and self._waits_for_failures():
             raise TooManyAttempts(int(WAITING / self._rate))
-        mine = Event()
+        mine = _Place()
         self._waiting.append(mine)
         try:
             while self._waiting[0] is not mine or self._missing() > 0:
                 mine.clear()
                 mine.wait(self._pause_s() if self._waiting[0] is mine else None)
+                if mine.refused:
+                    raise TooManyAttempts(int(WAITING / self._rate))
         finally:
-            self._waiting.remove(mine)
-            self._wake()
+            if not mine.refused:
+                self._waiting.remove(mine)
+                self._wake()
+
+    def _waits_for_failures(self):
+        """Whether the row waits for failures to be forgotten, and not only for checks to end."""
+        return self._failures + 1 > self._limit
+
+    def _shorten(self):
+        """Refuse those behind WAITING others: they came while checks were under way that have failed since, and would wait for hours."""
+        while len(self._waiting) > WAITING:
+            last = self._waiting.pop()
+            last.refused = True
+            last.set()
 
     def _pause_s(self):
         """When the first in the row should look again; those that are being checked wake it when they end."""

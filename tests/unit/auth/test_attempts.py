@@ -172,6 +172,30 @@ def test_more_than_may_wait_are_refused_unchecked_and_told_when_to_come_again(gu
     gevent.killall(row)
 
 
+def test_those_who_came_before_others_had_failed_are_refused_likewise(guesser):
+    """They came while costly hashes were computed."""
+    hashed, refused = gevent.event.Event(), []
+
+    def slowly(number):
+        try:
+            with guesser.attempts.turn("bob", HERE):
+                hashed.wait()
+        except TooManyAttempts as error:
+            refused.append((number, error.retry_after_s))
+
+    greenlets = [gevent.spawn(slowly, number) for number in range(FAILURES_OF_NAME + WAITING + 50)]
+    polls(3)
+    assert not refused
+    hashed.set()
+    gevent.joinall(greenlets[-50:], timeout=30, raise_error=True)
+
+    assert sorted(number for number, _ in refused) == list(range(FAILURES_OF_NAME + WAITING, len(greenlets)))
+    assert {retry_after_s for _, retry_after_s in refused} == {WAITING / attempts.FORGOTTEN_A_SECOND_OF_NAME}
+    assert sum(not greenlet.ready() for greenlet in greenlets) == WAITING
+    gevent.killall(greenlets)
+    assert guesser.come(guesser.fail, "eve").successful()
+
+
 def test_one_password_for_many_names_is_slowed_down_by_address(guesser):
     for number in range(FAILURES_OF_ADDRESS):
         guesser.fail(f"user{number}")
