@@ -177,6 +177,8 @@ class Connection:
         """The channels go, and with them consumers, unacked messages and exclusive queues; then ``then()`` is called."""
         channels = list(self.channels.values())
         self.channels.clear()
+        for channel in channels:
+            channel.lend_nothing()  # what comes back from one must not go through the others, being counted as delivered by each
         channels.reverse()
         give_back(self._ends_of(channels), then)
 

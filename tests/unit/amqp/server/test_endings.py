@@ -210,3 +210,30 @@ def test_nothing_is_delivered_to_a_channel_that_ends_in_slices_and_its_messages_
 
     assert left == 101 - AT_ONCE and waiting == 1
     assert [other.expect_message(BasicDeliver)[2] for _ in range(2)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("end", ["closed", "forced"])
+def test_what_a_channel_of_a_closing_connection_gives_back_does_not_go_through_its_other_channels(door, end):
+    """It would be counted as delivered by each of them, and dropped at the delivery limit."""
+    client = door.client(channels=(1, 2, 3))
+    client.call(QueueDeclare(queue="q", durable=True, arguments={"x-delivery-limit": 2}), QueueDeclareOk)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    client.publish("q", b"1")
+    client.expect_message(BasicDeliver)
+    for channel in (2, 3):
+        client.call(BasicConsume(queue="q"), BasicConsumeOk, channel)
+    endings = door.server.endings = KeptEndings()
+
+    if end == "closed":
+        client.send_method(ConnectionClose(reply_code=200), 0)
+    else:
+        door.connection().force_close("by the test")
+    wait_until(lambda: endings.ends, sleep=gevent.sleep)
+    waiting = []
+    while endings.ends:
+        endings.ends.pop(0)()
+        door.broker.scheduler.finish()  # the queue's turn
+        waiting.append(door.queue("q").ready_count)
+    client.expect(ConnectionCloseOk if end == "closed" else ConnectionClose, 0)
+
+    assert min(waiting) == 1
