@@ -15,6 +15,8 @@ NO_PROCESS = {
     "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
     "reductions": 0, "reductions_details": {"rate": 0.0},
 }
+# What sockets raise that their connection has closed: gevent's of TLS ask an object that they have no more.
+_GONE = (OSError, ValueError, AttributeError)
 
 
 def vhost(one):
@@ -248,16 +250,22 @@ def address_of(ask):
 
 
 def tls_of(socket):
-    """(protocol, cipher) of a TLS socket, or None."""
-    if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
-        cipher = socket.cipher()
-        return socket.version(), cipher[0] if cipher else None
+    """(protocol, cipher) of a TLS socket, or None; also of one that has been closed since the list was begun."""
+    try:
+        if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
+            cipher = socket.cipher()
+            return socket.version(), cipher[0] if cipher else None
+    except _GONE:
+        return None
     return None
 
 
 def peer_certificate(socket):
-    """The verified certificate of a client, with None for everything where there is none."""
-    certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
+    """The verified certificate of a client, with None for everything where there is none, or where the socket has been closed."""
+    try:
+        certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
+    except _GONE:
+        certificate = None
     if not certificate:
         return {"peer_cert_subject": None, "peer_cert_issuer": None, "peer_cert_validity": None}
     return {
