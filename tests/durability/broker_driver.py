@@ -167,7 +167,8 @@ class Driver:
         self.life = Life(self.disk.root, self.files)
         self.world.check(self.life, power_cut=False)
         self.world.start_anew(self.life)
-        self.in_hand, self.purged = {}, set()
+        self.in_hand = {}
+        self.purged = {}  # incarnation of a queue -> numbers, until the purge is answered
         self.first = self.number  # what the last life wrote and did not flush is in the cache only: nothing is promised about it
 
     def kill(self):
@@ -191,8 +192,8 @@ class Driver:
             for _ in range(self.random.randrange(1, 8)):
                 self.random.choice(self.operations)(self)
             scheduler.finish()
-            for account in self.world.accounts.values():
-                account.settled |= account.acked - self.purged
+            for incarnation, account in self.world.accounts.items():
+                account.settled |= account.acked - self.purged.get(incarnation, set())
             if self.random.random() < 0.4:
                 self.ask_for_sync()
             for _ in range(self.random.randrange(4)):
@@ -205,7 +206,7 @@ class Driver:
         published = {
             incarnation: {number for number in account.given if number >= self.first and is_persistent(number)}
             for incarnation, account in world.accounts.items()}
-        purged = set(self.purged)
+        purged = {incarnation: set(numbers) for incarnation, numbers in self.purged.items()}
 
         def answered(error):
             assert error is None or files.off, error
@@ -213,7 +214,8 @@ class Driver:
                 world.definitions.promise(sequence)
                 for incarnation, numbers in published.items():
                     world.accounts[incarnation].confirmed |= numbers
-                self.purged -= purged
+                for incarnation, numbers in purged.items():
+                    self.purged.get(incarnation, set()).difference_update(numbers)
 
         self.life.committer.after_sync(answered)
 
@@ -315,7 +317,7 @@ class Driver:
             account = self.account(queue)
             ready = account.given - account.acked - set(self.in_hand.get(queue, ()))
             account.acked |= ready
-            self.purged |= ready  # until it is answered, which waits for a sync
+            self.purged.setdefault(self.life.vhost.incarnation_of(queue), set()).update(ready)
             assert queue.purge() == len(ready)
 
 
