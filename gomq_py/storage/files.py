@@ -98,6 +98,13 @@ class File:
         self.unmap()
         self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
+    def grow(self, size, fd):
+        """The file has grown to ``size``: map the whole of it anew. The mapping before stays for whoever uses it this moment: a thread may be about to
+        flush it. Raises OSError, and nothing has changed.
+        """
+        self.map = map_file(fd, size) if self.mapped else None
+        self.size = size
+
     def _mapping(self, fd):
         if not self.mapped or not self.size:
             return None
@@ -360,8 +367,7 @@ class Files:
         assert size >= file.size, (file.path, size, file.size)
         with self._descriptor(file) as fd:
             self._allocate(fd, file.size, size - file.size, file.path)
-            file.size = size
-            file.remap(fd)
+            file.grow(size, fd)
         self._resized(file)
 
     def punch(self, file, start, end):

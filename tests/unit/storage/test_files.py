@@ -521,6 +521,35 @@ def test_file_without_a_descriptor_changes_its_size_and_its_name(other, tmp_path
     assert descriptors_on(file.path) == 0
 
 
+def test_file_that_grows_while_a_thread_is_about_to_flush_it_fails_no_flush(other, monkeypatch):
+    files, file = other
+    file.map[:3] = b"abc"
+
+    def grown_meanwhile(mapping):
+        files.extend(file, 65536)
+        flush_mapping(mapping)
+
+    monkeypatch.setattr(files_module, "flush_mapping", grown_meanwhile)
+
+    files.sync(file)
+
+    assert file.synced_size == 8192 and len(file.map) == file.size == 65536 and file.map[:3] == b"abc"
+
+
+def test_file_that_has_grown_and_cannot_be_mapped_keeps_its_mapping(other, monkeypatch):
+    files, file = other
+
+    def refused(fd, size):
+        raise OSError(errno.ENOMEM, "no more mappings")
+
+    monkeypatch.setattr(files_module, "map_file", refused)
+
+    with pytest.raises(OSError, match="no more mappings"):
+        files.extend(file, 65536)
+
+    assert len(file.map) == file.size == 8192
+
+
 def test_file_that_lost_its_name_to_another_is_not_taken_for_that(other, tmp_path):
     files, file = other
     (tmp_path / "new").write_bytes(bytes(100))
