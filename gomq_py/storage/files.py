@@ -26,6 +26,9 @@ FOLDER_MODE = 0o700
 
 # So many mapped files keep a descriptor. A level of a priority queue is two files, a process may have 1024 descriptors.
 MAPPED_DESCRIPTORS = 128
+# So many files that have lost their names wait for their room to be given back aside. A mapping holds each: a process
+# may have 65 530.
+LEAVING = 4096
 _ZEROS = bytes(1 << 20)
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
@@ -99,8 +102,8 @@ class File:
         self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
     def grow(self, size, fd):
-        """The file has grown to ``size``: map the whole of it anew. The mapping before stays for whoever uses it this moment: a thread may be about to
-        flush it. Raises OSError, and nothing has changed.
+        """The file has grown to ``size``: map the whole of it anew. The mapping before stays for whoever uses it this
+        moment: a thread may be about to flush it. Raises OSError, and nothing has changed.
         """
         self.map = map_file(fd, size) if self.mapped else None
         self.size = size
@@ -186,6 +189,7 @@ class Files:
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
         self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
+        self._leaving = set()  # what holds files that have lost their names; threads add to it and take from it
 
     @property
     def has_listeners(self):
@@ -404,9 +408,9 @@ class Files:
         """``unlink`` as a Change."""
         path = os.fspath(path)
 
-        def told(fd):
-            if fd >= 0:
-                aside(posix.close, fd)
+        def told(kept):
+            if kept is not None:
+                aside(self._let_go, kept)
             for listener in self._listeners:
                 listener.unlinked(path)
 
@@ -484,7 +488,6 @@ class Files:
 
     def _unlink(self, path):
         os.unlink(path)
-        return -1
 
     def _make_folder(self, path):
         os.mkdir(path, FOLDER_MODE)
@@ -493,17 +496,26 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """A descriptor on what had the name, so that unlinking gives nothing back yet; -1 where none is to be had."""
-        fd = -1
-        with contextlib.suppress(OSError):
-            fd = self._open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        """Unlink, and give nothing back yet. Returns what holds the file that had the name, for ``_let_go``; None where so
+        many wait already, or nothing is to be had: then its room was given back here.
+        """
+        kept = None
+        if len(self._leaving) < LEAVING:
+            with contextlib.suppress(OSError):
+                kept = hold(self._open(path, os.O_RDWR | os.O_NOFOLLOW))
+                self._leaving.add(kept)
         try:
             self._unlink(path)
         except BaseException:
-            if fd >= 0:
-                posix.close(fd)
+            if kept is not None:
+                self._let_go(kept)
             raise
-        return fd
+        return kept
+
+    def _let_go(self, kept):
+        """Give back what such a file took. Blocks."""
+        self._leaving.discard(kept)
+        close_parts(*kept)
 
     def _create(self, path, size):
         fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -571,6 +583,20 @@ class Files:
         if file.named:
             for listener in self._listeners:
                 listener.resized(file.path, file.size)
+
+
+def hold(fd):
+    """A mapping, or else the descriptor itself, that keeps the file of a descriptor, which is the function's from here on,
+    on the disk: (mapping or None, descriptor or -1), for ``close_parts``. A purge may take thousands of names at once.
+    """
+    if not CAN_FLUSH_MAPPINGS:
+        return None, fd
+    try:
+        mapping = map_file(fd, 1)
+    except (OSError, ValueError):  # ValueError: an empty file, as Python 3.13 sees it
+        return None, fd
+    posix.close(fd)
+    return mapping, -1
 
 
 def close_parts(mapping, fd):

@@ -458,6 +458,12 @@ def descriptors_on(path):
     return found.count(str(path))
 
 
+def mappings_below(folder):
+    """How many mappings this process has of files that are, or were, in a folder."""
+    with open("/proc/self/maps") as lines:
+        return sum(f"{folder}/" in line for line in lines)
+
+
 @pytest.fixture
 def other(tmp_path):
     """A mapped file without a descriptor, and its Files."""
@@ -578,6 +584,57 @@ def test_file_that_gets_no_descriptor_is_written_through_its_mapping(other):
     files.write(file, 100, memoryview(b"octets"))
 
     assert file.map[100:106] == b"octets" and file.fd == -1
+
+
+def test_files_that_lose_their_names_wait_without_descriptors_for_their_room_to_be_given_back(files, tmp_path):
+    for name in "abc":
+        (tmp_path / name).write_bytes(bytes(4096))
+    (tmp_path / "empty").touch()
+    changes, put_aside = [], []
+    for name in ("a", "b", "c", "empty"):
+        changes.append(files.unlinking(tmp_path / name, lambda *call: put_aside.append(call)))
+    before = len(os.listdir("/proc/self/fd"))
+
+    for change in changes:
+        change.act()
+
+    assert os.listdir(tmp_path) == [] and mappings_below(tmp_path) == 4 and len(os.listdir("/proc/self/fd")) == before
+    for change in changes:
+        change.told()
+    assert mappings_below(tmp_path) == 4
+    for function, *arguments in put_aside:
+        function(*arguments)
+    assert mappings_below(tmp_path) == 0 and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_of_very_many_files_that_lose_their_names_the_last_give_their_room_back_at_once(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(files_module, "LEAVING", 2)
+    for name in "abcd":
+        (tmp_path / name).write_bytes(bytes(4096))
+    put_aside = []
+    changes = [files.unlinking(tmp_path / name, lambda *call: put_aside.append(call)) for name in "abc"]
+
+    for change in changes:
+        change.act()
+        change.told()
+
+    assert mappings_below(tmp_path) == 2 == len(put_aside) and os.listdir(tmp_path) == ["d"]
+    function, *arguments = put_aside.pop()
+    function(*arguments)
+    files.unlink(tmp_path / "d", lambda *call: put_aside.append(call))
+    assert mappings_below(tmp_path) == 2 == len(put_aside)
+    for function, *arguments in put_aside:
+        function(*arguments)
+
+
+def test_file_that_keeps_its_name_is_not_held(files, tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(bytes(4096))
+    monkeypatch.setattr(files, "_unlink", lambda path: os.rmdir(path))
+
+    with pytest.raises(NotADirectoryError):
+        files.unlink(tmp_path / "a", print)
+
+    assert mappings_below(tmp_path) == 0 and descriptors_on(tmp_path / "a") == 0
 
 
 def test_file_that_cannot_be_mapped_is_an_error_and_leaves_nothing(files, tmp_path):

@@ -302,3 +302,26 @@ def test_levels_that_a_purge_has_emptied_give_their_descriptors_back_when_they_h
     assert used >= MAPPED_DESCRIPTORS - 10 and not timers
     kept_by_the_pool = 4 * 2
     assert descriptors_below(tmp_path) <= kept_by_the_pool
+
+
+def test_purge_of_levels_from_before_a_restart_needs_few_descriptors(tmp_path):
+    """Their files lose their names together, and folders are flushed before the room of all of them has been given back."""
+    bench = PriorityBench(tmp_path, 255, enabled=True)
+    bench.publish(*((b"x", level) for level in range(256)))
+    bench.committer.wait()
+    bench.reopen()
+    used, flush = [], bench.files.sync_folder
+
+    def sync_folder(path):
+        used.append(descriptors_below(tmp_path))
+        flush(path)
+
+    bench.files.sync_folder = sync_folder
+
+    assert bench.store.purge() == 256
+    for _ in range(2):
+        bench.committer.wait()
+
+    assert max(used) <= 30
+    bench.store.close()
+    bench.committer.stop()
