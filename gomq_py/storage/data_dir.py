@@ -232,6 +232,8 @@ class DataDir:
     def _note_run(self):
         """Learn how the last run ended, and note that one runs. As little through the seam as the lock is: it is about this machine."""
         boot = _boot_id()
+        for name in (LAST_RUN, SEGMENTS):
+            make_way(self._files, self._at(name))
         self.last_end = last_end_of(self.path, boot)
         self.listed = listed_in(self.path)
         self._write_note(boot)
@@ -297,6 +299,14 @@ def make_place(files, folder):
     files.sync_folder(os.path.dirname(folder))
 
 
+def make_way(files, path):
+    """What stands in the place of a file of ours and is none (a folder, a link to nowhere, a pipe) gets another name."""
+    if os.path.lexists(path) and not os.path.isfile(path):
+        kept = _free_name(path)
+        files.rename(path, kept)
+        LOG.error("%s is no file; it is kept as %s", path, kept)
+
+
 def move_aside(files, root, path, name):
     """Move a file or folder to the place in the data folder ``root`` for what nobody can account for, under a name like this one. Returns where it is
     now. Blocks; for boot.
@@ -343,23 +353,31 @@ def listed_in(path):
     digest_line = _note_in(path)[len(_STOPPED_TEXT):] if last_end_of(path) == STOPPED else b""
     if not digest_line:
         return {}
-    try:
-        with open(os.path.join(path, SEGMENTS), "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        return {}
+    content = _octets_of(os.path.join(path, SEGMENTS))
     if _digest_line(content) != digest_line:  # an earlier run's, or not all of it reached the disk
         return {}
+    try:
+        decoded = segment_list.decode(content)
+    except ValueError:  # a later version's
+        return {}
     queues = os.path.join(os.path.abspath(path), QUEUES)
-    return {os.path.join(queues, folder): entry for folder, entry in segment_list.decode(content).items()}
+    return {os.path.join(queues, folder): entry for folder, entry in decoded.items()}
 
 
 def _note_in(path):
     """What the last run has noted; nothing where there is no note."""
+    return _octets_of(os.path.join(path, LAST_RUN), 100)
+
+
+def _octets_of(path, most=-1):
+    """What a file holds; nothing where it cannot be read: neither the note nor the list is needed for a boot."""
+    if not os.path.isfile(path):
+        return b""
     try:
-        with open(os.path.join(path, LAST_RUN), "rb") as file:
-            return file.read(100)
-    except FileNotFoundError:
+        with open(path, "rb") as file:
+            return file.read(most)
+    except OSError as error:
+        LOG.warning("%s cannot be read, and is not needed: %s", path, error.strerror)
         return b""
 
 

@@ -176,6 +176,27 @@ def test_what_stands_in_the_place_of_a_folder_of_ours_is_kept_under_another_name
     assert os.readlink(kept) == str(root / "nowhere") if kind == "dangling link" else kept.read_text() == "somebody's"
 
 
+@pytest.mark.parametrize("kind", ["folder", "dangling link", "link to itself", "pipe"])
+@pytest.mark.parametrize("place", [".last-run", ".segments"])
+def test_what_stands_in_the_place_of_a_file_about_the_last_run_is_kept_under_another_name(root, caplog, place, kind):
+    path, kept = root / place, root / f"{place}.0"
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+        (path / "somebody's").touch()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(root / "nowhere" if kind == "dangling link" else path)
+    said_by_fsck = check_folder(root).damage
+
+    found, said = boot(root, caplog)
+
+    assert found == {"a": COUNT - 1, "b": COUNT - 1, "s": COUNT} and said_by_fsck == []
+    assert os.path.lexists(kept) and f"{path} is no file; it is kept as {kept}" in said and "lost" not in said
+    assert boot(root, caplog) == (found, "")
+
+
 @pytest.mark.parametrize("place", ["", "queues", "queue", "pool", "transient", "set-aside"])
 def test_file_with_the_longest_name_there_is_keeps_no_broker_from_booting(root, caplog, place):
     folder = file_of(root, "a").parent if place == "queue" else root / place

@@ -1,5 +1,6 @@
 """storage.data_dir: one holder at a time, a version that is checked, names that cannot escape."""
 import errno
+import hashlib
 import os
 import socket
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from gomq_py.storage import data_dir as data_dir_module
 from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, queue_id
 from gomq_py.storage.segment_list import Listed
 
@@ -241,6 +243,30 @@ def test_list_that_has_changed_counts_for_nothing(tmp_path, octet):
     (tmp_path / ".segments").write_bytes(content)
 
     assert listed_at_boot(tmp_path) == (STOPPED, {})
+
+
+@pytest.mark.parametrize("content", [b"a later version's\n", b"\xff\n", b"q.1 0 1:five\n"])
+def test_list_that_a_later_version_wrote_in_its_own_way_keeps_nobody_from_booting(tmp_path, content):
+    stop_with(tmp_path, LISTED)
+    (tmp_path / ".segments").write_bytes(content)
+    (tmp_path / ".last-run").write_bytes(b"stopped\n%s\n" % hashlib.sha256(content).hexdigest().encode())
+
+    assert listed_at_boot(tmp_path) == (STOPPED, {})
+
+
+@pytest.mark.parametrize("name, last_end", [(".last-run", POWER_LOST), (".segments", STOPPED)])
+def test_file_about_the_last_run_that_the_disk_does_not_give_back_keeps_nobody_from_booting(tmp_path, monkeypatch, caplog, name, last_end):
+    stop_with(tmp_path, LISTED)
+
+    def refused(path, *rest):
+        if os.fspath(path).endswith(name):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return open(path, *rest)
+
+    monkeypatch.setattr(data_dir_module, "open", refused, raising=False)
+
+    assert listed_at_boot(tmp_path) == (last_end, {})
+    assert f"{tmp_path / name} cannot be read, and is not needed: Input/output error" in caplog.text
 
 
 def test_disk_without_room_for_the_list_keeps_the_note_of_an_orderly_stop(tmp_path, monkeypatch):
