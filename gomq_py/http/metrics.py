@@ -284,7 +284,10 @@ class Families:
                 ((exchange.vhost, exchange.name), value(exchange.state)) for exchange in exchanges)
 
     def _queues(self, vhosts):
-        return [queue for vhost in self._wanted(vhosts) for queue in list(vhost.queues.values())]
+        found = []
+        for vhost in self._wanted(vhosts):
+            found += vhost.queues.values()
+        return found
 
     def _exchanges(self, vhosts):
         return [exchange for vhost in self._wanted(vhosts) for exchange in list(vhost.exchanges.values())]

@@ -90,7 +90,7 @@ class OwnFamilies:
 
     def returns(self, vhosts=None):
         """Of each queue: how many of the messages in it came back how often. Only queues in which some did."""
-        queues = paced([queue for queue in self._queues(vhosts) if not _is_stream(queue)], LOOK)
+        queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield GaugeMetricFamily(f"{PREFIX}queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
                                 labels=(*LABELS, "le")), (sample for queue in queues for sample in _returned(queue))
 
@@ -116,13 +116,18 @@ class OwnFamilies:
             yield from part
 
     def _queues(self, vhosts=None):
-        return [queue for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts
-                for queue in list(vhost.queues.values())]
+        found = []
+        for vhost in list(self._node.broker.vhosts.values()):
+            if vhosts is None or vhost.name in vhosts:
+                found += vhost.queues.values()
+        return found
 
     def _movers(self):
         """What may have set messages aside: queues, and the stores of delayed exchanges."""
         exchanges = [one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())]
-        return self._queues() + [one.park for one in exchanges if getattr(one, "park", None) is not None]
+        found = self._queues()
+        found += [one.park for one in exchanges if getattr(one, "park", None) is not None]
+        return found
 
     def _oldest_unacked(self):
         """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of each channel. May switch."""

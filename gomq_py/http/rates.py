@@ -9,7 +9,6 @@ the first question for it and goes when nobody asked for a while. Both are bound
 import time
 import weakref
 from array import array
-from collections import OrderedDict
 
 import gevent
 
@@ -19,8 +18,11 @@ from gomq_py.broker.turns import paced
 LEAST_WINDOW_S = 1.0
 # After a pause as long as this a rate would be the mean of what nobody cares for any more: it is forgotten.
 LONGEST_WINDOW_S = 60.0
-# Things with a rate: some 600 octets each; over the bound the one looked at longest ago goes.
+# Things with a rate: some 600 octets each. What is looked at over the bound has the rate 0 until others are forgotten: if it
+# took their place, a list of more things than that would find none of them again, and replace them all each time.
 LOOKS_MAX = 100_000
+# Looks that are forgotten between two of the clock: less than a microsecond each, and 100 000 at once take 50 ms.
+FORGOTTEN_LOOK = 100
 # Things with a history: a queue's 120 samples are 13 KiB, so 6 MiB at most.
 HISTORIES_MAX = 500
 LENGTHS, MESSAGES, DATA, NODE = "lengths", "msg_rates", "data_rates", "node_stats"
@@ -77,7 +79,8 @@ class Rates:
         self._samples_max = samples_max
         self._now_s = now_s
         self._unix_s = unix_s
-        self._looks = OrderedDict()
+        self._looks = {}
+        self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
         self._keeper = None
 
@@ -106,16 +109,15 @@ class Rates:
         now = self._now_s()
         look = self._looks.get(key)
         if look is None:
+            if len(self._looks) >= LOOKS_MAX:
+                return array("d", bytes(8 * len(values)))
             look = self._looks[key] = _Look(now, array("d", values), array("d", bytes(8 * len(values))))
         # Changed in place: ten thousand new objects per list would have the collector go through the whole broker, for 60 ms.
-        self._looks.move_to_end(key)
         elapsed = now - look.at
         if elapsed > LONGEST_WINDOW_S:
             look.take(now, values, [0.0] * len(values))
         elif elapsed >= LEAST_WINDOW_S:
             look.take(now, values, [(value - before) / elapsed for value, before in zip(values, look.values)])
-        if len(self._looks) > LOOKS_MAX:
-            self._looks.popitem(last=False)
         self._keep()
         return look.rates
 
@@ -155,13 +157,14 @@ class Rates:
                 history.add(self._unix_s(), group.read(thing))
 
     def _forget(self):
-        """Drop what nobody has looked at for a while; looks are in the order of their times."""
+        """Drop what nobody has looked at for a while, looks once in such a while. May switch."""
         now = self._now_s()
-        while self._looks:
-            key = next(iter(self._looks))
-            if now - self._looks[key].at <= LONGEST_WINDOW_S:
-                break
-            del self._looks[key]
+        if now >= self._is_forgotten_at:
+            self._is_forgotten_at = now + LONGEST_WINDOW_S
+            for key in paced(list(self._looks), FORGOTTEN_LOOK):
+                look = self._looks.get(key)
+                if look is not None and now - look.at > LONGEST_WINDOW_S:
+                    del self._looks[key]
         for key in [key for key, history in self._histories.items() if history.wanted_until < now]:
             del self._histories[key]
 

@@ -37,7 +37,10 @@ def _source(one):
 @access(MANAGEMENT)
 def list_bindings():
     """Every binding of every vhost that the user sees."""
-    return listing([one for vhost in visible_vhosts() for one in of_vhost(vhost)], _shape, _source)
+    found = []
+    for vhost in visible_vhosts():
+        found += of_vhost(vhost)
+    return listing(found, _shape, _source)
 
 
 @blueprint.get("/api/bindings/<vhost>")

@@ -1,6 +1,6 @@
 """/api/queues: list, declare, delete, purge, get messages."""
 import time
-from itertools import chain, islice
+from itertools import islice
 
 from flask import Blueprint, request
 from gevent.event import AsyncResult
@@ -40,7 +40,9 @@ UNACKED_LOOK = 10
 @access(MANAGEMENT)
 def list_queues():
     """Every queue of every vhost that the user sees."""
-    found = chain.from_iterable(list(vhost.queues.values()) for vhost in visible_vhosts())
+    found = []
+    for vhost in visible_vhosts():
+        found += vhost.queues.values()
     return listing(found, _shape_asked_for())
 
 

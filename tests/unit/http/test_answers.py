@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from gomq_py.http import answers
 from gomq_py.http.answers import json_octets
 
 
@@ -21,3 +22,13 @@ def test_what_is_nested_very_deep_is_shown_to_some_depth(depth):
         value = [value]
 
     assert json_octets(value).strip(b"[]") in (b"", b'"..."')
+
+
+def test_part_of_a_long_answer_is_freed_when_it_is_written(monkeypatch):
+    """600 parts that were freed together, at the end of 40 MB, held everybody up for 13 ms."""
+    monkeypatch.setattr(answers, "give_way", lambda: None)
+    parts = [bytes(answers.WRITTEN_OCTETS)] * 5
+
+    left = [len(parts) for _ in answers._paced(parts)]
+
+    assert left == [4, 3, 2, 1, 0, 0]

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from gomq_py.http.exposition import SLICE, rendered
+from gomq_py.broker import turns
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.http.exposition import FREED_LOOK, SLICE, rendered
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -42,3 +44,15 @@ def test_what_is_no_number_and_no_text_does_no_harm():
 
     assert first == ("thing", {"queue": "a?"}, math.inf)
     assert math.isnan(second[2])
+
+
+def test_texts_of_labels_are_freed_in_slices(monkeypatch):
+    """Those of 100 000 queues held everybody up for 20 ms when they were freed together. Every slice here ends with its first look at the clock."""
+    gave_way = []
+    monkeypatch.setattr(turns, "SliceClock", lambda every: SliceClock(0, every))
+    monkeypatch.setattr(turns, "give_way", lambda: gave_way.append(None))
+    family = GaugeMetricFamily("thing", "Things", labels=("queue",))
+
+    rendered([(family, (((str(number),), number) for number in range(10 * FREED_LOOK)))])
+
+    assert len(gave_way) == 10

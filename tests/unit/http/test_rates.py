@@ -9,8 +9,10 @@ from gomq_py.amqp.server.connection import Connection
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker import turns
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.http import rates as rates_module
-from gomq_py.http.rates import LENGTHS, MESSAGES, Group, History, Rates
+from gomq_py.http.rates import FORGOTTEN_LOOK, LENGTHS, LONGEST_WINDOW_S, MESSAGES, Group, History, Rates
 
 
 class Clock:
@@ -99,6 +101,36 @@ def test_what_is_kept_is_bounded(rates, monkeypatch):
         look(rates, thing, {MESSAGES: (10, 1)})
 
     assert (len(rates._looks), len(rates._histories)) == (10, 3)
+
+
+def test_lists_of_more_things_than_have_a_rate_have_those_of_the_first_each_time(rates, clock, monkeypatch):
+    """Each took the place of the one looked at longest ago: the next list found none of them, and made 100 000 objects anew."""
+    monkeypatch.setattr(rates_module, "LOOKS_MAX", 10)
+    things = [Thing() for _ in range(12)]
+    for thing in things:
+        look(rates, thing)
+    clock.now = 5.0
+    for thing in things:
+        thing.published = 100
+
+    assert [look(rates, thing)[1]["rate"] for thing in things] == 10 * [20.0] + 2 * [0.0]
+
+
+def test_looks_are_forgotten_in_slices_and_those_of_late_are_kept(rates, clock, monkeypatch):
+    """Every slice ends with its first look at the clock. 100 000 that were forgotten together held everybody up for 50 ms."""
+    gave_way = []
+    monkeypatch.setattr(turns, "SliceClock", lambda every=1: SliceClock(0, every))
+    monkeypatch.setattr(turns, "give_way", lambda: gave_way.append(None))
+    things = [Thing() for _ in range(10 * FORGOTTEN_LOOK)]
+    for thing in things:
+        look(rates, thing)
+    clock.now = LONGEST_WINDOW_S
+    look(rates, things[7])
+    clock.now = 2 * LONGEST_WINDOW_S
+
+    rates.sample()
+
+    assert len(rates._looks) == 1 and len(gave_way) == 10
 
 
 def test_a_curve_is_newest_first_and_cut_to_age_and_increment():
