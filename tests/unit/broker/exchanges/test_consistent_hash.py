@@ -3,10 +3,12 @@ from collections import Counter
 from zlib import crc32
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.properties import Properties
-from gomq_py.broker.exchanges.consistent_hash import jump
+from gomq_py.broker.exchanges.consistent_hash import MAX_WEIGHT, Ring, jump
 from gomq_py.broker.routing import with_properties
 from tests.support.model import make_vhost, routed
 
@@ -176,3 +178,72 @@ def test_jump_is_the_published_algorithm():
     for key in range(0, 1 << 64, 1 << 57):
         buckets = [jump(key, count) for count in range(1, 40)]
         assert all(later == earlier or later == count for count, (earlier, later) in enumerate(zip(buckets, buckets[1:]), 1))
+
+
+class Destination:
+    def __init__(self, name):
+        self.name = name
+
+
+# Two of one name: a queue, and an exchange or the queue that came after it. Two more of names with points that meet.
+DESTINATIONS = [Destination(name) for name in ("a", "a", "b", "\udcff", "59c33016", "48042b1d")]
+
+
+def owner_by_looking_at_all(bound, point):
+    """Whoever has the next point; of those of one name the one that came first and is heavy enough."""
+    points = {}
+    for destination, weight in bound:
+        for i in range(weight):
+            owner = f"{destination.name}.{i}".encode("utf-8", "surrogateescape")
+            points.setdefault((crc32(owner), destination.name, i), destination)
+    return points[min((one for one in points if one[0] >= point), default=min(points))] if points else None
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "drop"]), st.integers(0, len(DESTINATIONS) - 1), st.integers(1, 40)), max_size=30),
+       st.lists(st.integers(0, 2**32 - 1), min_size=5, max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_ring_of_parts_is_the_ring_of_all_points(steps, sought):
+    ring, bound = Ring(), []
+
+    for verb, which, weight in steps:
+        destination = DESTINATIONS[which]
+        if verb == "add":
+            ring.add(destination, weight)
+            bound.append((destination, weight))
+        elif verb == "drop":
+            ring.drop(destination)
+            bound = [one for one in bound if one[0] is not destination]
+        elif (destination, weight) in bound:
+            ring.remove(destination, weight)
+            bound.remove((destination, weight))
+
+    for point in (*sought, *(crc32(f"{name}.{i}".encode()) for name in ("a", "59c33016") for i in (0, 16, 39)), 0, 2**32 - 1):
+        assert ring.find(point) is owner_by_looking_at_all(bound, point)
+    for destination in DESTINATIONS:
+        ring.drop(destination)
+    assert ring.find(0) is None and not ring._parts and not ring._filled and not ring._bound
+
+
+def test_points_that_meet_belong_to_the_first_name():
+    one, other = DESTINATIONS[-2:]
+    point = crc32(b"59c33016.16")
+    assert point == crc32(b"48042b1d.10")
+
+    for order in ((one, other), (other, one)):
+        ring = Ring()
+        for destination in order:
+            ring.add(destination, 20)
+        assert ring.find(point) is other
+        ring.drop(other)
+        assert ring.find(point) is one
+
+
+def test_points_of_a_large_ring_lie_in_small_parts():
+    """A binding looks at the parts where its own points lie: with all points in one row a binding of weight 10 000 to 60 others took 400 ms."""
+    ring = Ring()
+
+    for number in range(20):
+        ring.add(Destination(f"queue-{number}"), MAX_WEIGHT)
+
+    sizes = [len(points) for points, _, _ in ring._parts.values()]
+    assert sum(sizes) == 20 * MAX_WEIGHT and max(sizes) < 150
