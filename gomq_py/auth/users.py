@@ -67,7 +67,6 @@ class Users:
     """
 
     def __init__(self, files, path, committer, make_state, only_local=()):
-        self._committer = committer
         self._make_state = make_state
         self.on_change = None
         self._only_local = frozenset(only_local)
@@ -76,7 +75,7 @@ class Users:
         self._verified = {}
         self._costliest = None  # bcrypt cost among the users' hashes; None: not known since one changed
         self._files = files
-        self._log = FramedLog(files, path, born_whole=True)
+        self._log = FramedLog(files, path, born_whole=True, committer=committer)
         committer.mark_folder(os.path.dirname(path))  # its name may be new
         self._replay()
 
@@ -283,7 +282,6 @@ class Users:
         if self.on_change is not None:
             self.on_change(record)
         self._log.append(encode_table(record))
-        self._committer.mark_file(self._log.file)
 
     def _replay(self):
         try:

@@ -1,7 +1,8 @@
 """Topology log: every durable definition of the broker as a log of changes, replayed at boot.
 
 Below vhosts and parameters, above storage.framed_log. A record is a field table (amqp.wire.fields) with a key ``op``; broker.recovery has the table
-of them. An append is on disk when the committer has synced: whoever answers a client waits for that. Never yields.
+of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
+that. Never yields.
 
 Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the second is on disk it takes the first
 one's name. Its snapshot is taken while the model changes, and is right all the same: a record says what is, not what to do with what was before,
@@ -13,7 +14,8 @@ import os
 from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.broker.records import SHAPES
 from gomq_py.observability.log import logger
-from gomq_py.storage.framed_log import FramedLog, keep_left_out
+from gomq_py.storage.files import ROOM_AHEAD
+from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve
 from gomq_py.storage.log_records import RecordError, read_record
 
 LOG = logger("broker")
@@ -44,7 +46,7 @@ class TopologyLog:
         self._unreadable = []  # payloads that replay left out
         if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
             files.unlink(self._path + NEXT)
-        self._log = FramedLog(files, self._path)
+        self._log = FramedLog(files, self._path, committer=committer)
         committer.mark_folder(os.path.dirname(self._path))  # its name may be new
 
     @property
@@ -122,7 +124,6 @@ class TopologyLog:
             self._append_to_both(payload)
             return
         self._log.append(payload)
-        self._committer.mark_file(self._log.file)
         if self._next is not None:
             self._append_to_next([payload])
 
@@ -145,7 +146,16 @@ class TopologyLog:
     def _compact(self):
         """Begin to write what the model holds to a second log."""
         self._opening = True
-        self._committer.aside(self._files.make_log, self._path + NEXT, done=self._opened)
+        self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
+
+    def _make_next(self, size):
+        """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has hardly
+        ever more.
+        """
+        file = self._files.make_log(self._path + NEXT)
+        if self._committer.enabled:
+            reserve(self._files, file, max(size, ROOM_AHEAD))
+        return file
 
     def _opened(self, file, error):
         """The second log is there, empty. What the model holds now is written to it; every change from here on goes to both."""
@@ -154,7 +164,8 @@ class TopologyLog:
             self._give_up(error)
             return
         self._files.made(file)
-        self._next = following = FramedLog(self._files, self._path + NEXT, file=file)
+        following = FramedLog(self._files, self._path + NEXT, file=file, committer=self._committer)
+        self._next = following
         if self._closed:
             self._give_up("the broker stops; it begins anew at the next boot")
             return
@@ -187,14 +198,13 @@ class TopologyLog:
             return False
         if pending:
             return True
-        self._committer.mark_file(following.file)
+        self._committer.mark_file(following.file)  # a flush of it that failed fails this one, too
         self._committer.after_sync(lambda error: self._replace(following, error))
         return False
 
     def _append_to_next(self, payloads):
         try:
             self._next.append_all(payloads)
-            self._committer.mark_file(self._next.file)
             return True
         except OSError as error:
             self._give_up(error)
@@ -205,6 +215,8 @@ class TopologyLog:
 
         Raises OSError.
         """
+        self._next.make_room(payload)
+        self._log.make_room(payload)
         mark = self._next.mark()
         self._next.append(payload)
         try:
@@ -212,8 +224,6 @@ class TopologyLog:
         except OSError:
             self._next.take_back(mark)
             raise
-        self._committer.mark_file(self._next.file)
-        self._committer.mark_file(self._log.file)
 
     def _replace(self, following, error):
         """The second log is on disk: give it the name. The sync that does so flushes the folder too."""
@@ -234,7 +244,7 @@ class TopologyLog:
             return
         LOG.info("definitions: %d records rewritten as %d", self._log.record_count, following.record_count)
         old, self._log, self._next = self._log, following, None
-        old.close()
+        old.abandon()
         if self._closed:
             following.close()
 
@@ -244,7 +254,7 @@ class TopologyLog:
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
         if abandoned is not None:
-            abandoned.close()
+            abandoned.abandon()
             self._committer.change([self._files.unlinking(abandoned.file.path)], self._removed)
 
     def _removed(self, error):

@@ -6,10 +6,12 @@ themselves and announce the ranges once per batch, or ``write`` a batch, and *lo
 forgets what was not synced.
 
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
-hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_folder``, ``make``, ``make_unnamed``,
+hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``,
 ``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is ``storage.sync``.
 A mapped file needs no descriptor: its mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both are one open file
 to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that are written with calls.
+A log takes octets in two ways: ``append`` writes them at once; ``accept`` keeps them in memory, in room that was
+reserved ahead, until ``sync_log`` writes and flushes them in a thread.
 Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time later, and takes
 a descriptor of another thread that has the same number for one that is closed already.
 """
@@ -17,6 +19,7 @@ import contextlib
 import errno
 import os
 import posix
+from collections import deque
 
 from gomq_py.storage.mapping import CAN_FLUSH_MAPPINGS, flush_mapping, map_file
 from gomq_py.storage.pages import fetch_ahead, populate, read_range
@@ -30,6 +33,16 @@ MAPPED_DESCRIPTORS = 128
 # may have 65 530.
 LEAVING = 4096
 _ZEROS = bytes(1 << 20)
+
+# What is reserved behind the end of a log, and again when half of it is used: some 3500 declares between two flushes
+# ask the disk for no room.
+ROOM_AHEAD = 1 << 20
+
+# What fallocate says of a file system that cannot reserve: NFS before 4.2, ZFS before 2.1.
+NO_RESERVING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+# Modes of fallocate, linux/falloc.h.
+_KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
 NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
@@ -151,6 +164,31 @@ class File:
             close_parts(mapping, fd)
         else:
             self._aside(close_parts, mapping, fd)
+
+
+class LogFile(File):
+    """An open log. ``size`` is how long the file is; ``accepted`` holds what is to follow, up to ``end``, in order.
+
+    ``room``: up to where the disk has reserved room for it; None where it cannot, and everything is written at once.
+    The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the rest is the hub's.
+    """
+
+    __slots__ = ("accepted", "end", "room", "told")
+
+    def __init__(self, path, fd, size):
+        super().__init__(path, fd, size, False)
+        self.accepted = deque()
+        self.room = None
+        self.begin_at(size)
+
+    def begin_at(self, size):
+        """The file is so long now, and nothing is to follow."""
+        self.size = self.end = self.told = size  # told: how much of it the listeners have heard of
+
+    def forget_accepted(self):
+        """Another log has taken this one's place: nobody reads what it holds any more, nor hears of it."""
+        self.accepted.clear()
+        self.named = False
 
 
 class Change:
@@ -320,15 +358,15 @@ class Files:
             fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             fd = self._open(path, os.O_RDWR)
-            return File(path, fd, os.fstat(fd).st_size, False)
+            return LogFile(path, fd, os.fstat(fd).st_size)
         for listener in self._listeners:
             listener.created(path, 0)
-        return File(path, fd, 0, False)
+        return LogFile(path, fd, 0)
 
     def make_log(self, path):
         """A new, empty log, for a thread: nobody is told before the hub calls ``made`` of it. Blocks."""
         path = os.fspath(path)
-        return File(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0, False)
+        return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
     def append(self, file, octets):
         """Write at the end of a log; all of it or nothing. Returns where it begins.
@@ -336,19 +374,51 @@ class Files:
         Raises OSError; what was written by then is cut off again, and if even that fails the log takes no more (a record behind a torn one would
         look like damage).
         """
-        if file.broken is not None:
-            raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
+        check_sound(file)
+        assert not file.accepted, f"{file.path}: what was accepted comes first"
         start = file.size
-        try:
-            self._write(file, start, octets)
-        except OSError as error:
-            self._undo_append(file, start, error)
-            raise with_path(error, file.path) from error
-        file.size = start + len(octets)
-        if file.named:
-            for listener in self._listeners:
-                listener.appended(file, start, file.size)
+        self._write_behind(file, start, octets)
+        file.end = file.size
+        self.tell_written(file)
         return start
+
+    def reserve(self, file, count=ROOM_AHEAD):
+        """Take room on the disk for so many octets behind the end of a log, which does not move. False where the
+        file system cannot. Blocks. Raises OSError (ENOSPC); what was reserved before still is.
+        """
+        start, behind = file.size, file.end + count
+        try:
+            if not self._reserve(file.fd, start, behind - start):
+                return False
+        except OSError as error:
+            raise with_path(error, file.path) from error
+        file.room = max(file.room or 0, behind)
+        return True
+
+    def make_room(self, file, count):
+        """See that ``accept`` of so many octets is not refused. Asks the system for nothing unless more came than was
+        reserved ahead; then it blocks. Raises OSError: the disk is full, or the log takes no more.
+        """
+        check_sound(file)
+        if file.end + count > file.room:
+            try:
+                self.reserve(file, max(count, ROOM_AHEAD))
+            except OSError:
+                self.reserve(file, count)  # the last of a disk's room is for those who need it now
+
+    def accept(self, file, octets):
+        """Add to what ``sync_log`` is to write. Raises OSError as ``make_room``, and nothing has changed."""
+        self.make_room(file, len(octets))
+        file.accepted.append(octets)
+        file.end += len(octets)
+
+    def tell_written(self, file):
+        """Tell the listeners of what was written behind a log since the last time."""
+        start, end = file.told, file.size
+        file.told = end
+        if file.named and start < end:
+            for listener in self._listeners:
+                listener.appended(file, start, end)
 
     # both
 
@@ -359,7 +429,11 @@ class Files:
             file.unmap()  # before the cut: touching a mapped page behind the end kills the process (SIGBUS)
             try:
                 self._cut(fd, size)
-                file.size = size
+                if file.mapped:
+                    file.size = size
+                else:
+                    assert not file.accepted and file.room is None, file.path
+                    file.begin_at(size)
             except OSError as error:
                 raise with_path(error, file.path) from error
             finally:
@@ -470,6 +544,33 @@ class Files:
             raise with_path(error, file.path) from error
         file.synced_size = size
 
+    def sync_log(self, file):
+        """Write what a log has accepted before this call began, flush it, and see that there is room for more.
+
+        Blocks; for ``storage.sync``. Raises OSError; what cannot be written stays accepted.
+        """
+        if file.room is not None:
+            check_sound(file)
+        if file.accepted:
+            self.write_accepted(file)
+        if file.room is not None and file.room - file.size < ROOM_AHEAD // 2:
+            with contextlib.suppress(OSError):  # whoever finds no room then asks again, and is refused
+                self.reserve(file)
+        self.sync(file)
+
+    def write_accepted(self, file):
+        """Write what a log has accepted, in one piece. Blocks. Raises OSError, and it stays accepted."""
+        parts = []
+        with contextlib.suppress(IndexError):  # the hub forgets them
+            for _ in range(len(file.accepted)):
+                parts.append(file.accepted.popleft())
+        try:
+            self._write_behind(file, file.size, b"".join(parts))
+        except OSError:
+            file.accepted.extendleft(reversed(parts))
+            file.room = file.size  # the cut has taken the rest away
+            raise
+
     def sync_folder(self, path):
         """Flush the names in a folder as they were when this call began. Blocks; for ``storage.sync`` and boot."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -549,6 +650,18 @@ class Files:
         os.unlink(path)
         return fd
 
+    def _reserve(self, fd, start, count):
+        return reserve_room(fd, start, count)
+
+    def _write_behind(self, file, start, octets):
+        """Write at the end of a log, or cut off again what was written; if that fails too, the log takes no more."""
+        try:
+            self._write(file, start, octets)
+        except OSError as error:
+            self._undo_append(file, start, error)
+            raise with_path(error, file.path) from error
+        file.size = start + len(octets)
+
     def _allocate(self, fd, start, count, path):
         if count:
             try:
@@ -609,6 +722,12 @@ def close_parts(mapping, fd):
             posix.close(fd)
 
 
+def check_sound(file):
+    """Raises OSError for a log that takes no more."""
+    if file.broken is not None:
+        raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
+
+
 def with_path(error, path):
     """The same error, naming the file, which calls on descriptors do not."""
     return OSError(error.errno, error.strerror, path)
@@ -635,11 +754,28 @@ def flush_descriptor(fd):
 
 def punch_hole(fd, start, count):
     """Free the room of a range; False where the system has no such call or the file system refuses it."""
+    return _fallocate(fd, _KEEP_SIZE | _PUNCH_HOLE, start, count) == 0
+
+
+def reserve_room(fd, start, count):
+    """Allocate [start, start + count), which may lie behind the end, without a change of the file's size or content.
+
+    False where that cannot be done. Raises OSError without a path.
+    """
+    number = errno.EINTR
+    while number == errno.EINTR:
+        number = _fallocate(fd, _KEEP_SIZE, start, count)
+    if number and number not in NO_RESERVING:
+        raise OSError(number, os.strerror(number))
+    return not number
+
+
+def _fallocate(fd, mode, start, count):
+    """0, or the number of the error."""
     import ctypes
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     except AttributeError:
-        return False
+        return errno.ENOSYS
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    keep_size_and_punch = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, linux/falloc.h
-    return fallocate(fd, keep_size_and_punch, start, count) == 0
+    return 0 if fallocate(fd, mode, start, count) == 0 else ctypes.get_errno()

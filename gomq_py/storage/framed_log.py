@@ -1,14 +1,18 @@
 """Framed log: a checksummed append-only file of small records. Keeps definitions, users and other state that is rebuilt by replaying it.
 
-Above ``storage.files``; flushing is the committer's business (``committer.mark_file(log.file)`` after ``append``). A damaged record costs that
-record: it is reported, and those behind it are found again.
+Above ``storage.files``. What is appended is kept in memory, and the disk has reserved room for it, until the
+committer's thread writes and flushes it. So a full disk refuses an append, a slow one holds nobody up, and a process that
+is killed loses what no sync has covered. Without a committer that syncs, or where the file system cannot reserve room, an
+append writes at once. A damaged record costs that record: it is reported, and those behind it are found again.
 
-The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``; never interprets a payload.
+The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``, unless more is appended
+between two syncs than room was reserved for; never interprets a payload.
 """
 import contextlib
 import os
 
 from gomq_py.storage import atomic_file
+from gomq_py.storage.files import ROOM_AHEAD
 from gomq_py.storage.format.log import (  # noqa: F401  (for those who look for them here)
     HEAD, HEAD_SIZE, Damage, LogError, LogScan, encode_log, encode_record, new_log_id,
 )
@@ -20,11 +24,12 @@ KEPT_COPIES = 10
 class FramedLog:
     """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks.
 
-    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no crash's doing.
+    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no
+    crash's doing. ``committer``: each append is marked there; without one the caller flushes.
     """
 
-    def __init__(self, files, path, born_whole=False, file=None):
-        """``file``: a new one that is open already, whose name the caller has flushed."""
+    def __init__(self, files, path, born_whole=False, file=None, committer=None):
+        """``file``: a new one from ``make_file``, whose name the caller has flushed."""
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
         if file is None and not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
@@ -35,10 +40,13 @@ class FramedLog:
         self._replayed_to = 0
         self.record_count = 0
         self._files = files
+        self._committer = committer
         self._born_whole = born_whole
         self._log_id = None
         self._ordinal = 0
         self._replayed = self.is_new = self.file.size == 0
+        if file is None and self._replayed:
+            self._reserve()
 
     def __repr__(self):
         return f"<FramedLog {self.path} records={self.record_count}>"
@@ -68,14 +76,20 @@ class FramedLog:
         if scan.end < self.file.size:
             self._files.truncate(self.file, scan.end)
         self._files.sync(self.file)
+        self._reserve()
         self._replayed = True
 
     def append(self, payload):
         """Add a record; it is on disk when the committer says so. Raises OSError, and the log is as before."""
         self.append_all((payload,))
 
+    def make_room(self, payload):
+        """See that an ``append`` of this cannot be refused; where appends write at once nobody knows. Raises OSError."""
+        if self.file.room is not None:
+            self._files.make_room(self.file, 2 * HEAD_SIZE + len(payload))
+
     def append_all(self, payloads):
-        """Add several records in one write: all of them or none are in this process's log; a crash may keep some."""
+        """Add several records in one piece: this process's log has all of them or none; a crash may keep some."""
         assert self._replayed, f"{self.path}: append before replay"
         if self._log_id is None:
             log_id, ordinal, parts = new_log_id(), 1, []
@@ -86,16 +100,25 @@ class FramedLog:
         for payload in payloads:
             parts.append(encode_record(log_id, ordinal, self.file.synced_size, payload))
             ordinal += 1
-        self._files.append(self.file, b"".join(parts))
+        if self.file.room is None:
+            self._files.append(self.file, b"".join(parts))
+        else:
+            self._files.accept(self.file, b"".join(parts))
         self._log_id, self._ordinal = log_id, ordinal
         self.record_count += len(payloads)
+        if self._committer is not None:
+            self._committer.mark_file(self.file)
 
     def mark(self):
-        """Where the log ends, for ``take_back``."""
+        """Where the log ends, for ``take_back``: of a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off what was appended since ``mark``. If that fails the log takes no more."""
+        """Cut off what was appended since ``mark``. If that fails the log takes no more. What was accepted stays:
+        nobody needs to take it back who has made room first.
+        """
+        if self.file.room is not None:
+            return
         size, self._log_id, self._ordinal, self.record_count = mark
         try:
             self._files.truncate(self.file, size)
@@ -118,10 +141,21 @@ class FramedLog:
         self.file.synced_size = self.file.size
         self._log_id, self._ordinal, self.record_count = log_id, count + 1, count
         self._replayed = True
+        self._reserve()
 
     def close(self):
-        """Close the file; what was appended and not flushed is still written by the system, unless the power goes."""
+        """Close the file, when the committer has flushed what was appended."""
         self._files.close(self.file)
+
+    def abandon(self):
+        """Close a log that is removed, or whose name another one has: nobody will read what it was to hold."""
+        self.file.forget_accepted()
+        self._files.close(self.file)
+
+    def _reserve(self):
+        """From here on appends are accepted, if that can be."""
+        if self._committer is not None and self._committer.enabled:
+            reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
         """Log what replay found: loudly where more is lost than the torn end that a crash leaves."""
@@ -144,6 +178,14 @@ class FramedLog:
             with open(self.kept_as, "rb") as file:
                 if file.read() == content:  # the last run ended before the log was rewritten
                     return
+
+
+def reserve(files, file, count=ROOM_AHEAD):
+    """Begin to accept what is appended to the file, where its file system can reserve room. Blocks."""
+    try:
+        files.reserve(file, count)
+    except OSError:
+        file.room = file.size  # of a disk that is full: each append asks anew
 
 
 def keep_left_out(files, path, payloads):

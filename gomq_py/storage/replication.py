@@ -2,8 +2,9 @@
 
 Owned by storage, called by ``storage.files`` after each change that succeeded, once per batch; a cluster's leader implements it by copying the same
 changes to its followers. The calls come in the order of the changes, on the hub's thread, and must neither block nor raise: what cannot be sent at
-once is queued by the implementation. Names are changed by threads and told of after: a process that was killed may have changed some that nobody
-heard of, so that a follower compares names when it comes back.
+once is queued by the implementation. Names are changed by threads, which also write behind the logs, and told of after:
+a process that was killed may have changed what nobody heard of, so that a follower compares names and logs when it comes
+back.
 ``file.read(start, end)`` gives a range as it is *now*, so it must be read before the call returns.
 
 Not told: unnamed files (transient queues), whose bytes mean nothing to anybody else, and syncs: a follower syncs on its own account.

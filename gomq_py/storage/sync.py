@@ -54,6 +54,7 @@ class GroupCommit:
         self._greenlet = None
         self._wake = Event()
         self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
+        self._unwritten = {}  # logs that could not be written, for whoever asks next
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
@@ -90,7 +91,9 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """A log was appended to. It is held until it has been flushed: its owner may close it, and even remove its name, before."""
+        """A log was appended to, or has accepted something, which the sync writes first. It is held until it has been
+        flushed: its owner may close it, and even remove its name, before.
+        """
         if file not in self._logs:
             file.retain()
             self._logs[file] = None
@@ -124,6 +127,8 @@ class GroupCommit:
 
         Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
         """
+        if self._unwritten:
+            self._mark_unwritten()
         if not self.enabled:
             if self._has_changes() or self._waiting or self._in_flight:
                 self._waiting.append(callback)
@@ -150,6 +155,7 @@ class GroupCommit:
     def stop(self):
         """Flush what is marked and end. May switch."""
         self._stopping = True
+        self._mark_unwritten()
         if self._has_marks() or self._later:
             self._begin_soon()
         while self._greenlet is not None:
@@ -163,7 +169,8 @@ class GroupCommit:
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
         self._killed = True
-        self._release(self._logs)
+        self._release([*self._logs, *self._unwritten])
+        self._unwritten = {}
         self._stores, self._later, self._logs, self._folders, self._changes, self._soon = {}, {}, {}, {}, [], []
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
@@ -297,7 +304,8 @@ class GroupCommit:
         self.has_failed = True
         self._is_syncing = False
         callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
-        self._release(self._logs)
+        self._release([*self._logs, *self._unwritten])
+        self._unwritten = {}
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
         changes = self._take_changes()
         callbacks = [done for _, done in changes if done is not None] + callbacks
@@ -331,7 +339,7 @@ class GroupCommit:
         if changes:
             self._make(changes, failures)
             if self._killed:
-                self._release(file for function, file, _ in jobs if function == self._files.sync)
+                self._release_files(jobs)
                 return
         if jobs:
             began = time.perf_counter()
@@ -401,7 +409,7 @@ class GroupCommit:
             for file in files:
                 file.retain()
                 jobs.append((self._files.sync, file, store))
-        jobs += [(self._files.sync, file, file.path) for file in logs]  # retained since they were marked
+        jobs += [(self._files.sync_log, file, file.path) for file in logs]  # retained since they were marked
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
     def _flush(self, jobs, failures):
@@ -416,7 +424,24 @@ class GroupCommit:
         except Exception as error:  # no thread to be had: what was flushed is not known
             logger.exception("sync failed")
             failures.update((owner, error) for _, _, owner in jobs)
-        self._release(file for function, file, _ in jobs if function == self._files.sync)
+        if not self._killed:
+            for function, file, owner in jobs:
+                if function == self._files.sync_log:
+                    self._files.tell_written(file)
+                    if owner in failures and file.accepted and file not in self._unwritten:
+                        file.retain()
+                        self._unwritten[file] = None
+        self._release_files(jobs)
+
+    def _mark_unwritten(self):
+        """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
+        unwritten, self._unwritten = self._unwritten, {}
+        for file in unwritten:
+            self.mark_file(file)
+        self._release(unwritten)
+
+    def _release_files(self, jobs):
+        self._release(file for function, file, _ in jobs if function != self._files.sync_folder)
 
     def _release(self, files):
         for file in files:

@@ -11,7 +11,8 @@ import pytest
 
 from gomq_py.broker.timers import HubTimers
 from tests.durability import flush_pool
-from tests.durability.broker_driver import EVERYTHING, TOPOLOGY, Driver, Life, World, check_folder
+from tests.durability.account import body_of
+from tests.durability.broker_driver import EVERYTHING, PROPERTIES, TOPOLOGY, Driver, Life, World, check_folder
 from tests.durability.seeds import seeds
 from tests.support.mirror import Mirror
 from tests.support.power_cut import Disk, PowerCutFiles
@@ -83,3 +84,27 @@ def test_killed_broker_does_nothing_more(tmp_path):
 
     disk.discard()
     assert done == []
+
+
+def test_kill_that_undoes_a_deletion_does_not_undo_the_acks_before_it(tmp_path):
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", Random(1))
+    life = Life(disk.root, PowerCutFiles(disk))
+    scheduler, queue = life.broker.scheduler, life.vhost.declare_queue("q", durable=True)[0]
+    scheduler.begin(1)
+    for number in range(2):
+        life.message.assign(b"", b"q", PROPERTIES[True], body_of(number, 100), 1, 0, 0, True)
+        assert queue.publish(life.message) == 1
+    scheduler.finish()
+    life.committer.wait()
+
+    scheduler.begin(2)
+    queue.settle(life.take(queue)[1])
+    life.vhost.delete_queue("q")
+    scheduler.finish()
+    life.kill()
+
+    again = Life(disk.root, PowerCutFiles(disk))
+    assert [number for number, _ in again.look(again.vhost.queues["q"])] == [1]
+    again.stop()
+    disk.discard()

@@ -51,6 +51,8 @@ def number_of(octets):
 class Committer:
     """Flushes what was marked when the test says so, then answers those that had asked before, as storage.sync does."""
 
+    enabled = True
+
     def __init__(self, files):
         self.files = files
         self.marked, self.waiting = {}, []
@@ -70,7 +72,7 @@ class Committer:
         self.marked, self.waiting = {}, []
         try:
             for file in marked:
-                self.files.sync(file)
+                self.files.sync_log(file)
         except OSError as failure:
             self.failure = failure
         for file in marked:
@@ -81,9 +83,9 @@ class Committer:
             callback(self.failure)
 
 
-def open_log(files, folder):
+def open_log(files, folder, committer=None):
     """(log, numbers it held) as a boot does it."""
-    log = FramedLog(files, os.path.join(folder, "definitions"))
+    log = FramedLog(files, os.path.join(folder, "definitions"), committer=committer)
     numbers = [number_of(octets) for octets in log.replay()]
     assert not any(damage.promised for damage in log.damage), log.damage
     atomic_file.sweep(files, folder)
@@ -93,42 +95,45 @@ def open_log(files, folder):
 
 def work(files, folder, random, account, steps):
     """Append, flush, compact and be killed for a while. What a restart after a kill finds is acted upon, so it is promised."""
-    log, _ = open_log(files, folder)
     committer = Committer(files)
+    log, numbers = open_log(files, folder, committer)
+    held = set(numbers)  # what this process has in its log, flushed or not
 
     def append():
         start = account.appended
         account.appended += random.choice((1, 1, 2, 5))
         log.append_all([payload(number) for number in range(start, account.appended)])
-        committer.mark_file(log.file)
+        held.update(range(start, account.appended))
 
     for _ in range(steps):
         draw = random.random()
         if draw < 0.1:
             assert committer.failure is None or isinstance(files, FaultyFiles), committer.failure
-            log, numbers = open_log(files, folder)
+            committer = Committer(files)
+            log, numbers = open_log(files, folder, committer)
             account.promised.update(numbers)
             account.gone = numbers[0] if numbers else account.appended
-            committer = Committer(files)
+            held = set(numbers)
             if draw < 0.04:
                 dropped = random.randrange(account.gone, account.appended + 1)
                 account.drop(dropped)
-                log.rewrite([payload(number) for number in range(dropped, account.appended)])
-                Promise(account, dropped, dropped)(None)
+                held = {number for number in held if number >= dropped}
+                log.rewrite([payload(number) for number in sorted(held)])
+                Promise(account, held, dropped)(None)
         elif draw < 0.6:
             append()
         else:
-            committer.after_sync(Promise(account, account.gone))
+            committer.after_sync(Promise(account, held))
             committer.flush(append if random.random() < 0.5 else None)
     log.close()
 
 
 class Promise:
-    """What an answer promises: every record appended before it was asked for; with ``gone``, that the records below are gone for good."""
+    """What an answer promises: every record in the log when it was asked for; with ``gone``, that the records below are gone for good."""
 
-    def __init__(self, account, start, gone=0):
+    def __init__(self, account, records, gone=0):
         self.account = account
-        self.records = range(start, account.appended)
+        self.records = frozenset(records)
         self.gone = gone
 
     def __call__(self, error):

@@ -148,7 +148,9 @@ def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_
 
 
 def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there_is(tmp_path, config):
-    """A nack, on the same channel, for as long as it takes, and not an end of anything."""
+    """A nack, on the same channel, for as long as it takes, and not an end of anything. Definitions are taken, and kept, while there is room that was
+    reserved for them.
+    """
     with IllDisk(tmp_path, config=config) as broker:
         publisher = Publisher(broker.amqp_url)
         assert publisher.publish()
@@ -160,14 +162,20 @@ def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there
 
         # What is made ahead is used up; from then on there is no room.
         assert publisher.confirmed + publisher.refused == list(range(publisher.next))
+        channel, declared = publisher.connection.channel(), []
         with pytest.raises(ClosedError, match="No space left on device"):
-            publisher.connection.channel().queue_declare("another", durable=True)
+            while len(declared) < 100:
+                channel.queue_declare(f"another{len(declared)}", durable=True, arguments={"x-note": "n" * 50_000})
+                declared.append(f"another{len(declared)}")
         broker.recover("full")
         assert publisher.publish()
-        publisher.connection.channel().queue_declare("another", durable=True)
+        publisher.connection.channel().queue_declare("last", durable=True)
         broker.kill()
         broker.start()
         assert everything(broker.amqp_url) == publisher.confirmed
+        with Connection(broker.amqp_url, heartbeat_s=0) as connection:
+            for name in [*declared, "last"]:
+                connection.channel().queue_declare(name, passive=True)
 
 
 def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_restarted(tmp_path, config):

@@ -18,9 +18,12 @@ from tests.support.waiting import wait_until
 PERSISTENT = Properties(delivery_mode=2)
 LONGEST_HOLD_S = 60.0  # a test that forgets to let go ends all the same
 
-# What the hub still asks of the system while it serves: a new segment's files where none were ready, appends to logs, what streams write of
-# a batch, and, for whoever reads a backlog, the files of a closed segment.
-STILL_IN_HUB = {"create", "create_unnamed", "make_folder", "append", "write", "open", "read_through"}
+IN_THREADS = frozenset({
+    "unlink", "rename", "remove_folder", "sync", "sync_folder", "make_log", "reserve", "write_accepted",
+})
+# What the hub still asks of the system while it serves: a new segment's files where none were ready, what streams write
+# of a batch, and, for whoever reads a backlog, the files of a closed segment.
+STILL_IN_HUB = {"create", "create_unnamed", "make_folder", "write", "open", "read_through"}
 
 
 class HeldFiles(HubCalls):
@@ -99,7 +102,7 @@ def round_trips(channel, count):
         assert bytes(channel.get("other", no_ack=True).body) == b"%d" % number
 
 
-@pytest.mark.parametrize("call", ["unlink", "rename", "remove_folder", "sync", "sync_folder", "make", "make_log"])
+@pytest.mark.parametrize("call", sorted(IN_THREADS | {"make"}))
 def test_call_that_hangs_holds_nobody_but_who_asked_for_it(broker, files, call):
     with connect(broker) as other:
         channel = other.channel()
@@ -116,6 +119,31 @@ def test_call_that_hangs_holds_nobody_but_who_asked_for_it(broker, files, call):
         files[0].let_go()
         worker.join(60)
         assert not worker.is_alive()
+
+
+def test_definition_is_answered_when_it_has_been_written_and_flushed(broker, files):
+    """Everybody else goes on meanwhile."""
+    answered = []
+
+    def declare():
+        with connect(broker) as connection:
+            connection.channel().queue_declare("slow", durable=True)
+        answered.append("slow")
+
+    with connect(broker) as other:
+        channel = other.channel()
+        channel.queue_declare("other")
+        files[0].hold("write_accepted")
+        worker = threading.Thread(target=declare)
+        worker.start()
+        wait_until(files[0].is_held.is_set, 60)
+
+        round_trips(channel, 20)
+
+        assert not answered
+        files[0].let_go()
+        worker.join(60)
+        assert answered
 
 
 def test_what_is_in_a_segment_without_its_name_is_delivered_and_not_confirmed(broker, files):
@@ -146,7 +174,7 @@ def test_what_is_in_a_segment_without_its_name_is_delivered_and_not_confirmed(br
 
 def test_hub_asks_the_disk_for_nothing_but_what_is_said_here(broker, files):
     work(broker)
-    wait_until(lambda: {"unlink", "rename", "remove_folder", "sync", "sync_folder", "make_log"} <= set(files[0].elsewhere), 60)
+    wait_until(lambda: IN_THREADS <= set(files[0].elsewhere), 60)
 
     assert set(files[0].in_hub) <= STILL_IN_HUB
 

@@ -13,6 +13,7 @@ import gevent
 from tests.support.watched_files import ANNOUNCEMENTS, FLUSHES, POOL_CALLS, WatchedFiles
 
 
+APPENDS = frozenset({"append", "write_accepted"})
 SLOW_TURNS = 200  # far more than a scenario does between two of its flushes
 LONGEST_HOLD_S = 20.0  # a test that forgets to resume ends all the same
 
@@ -60,11 +61,11 @@ class FaultyFiles(WatchedFiles):
                 for _ in range(SLOW_TURNS):
                     gevent.sleep(0)
         elif self.how == "little":
-            self._little = call == "append"
+            self._little = call in APPENDS
         elif self.how == "kill":
             self.on_kill()
             os.kill(os.getpid(), signal.SIGKILL)
-        elif self.how == "short" and call == "append":
+        elif self.how == "short" and call in APPENDS:
             self._short = True
         elif self.how == "after" and call in FLUSHES:
             self._flush_anyway(call, subject)

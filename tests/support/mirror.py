@@ -3,8 +3,10 @@ import contextlib
 import os
 import shutil
 
-from gomq_py.storage.data_dir import POOL
+from gomq_py.storage.data_dir import DEFINITIONS, POOL, USERS
 from gomq_py.storage.replication import Replicator
+
+LOGS = (DEFINITIONS, f"{DEFINITIONS}.next", USERS)
 
 
 class Mirror(Replicator):
@@ -47,13 +49,18 @@ class Mirror(Replicator):
         os.rmdir(self._here(path))
 
     def follow_again(self):
-        """The source's process was killed. What it had done to names and not told yet is found by comparing them; contents had been told."""
+        """The source's process was killed. What it had done to names and not told yet, and what it had written behind
+        its logs, is found by comparing; other contents had been told.
+        """
         for name in sorted(folder_content(self.copy).keys() - folder_content(self.source).keys(), reverse=True):
             path = os.path.join(self.copy, name)
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
         for name in sorted(folder_content(self.source).keys() - folder_content(self.copy).keys()):
             source, path = os.path.join(self.source, name), os.path.join(self.copy, name)
             os.mkdir(path) if os.path.isdir(source) else shutil.copyfile(source, path)
+        for name in LOGS:
+            if os.path.exists(source := os.path.join(self.source, name)):
+                shutil.copyfile(source, os.path.join(self.copy, name))
 
     def _never_told(self, path):
         """What a missing file raises where that is no fault: a process that dies may have made spare files without having told of them yet."""

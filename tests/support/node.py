@@ -13,10 +13,11 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 
 
 class Node:
-    """``stop`` ends it in order, ``kill`` leaves everything as it is."""
+    """``stop`` ends it in order, ``kill`` leaves everything as it is once definitions have been answered."""
 
     def __init__(self, path, files=None, **settings):
         files = Unflushed() if files is None else files
+        self.files = files
         self.data_dir = DataDir(path, files).open()
         self.committer = GroupCommit(files)
         self.loop = MortalLoop()
@@ -32,11 +33,24 @@ class Node:
         self.committer.stop()
         self.data_dir.close(in_order=not self.committer.has_failed)
 
-    def kill(self):
-        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us, and nobody who goes on over the same folder."""
+    def kill(self, are_answered=True):
+        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us, and nobody who goes on over the same folder.
+
+        ``are_answered``: those who changed definitions or users before, so that the changes are in the logs. Messages and
+        acks are as unflushed as they are. May switch.
+        """
         self.loop.die()
+        if are_answered:
+            self._write_logs()
         self.committer.kill()
         self.data_dir.close()
+
+    def _write_logs(self):
+        self.wait(lambda: not self.committer._is_syncing, what="no thread writes them")
+        for log in (self.broker._log._log, self.broker.users._log):
+            if log.file.accepted:
+                self.files.write_accepted(log.file)
+                self.files.tell_written(log.file)
 
     def publish(self, exchange, routing_key, body=b"x", properties=b"\0\0", expires_in_ms=None, **fields):
         """Route one message as a door does. Returns what its destinations answered."""

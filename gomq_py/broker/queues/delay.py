@@ -102,7 +102,10 @@ class DelayQueue(Destination):
             self.store.close()
 
     def retire(self):
-        """No more messages in or out; the store stays open for whoever removes its files."""
+        """No more messages in or out; the store stays open for whoever removes its files. What has gone on
+        until now stays gone if a kill undoes the deletion.
+        """
+        self.flush()
         self._due.stop()
         self.closed = True
 

@@ -411,7 +411,14 @@ class Queue(destination.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """As close(), but the store stays open for the dead letters that are still in it, until whoever retired the queue closes it."""
+        """As close(), but the store stays open for the dead letters that are still in it, until whoever retired
+        the queue closes it. After a kill that undoes the deletion the queue is without what was acked until now.
+        """
+        if not self.closed:
+            try:
+                self.store.flush()
+            except StoreError as error:
+                LOG.error("queue '%s' in vhost '%s', while it was deleted: %s", self.name, self.vhost, error)
         self._let_go(reason)
         self.closed = True
 

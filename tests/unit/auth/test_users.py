@@ -13,7 +13,9 @@ class State:
 
 
 class NoCommitter:
-    """Nothing here waits for the disk; counts what is marked."""
+    """Nothing here waits for the disk, and what is changed is written at once; counts what is marked."""
+
+    enabled = False
 
     def __init__(self):
         self.marked = []
@@ -65,12 +67,14 @@ def test_users_and_permissions_are_kept(reopen):
     assert store.verify("bob", "b") and store.get("bob").has_tag("policymaker")
 
 
-def test_change_is_marked_for_the_next_sync(reopen):
-    store = reopen()
+def test_change_is_marked_for_the_next_sync(tmp_path):
+    committer = NoCommitter()
+    store = Users(Files(), tmp_path / "users", committer, State)
 
     store.set_user("ann", password="secret")
+    store.close()
 
-    assert len(store._committer.marked) == 1
+    assert [file.path for file in committer.marked] == [str(tmp_path / "users")]
 
 
 def test_user_without_a_password_cannot_log_in(reopen):

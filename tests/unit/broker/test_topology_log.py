@@ -10,7 +10,7 @@ import pytest
 
 from gomq_py.broker import topology_log
 from gomq_py.broker.topology_log import TopologyLog
-from gomq_py.storage.files import Files
+from gomq_py.storage.files import ROOM_AHEAD, Files
 from gomq_py.storage.sync import GroupCommit
 from tests.support.faulty_files import FaultyFiles
 from tests.support.hub_calls import HubCalls
@@ -26,9 +26,11 @@ class Names:
         self.committer = GroupCommit(self.files, enabled=syncing)
         self.slices = []
         self.names = {}
+        self.possible = []  # what a kill may leave: ``names`` as of the last sync and after each change since
         self.log = TopologyLog(self.files, self.path, self.committer, self.run_sliced, slack=20)
         for record in self.log.replay():
             self.apply(record)
+        self.possible.append(dict(self.names))
         self.log.compact_when_long(self.snapshot)
 
     def apply(self, record):
@@ -45,6 +47,12 @@ class Names:
         record = {"op": op, "name": name, "value": value}
         self.log.append(record)
         self.apply(record)
+        self.possible.append(dict(self.names))
+
+    def wait(self):
+        """As a door does before it answers."""
+        self.committer.wait()
+        self.possible = [dict(self.names)]
 
     def run_sliced(self, slice_, failed, _name):
         self.slices.append(slice_)
@@ -112,7 +120,7 @@ def test_changes_during_a_compaction_are_kept(tmp_path, small, seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_kill_during_a_compaction_loses_nothing(tmp_path, small, seed):
+def test_kill_during_a_compaction_loses_nothing_that_was_answered(tmp_path, small, seed):
     random = Random(seed)
     model = Names(tmp_path)
     for number in range(random.randrange(20, 120)):
@@ -120,13 +128,13 @@ def test_kill_during_a_compaction_loses_nothing(tmp_path, small, seed):
         if random.random() < 0.5:
             model.run_slice()
         if random.random() < 0.05:
-            model.committer.wait()
+            model.wait()
 
     model.committer.kill()
 
     again = Names(tmp_path)
 
-    assert again.names == model.names
+    assert again.names in model.possible
     again.finish()
     assert os.listdir(tmp_path) == ["definitions"]
     again.stop()
@@ -145,26 +153,25 @@ def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
             model.run_slice()
             if number % 10 == 9:
                 try:
-                    model.committer.wait()
+                    model.wait()
                 except Exception:
                     break  # a failed sync: the doors would not have answered, the operator restarts
-        expected = dict(model.names)
-        return model, expected
+        return model
 
     clean = FaultyFiles()
     run(tmp_path / "clean", clean)
     for fail_at in range(3, len(clean.calls) + 1):
         folder = tmp_path / str(fail_at)
 
-        model, expected = run(folder, FaultyFiles(fail_at, error=errno.ENOSPC))
+        model = run(folder, FaultyFiles(fail_at, error=errno.ENOSPC))
         model.committer.kill()
 
         again = Names(folder)
-        assert again.names == expected, f"call {fail_at}: {clean.calls[fail_at - 1]}"
+        assert again.names in model.possible, f"call {fail_at}: {clean.calls[fail_at - 1]}"
         again.log.close()
 
 
-def test_a_compaction_asks_nothing_of_the_disk_in_the_hub_but_to_append(tmp_path, small):
+def test_changes_and_a_compaction_ask_nothing_of_the_disk_in_the_hub(tmp_path, small):
     files = HubCalls()
     model = Names(tmp_path, files)
     files.begin()
@@ -174,8 +181,8 @@ def test_a_compaction_asks_nothing_of_the_disk_in_the_hub_but_to_append(tmp_path
         model.finish()
 
     assert model.log.record_count < 60
-    assert set(files.in_hub) <= {"append"}
-    assert {"make_log", "rename", "sync", "sync_folder"} <= set(files.elsewhere)
+    assert files.in_hub == {}
+    assert {"make_log", "write_accepted", "rename", "sync", "sync_folder"} <= set(files.elsewhere)
     model.stop()
 
 
@@ -195,10 +202,10 @@ def test_what_only_one_log_takes_while_their_names_change_is_refused(tmp_path, s
     wait_until(is_held, sleep=gevent.sleep)
     model.change("add", "both", 1)
 
-    for which in ("definitions", "definitions.next"):
+    for which, size in (("definitions", 2 * ROOM_AHEAD), ("definitions.next", 4 * ROOM_AHEAD)):  # more than is reserved
         files.full = which
         with pytest.raises(OSError):
-            model.change("add", "one", 1)
+            model.change("add", "one", bytes(size))
     files.full = None
     model.change("add", "later", 2)
     files.go_on.set()
@@ -225,7 +232,7 @@ class HeldName(FaultyFiles):
         if call == "rename":
             self.is_held = True
             self.go_on.wait(20)
-        if call == "append" and os.path.basename(subject) == self.full:
+        if call == "reserve" and os.path.basename(subject) == self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
 
 

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from gomq_py.storage.files import Files
+from gomq_py.storage.files import ROOM_AHEAD, Files
 from gomq_py.storage.framed_log import HEAD_SIZE, FramedLog, LogError, encode_record
+from gomq_py.storage.replication import NullReplicator
 from tests.support.unflushed import Unflushed
 
 PAYLOADS = [b"declare queue jobs", b"", b"bind " + b"k" * 60, b"RL delete", b"last"]
@@ -255,3 +256,182 @@ def test_the_name_of_a_new_log_is_on_disk_before_anything_is_appended(tmp_path, 
     FramedLog(Folders(), path)
 
     assert flushed == [str(tmp_path)]
+
+
+class Committer:
+    """Counts marks; a test flushes with ``files.sync_log``."""
+
+    def __init__(self, enabled=True):
+        self.enabled = enabled
+        self.marked = []
+
+    def mark_file(self, file):
+        self.marked.append(file)
+
+
+class FullAhead(Unflushed):
+    """A disk with ``left`` octets of room, all of which the file under test may have; or one that cannot reserve."""
+
+    def __init__(self, left=0, can_reserve=True):
+        super().__init__()
+        self.left = left
+        self.can_reserve = can_reserve
+        self.calls = []
+
+    def _reserve(self, fd, start, count):
+        self.calls.append("reserve")
+        if self.can_reserve and start + count > self.left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.can_reserve
+
+    def _write_once(self, file, at, octets):
+        self.calls.append("write")
+        return super()._write_once(file, at, octets)
+
+
+def test_what_is_appended_is_in_the_file_when_the_thread_that_flushes_has_written_it(path):
+    files, committer = FullAhead(left=1 << 30), Committer()
+    log = FramedLog(files, path, committer=committer)
+    files.calls.clear()
+
+    for payload in PAYLOADS:
+        log.append(payload)
+    assert files.calls == [] and os.path.getsize(path) == 0
+    assert committer.marked == [log.file] * len(PAYLOADS)
+    files.sync_log(log.file)
+
+    assert files.calls == ["write"] and log.file.synced_size == os.path.getsize(path) == log.file.end
+    assert replayed(files, path) == (PAYLOADS, [])
+
+
+@pytest.mark.parametrize("enabled, can_reserve", [(True, False), (False, True)], ids=["no-reserving", "no-sync"])
+def test_log_is_written_at_once_where_room_cannot_be_reserved_and_where_nothing_is_flushed(path, enabled, can_reserve):
+    files = FullAhead(1 << 30, can_reserve)
+    log = FramedLog(files, path, committer=Committer(enabled))
+
+    log.append_all(PAYLOADS)
+
+    assert replayed(files, path) == (PAYLOADS, [])
+
+
+def test_full_disk_refuses_what_was_not_reserved_and_takes_it_when_there_is_room_again(path):
+    files = FullAhead()
+    log = FramedLog(files, path, committer=Committer())
+    with pytest.raises(OSError, match=r"No space left on device: .*definitions"):
+        log.append(b"refused")
+    with pytest.raises(OSError, match="No space left on device"):
+        log.make_room(b"refused")
+
+    files.left = 4 * HEAD_SIZE
+    log.append(b"last")  # less room than is taken ahead, but enough
+    with pytest.raises(OSError):
+        log.append(bytes(200))
+    files.sync_log(log.file)
+    files.left = 1 << 30
+    log.append(b"after")
+    files.sync_log(log.file)
+
+    assert replayed(files, path) == ([b"last", b"after"], [])
+
+
+def test_room_is_reserved_again_by_the_thread_that_flushes(path):
+    files = FullAhead(left=1 << 30)
+    log = FramedLog(files, path, committer=Committer())
+    files.calls.clear()
+
+    for _ in range(100):
+        log.append(bytes(100_000))
+        files.sync_log(log.file)
+        assert log.file.room - log.file.end >= ROOM_AHEAD // 2
+
+    assert files.calls.count("reserve") < 30 and files.calls.count("write") == 100
+
+
+def test_more_than_is_reserved_ahead_is_taken_if_there_is_room(path):
+    files = FullAhead(left=1 << 30)
+    log = FramedLog(files, path, committer=Committer())
+
+    log.append(bytes(3 * ROOM_AHEAD))
+    files.sync_log(log.file)
+
+    assert replayed(files, path) == ([bytes(3 * ROOM_AHEAD)], [])
+
+
+def test_what_could_not_be_written_is_written_later_and_in_order(path):
+    class Failing(Unflushed):
+        failing = False
+
+        def _write_once(self, file, at, octets):
+            if self.failing:
+                raise OSError(errno.EIO, "Input/output error")
+            return super()._write_once(file, at, octets)
+
+    files = Failing()
+    log = FramedLog(files, path, committer=Committer())
+    log.append(b"one")
+    files.sync_log(log.file)
+    log.append(b"two")
+    files.failing = True
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync_log(log.file)
+    assert replayed(files, path) == ([b"one"], [])
+    files.failing = False
+    log.append(b"three")
+    files.sync_log(log.file)
+
+    assert replayed(files, path) == ([b"one", b"two", b"three"], [])
+
+
+def test_log_whose_torn_end_cannot_be_cut_off_takes_no_more(path):
+    class Failing(Unflushed):
+        def _write_once(self, file, at, octets):
+            raise OSError(errno.EIO, "Input/output error")
+
+        def _cut(self, fd, size):
+            raise OSError(errno.EIO, "Input/output error")
+
+    files = Failing()
+    log = FramedLog(files, path, committer=Committer())
+    log.append(b"one")
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            files.sync_log(log.file)
+
+    with pytest.raises(OSError, match="log is closed since: Input/output error"):
+        log.append(b"two")
+
+
+def test_reserved_room_changes_nothing_that_a_reader_sees(path):
+    log = FramedLog(Files(), path, committer=Committer())
+
+    assert os.path.getsize(path) == 0
+    assert log.file.room is None or os.stat(path).st_blocks * 512 >= log.file.room == ROOM_AHEAD
+
+
+def test_listeners_hear_of_what_was_accepted_when_it_is_written(path):
+    class Ends(NullReplicator):
+        hears = True
+
+        def __init__(self):
+            self.told = []
+
+        def appended(self, file, start, end):
+            self.told.append(file.read(start, end))
+
+    ends = Ends()
+    files = Unflushed((ends,))
+    log = FramedLog(files, path, committer=Committer())
+    log.append(b"one")
+    files.tell_written(log.file)
+    assert ends.told == []
+    files.sync_log(log.file)
+    log.append(b"two")
+    files.tell_written(log.file)
+    files.sync_log(log.file)
+    files.tell_written(log.file)
+
+    assert b"".join(ends.told) == open(path, "rb").read() and len(ends.told) == 2
+    log.append(b"three")
+    log.abandon()
+    files.tell_written(log.file)
+    assert len(ends.told) == 2

@@ -11,6 +11,8 @@ from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Files
+from gomq_py.storage.format.log import LogScan
+from gomq_py.storage.framed_log import FramedLog
 from gomq_py.storage.sync import GroupCommit
 from tests.durability import flush_pool
 from tests.support import waiting
@@ -44,10 +46,13 @@ class SlowFiles(Files):
 
 
 class FakeFile:
-    """As much of a File as a sync needs."""
+    """As much of a File, or of a LogFile with nothing to write, as a sync needs."""
 
     def __init__(self, path):
         self.path = path
+        self.accepted, self.room = (), None
+        self.size = self.told = 0
+        self.named = False
         self.holders = 0
 
     def retain(self):
@@ -811,3 +816,74 @@ def test_broker_that_is_killed_between_two_slices_calls_nobody_back_any_more(fil
 
     assert sum(store.syncs for store in stores) == sync.LOOKS
     assert answers == []
+
+
+class Unwritable(Files):
+    """A disk on which logs can be flushed, and written only while ``is_well``."""
+
+    is_well = True
+
+    def _write_once(self, file, at, octets):
+        if not self.is_well:
+            raise OSError(errno.EIO, "Input/output error")
+        return super()._write_once(file, at, octets)
+
+
+@pytest.fixture
+def unwritable(tmp_path):
+    """(files, committer, log of which one record is on the disk)."""
+    files = Unwritable()
+    committer = GroupCommit(files)
+    log = FramedLog(files, tmp_path / "log", committer=committer)
+    log.append(b"one")
+    committer.wait()
+    yield files, committer, log
+    files.is_well = True
+    log.close()
+    committer.stop()
+
+
+def read_log(log):
+    with open(log.path, "rb") as file:
+        return list(LogScan(log.path, file.read()))
+
+
+def test_nobody_is_answered_while_a_log_has_not_been_written(unwritable):
+    """Not even who asks when nothing else was marked: a declare of what an earlier one has declared, and was refused."""
+    files, committer, log = unwritable
+    files.is_well = False
+    log.append(b"two")
+
+    for _ in range(3):
+        with pytest.raises(OSError, match="Input/output error"):
+            committer.wait()
+
+    assert read_log(log) == [b"one"]
+
+
+def test_log_that_could_not_be_written_is_whole_after_an_orderly_end(unwritable):
+    files, committer, log = unwritable
+    files.is_well = False
+    log.append(b"two")
+    with pytest.raises(OSError):
+        committer.wait()
+    files.is_well = True
+    log.append(b"three")
+
+    log.close()
+    committer.stop()
+
+    assert read_log(log) == [b"one", b"two", b"three"] and log.file.closed
+
+
+def test_kill_lets_go_of_a_log_that_could_not_be_written(unwritable):
+    files, committer, log = unwritable
+    files.is_well = False
+    log.append(b"two")
+    with pytest.raises(OSError):
+        committer.wait()
+
+    committer.kill()
+
+    log.close()
+    assert log.file.closed
