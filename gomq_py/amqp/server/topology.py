@@ -38,7 +38,7 @@ def exchange_delete(channel, method):
     channel.vhost.check_not_default(name)
     channel.access.configure("exchange", name)
     exchange = channel.vhost.delete_exchange(name, method.if_unused)
-    _answer(channel, method, ExchangeDeleteOk(), exchange is not None and exchange.durable)
+    _answer(channel, method, ExchangeDeleteOk(), exchange is None or exchange.durable)  # as in _exchange_durable
 
 
 def exchange_bind(channel, method):
@@ -117,7 +117,7 @@ def queue_delete(channel, method):
         count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
     finally:
         channel.held_notices = None
-    _answer(channel, method, QueueDeleteOk(message_count=count), queue is not None and queue.durable)
+    _answer(channel, method, QueueDeleteOk(message_count=count), queue is None or queue.durable)
     for notice in notices:
         channel.reply(notice)
 
@@ -178,13 +178,17 @@ def _may_bind(channel, source, kind, destination, routing_key):
 
 def _exchange_durable(channel, name):
     exchange = channel.vhost.exchanges.get(cleaned(name))
-    return exchange is not None and exchange.durable
+    return exchange is None or exchange.durable  # one that went with its last binding, say, may not be gone on the disk yet
 
 
 def _binding_durable(channel, exchange, queue):
-    """Whether a binding between them is kept over a restart, so that its answer has to wait for the disk."""
+    """Whether a binding between them is kept over a restart, or was until one of them went, so that its answer has to
+    wait for the disk.
+    """
     queue = channel.vhost.queues.get(queue)
-    return queue is not None and queue.durable and _exchange_durable(channel, exchange)
+    if cleaned(exchange) not in channel.vhost.exchanges:
+        return True
+    return queue is None or queue.durable and _exchange_durable(channel, exchange)
 
 
 def _answer(channel, method, answer, durable):

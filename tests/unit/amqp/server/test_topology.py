@@ -1,4 +1,5 @@
 """exchange.* and queue.* over a connection: what is answered, when, and to whom it is refused."""
+import gevent
 import pytest
 
 from gomq_py.amqp.wire.fields import Float32
@@ -8,6 +9,7 @@ from gomq_py.amqp.wire.methods import (
     QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk,
 )
 from gomq_py.amqp.wire.properties import Properties
+from tests.support.waiting import wait_until
 
 LOCKED = (
     "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'. It could be originally declared on another connection or "
@@ -289,6 +291,50 @@ def test_second_declare_of_a_durable_queue_waits_for_the_first(slow_disk_door):
     other.expect_silence()
     slow_disk_door.committer.finish()
     other.expect(QueueDeclareOk)
+
+
+@pytest.mark.parametrize(("method", "answer"), [
+    (QueueDelete(queue="q"), QueueDeleteOk), (QueueUnbind(queue="q", exchange="x"), QueueUnbindOk),
+    (ExchangeDelete(exchange="x"), ExchangeDeleteOk), (ExchangeUnbind(source="x", destination="amq.fanout"), ExchangeUnbindOk),
+])
+def test_deletion_of_what_another_has_just_deleted_waits_for_the_disk_too(slow_disk_door, method, answer):
+    one, other = slow_disk_door.client(), slow_disk_door.client()
+    for declare in (QueueDeclare(queue="q", durable=True), ExchangeDeclare(exchange="x", type="direct", durable=True)):
+        one.send_method(declare)
+    one.expect_silence()
+    finish_until_idle(slow_disk_door)
+    one.send_method(QueueDelete(queue="q", no_wait=True))
+    one.send_method(ExchangeDelete(exchange="x", no_wait=True))
+    wait_until(lambda: "q" not in slow_disk_door.vhost.queues and "x" not in slow_disk_door.vhost.exchanges, sleep=gevent.sleep)
+
+    other.send_method(method)
+
+    other.expect_silence()
+    slow_disk_door.committer.finish()
+    other.expect(answer)
+
+
+@pytest.mark.parametrize("durable", [True, False], ids=["durable-queue", "transient-queue"])
+@pytest.mark.parametrize(("bind", "unbind", "answer"), [
+    (QueueBind(queue="q", exchange="x"), QueueUnbind(queue="q", exchange="x"), QueueUnbindOk),
+    (ExchangeBind(source="x", destination="amq.fanout"), ExchangeUnbind(source="x", destination="amq.fanout"), ExchangeUnbindOk),
+])
+def test_unbind_that_deletes_the_exchange_waits_for_the_disk(slow_disk_door, bind, unbind, answer, durable):
+    client = slow_disk_door.client()
+    client.send_method(ExchangeDeclare(exchange="x", type="direct", durable=True, auto_delete=True))
+    client.send_method(QueueDeclare(queue="q", durable=durable))
+    client.send_method(bind)
+    client.expect_silence()
+    finish_until_idle(slow_disk_door)
+    for answered in (ExchangeDeclareOk, QueueDeclareOk, QueueBindOk if isinstance(bind, QueueBind) else ExchangeBindOk):
+        client.expect(answered)
+
+    client.send_method(unbind)
+
+    client.expect_silence()
+    assert "x" not in slow_disk_door.vhost.exchanges
+    slow_disk_door.committer.finish()
+    client.expect(answer)
 
 
 def test_waiting_answer_holds_back_only_its_own_channel(slow_disk_door):
