@@ -414,16 +414,22 @@ class GroupCommit:
 
     def _flush(self, jobs, failures):
         """Run the jobs in the pool, divided among its threads. May switch."""
+        lanes = min(self._threads, len(jobs))
+        begun = []
         try:
-            lanes = min(self._threads, len(jobs))
-            results = [begin(_flush_each, jobs[lane::lanes], self._watch, pool=self._threads_of()) for lane in range(lanes)]
-            for result in results:
-                for owner, error in result.get():
-                    logger.error("sync failed: %s", error)
-                    failures[owner] = error
-        except Exception as error:  # no thread to be had: what was flushed is not known
+            for lane in range(lanes):
+                begun.append(begin(_flush_each, jobs[lane::lanes], self._watch, pool=self._threads_of()))
+        except Exception as error:  # no thread to be had
             logger.exception("sync failed")
-            failures.update((owner, error) for _, _, owner in jobs)
+            failures.update((owner, error) for lane in range(len(begun), lanes) for _, _, owner in jobs[lane::lanes])
+        for lane, job in enumerate(begun):  # all of them: a log that one still writes must not be written by the next sync
+            try:
+                failed = job.get()
+            except Exception as error:
+                failed = [(owner, error) for _, _, owner in jobs[lane::lanes]]
+            for owner, error in failed:
+                logger.error("sync failed: %s", error)
+                failures[owner] = error
         if not self._killed:
             for function, file, owner in jobs:
                 if function == self._files.sync_log:
@@ -437,7 +443,8 @@ class GroupCommit:
         """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
         unwritten, self._unwritten = self._unwritten, {}
         for file in unwritten:
-            self.mark_file(file)
+            if file.accepted:  # else its owner has abandoned it
+                self.mark_file(file)
         self._release(unwritten)
 
     def _release_files(self, jobs):

@@ -445,6 +445,33 @@ def test_without_a_thread_to_flush_in_everybody_hears_that_nothing_is_on_the_dis
     assert store.file.holders == 0
 
 
+def test_with_a_thread_for_some_of_the_flushes_only_the_sync_ends_when_that_one_has(committer, files, monkeypatch, caplog):
+    """What it writes must not be written by the next sync meanwhile."""
+    stores, answers, begun = [FakeStore(name) for name in "abc"], Answers(), []
+
+    def begin_once(*arguments, **options):
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(None)
+        return sync_begin(*arguments, **options)
+
+    sync_begin = sync.begin
+    monkeypatch.setattr(sync, "begin", begin_once)
+    files.open = False
+    for store in stores:
+        committer.mark_messages(store)
+    committer.after_sync(answers)
+    wait_until(lambda: "can't start new thread" in caplog.text)
+    held = [store.file.holders for store in stores]
+    files.open = True
+    wait_until(lambda: answers)
+
+    assert held == [1, 1, 1]
+    assert isinstance(answers[0], RuntimeError)
+    assert [store.error is None for store in stores] == [True, False, False]
+    assert [store.file.holders for store in stores] == [0, 0, 0]
+
+
 def test_a_fault_in_a_cycle_is_told_to_everybody_from_then_on(committer, monkeypatch):
     stores, first, later = [FakeStore("a"), FakeStore("b")], Answers(), Answers()
     monkeypatch.setattr(committer, "_blame", lambda *_: 1 / 0)
@@ -874,6 +901,19 @@ def test_log_that_could_not_be_written_is_whole_after_an_orderly_end(unwritable)
     committer.stop()
 
     assert read_log(log) == [b"one", b"two", b"three"] and log.file.closed
+
+
+def test_log_that_could_not_be_written_and_was_abandoned_fails_nobody_any_more(unwritable):
+    """The second log of a compaction that was given up."""
+    files, committer, log = unwritable
+    files.is_well = False
+    log.append(b"two")
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+
+    log.abandon()
+
+    committer.wait()
 
 
 def test_kill_lets_go_of_a_log_that_could_not_be_written(unwritable):
