@@ -94,13 +94,14 @@ class Users:
         """Whether this is the first boot of all: a file that was damaged, or whose users were deleted, is not."""
         return self._log.is_new
 
-    def begin(self, name, password_hash, tags, grants):
-        """The first boot: create this user, or none with an empty name. On disk when this returns, whole or not at all. Blocks. Raises OSError."""
-        records = [_user_record(name, password_hash, passwords.SHA256, tags, grants)] if name else []
-        self._log.rewrite([encode_table(record) for record in records])
+    def begin(self, users):
+        """The first boot: create these users, each as (name, checked hash, its algorithm, tags, grants). On disk when this
+        returns, all of them or none: there is no other first boot. Blocks. Raises OSError.
+        """
+        self._log.rewrite([encode_table(_user_record(*user)) for user in users])
         self._log.is_new = False
-        for record in records:
-            self._put(name, password_hash, passwords.SHA256, tags, grants)
+        for user in users:
+            self._put(*user)
 
     def __contains__(self, name):
         return name in self._users

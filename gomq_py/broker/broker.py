@@ -269,19 +269,23 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """The first boot: vhost /, and the default user with all rights in it.
+        """The first boot: vhost /, and the first users with all rights in it.
 
-        The user not where the users' file was damaged or all were deleted: a ``guest`` with a known password must not come back. The vhost wherever
+        No user where the users' file was damaged or all were deleted: a ``guest`` with a known password must not come back. The vhost wherever
         there is none.
         """
-        settings = self.settings
         if not self.vhosts:
             self._add_vhost(DEFAULT_VHOST)
-        if self.users.is_new and settings.first_users:
-            self.users.begin("", "", (), ())
-            for name, password_hash in settings.first_users.items():
-                self.users.set_user(
-                    name, password_hash=password_hash, hashing_algorithm=passwords.BCRYPT, tags=("administrator",), grants=self.vhosts)
-        elif self.users.is_new:
-            password_hash = settings.default_password_hash or passwords.hash_password("guest")
-            self.users.begin(settings.default_user, passwords.check_hash(password_hash, passwords.SHA256), ("administrator",), self.vhosts)
+        if self.users.is_new:
+            self.users.begin([
+                (name, passwords.check_hash(password_hash, algorithm), algorithm, ("administrator",), list(self.vhosts))
+                for name, password_hash, algorithm in self._first_users()])
+
+    def _first_users(self):
+        """(name, hash, algorithm) of those that a configuration names, or else of the default user."""
+        settings = self.settings
+        if settings.first_users:
+            return [(name, password_hash, passwords.BCRYPT) for name, password_hash in settings.first_users.items()]
+        if not settings.default_user:
+            return []
+        return [(settings.default_user, settings.default_password_hash or passwords.hash_password("guest"), passwords.SHA256)]

@@ -226,7 +226,7 @@ def test_changed_topic_permissions_change_the_revision(reopen):
 
 def test_file_of_which_nothing_can_be_read_is_an_error_that_says_what_to_do(reopen, tmp_path):
     """Not the first boot again: that would bring back the default user with its known password."""
-    reopen().begin("guest", passwords.hash_password("changed"), (), ())
+    reopen().begin([("guest", passwords.hash_password("changed"), passwords.SHA256, (), ())])
     content = (tmp_path / "users").read_bytes()
 
     for damaged in (content[:50] + bytes([content[50] ^ 1]) + content[51:], bytes(len(content)), content[:60]):
@@ -238,7 +238,7 @@ def test_file_of_which_nothing_can_be_read_is_an_error_that_says_what_to_do(reop
 
 def test_first_boot_without_users_that_crashes_in_a_later_change_boots(reopen, tmp_path):
     store = reopen()
-    store.begin("", "", (), ())
+    store.begin([])
     store.set_user("ann", password="secret")
     content = (tmp_path / "users").read_bytes()
     (tmp_path / "users").write_bytes(content[:-5])
@@ -250,7 +250,7 @@ def test_first_boot_without_users_that_crashes_in_a_later_change_boots(reopen, t
 
 def test_lost_changes_are_said_with_the_file_and_where_its_copy_is(reopen, tmp_path, caplog):
     store = reopen()
-    store.begin("guest", passwords.hash_password("guest"), (), ())
+    store.begin([("guest", passwords.hash_password("guest"), passwords.SHA256, (), ())])
     store.set_user("ann", password="secret")
     content = bytearray((tmp_path / "users").read_bytes())
     content[90] ^= 1

@@ -6,6 +6,7 @@ import threading
 import weakref
 from pathlib import Path
 
+import bcrypt
 import gevent
 import pytest
 
@@ -13,6 +14,7 @@ from gomq_py.auth.users import SHAPES
 from gomq_py.broker import queue_factory, records, vhost_deletion
 from gomq_py.broker.definitions import Importer
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.config.settings import Settings
 from gomq_py.storage import removal
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
@@ -69,6 +71,23 @@ def test_default_user_is_as_the_settings_say(start):
 
     assert broker.users.get("guest") is None
     assert broker.users.may_come_from("admin", "192.0.2.1")
+
+
+def test_first_users_are_all_there_after_a_kill_in_the_first_boot(start, monkeypatch):
+    """Those of a configuration that names some; no later boot makes them."""
+    def settings_with_users(**settings):
+        made = Settings(**settings)
+        made.first_users = dict.fromkeys(("ann", "bob"), bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode())
+        return made
+
+    monkeypatch.setattr("tests.support.node.Settings", settings_with_users)
+
+    start().kill(are_answered=False)
+    broker = start().broker
+
+    assert sorted(user.name for user in broker.users) == ["ann", "bob"]
+    assert broker.users.verify("ann", "secret") and broker.users.get("bob").has_tag("administrator")
+    assert broker.users.get("bob").permission("/").allows("write", "anything")
 
 
 def test_deleted_default_user_does_not_come_back(start, restart):
