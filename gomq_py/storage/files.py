@@ -566,7 +566,7 @@ class Files:
                 parts.append(file.accepted.popleft())
         try:
             self._write_behind(file, file.size, b"".join(parts))
-        except OSError:
+        except BaseException:  # whatever it is, as for want of memory
             file.accepted.extendleft(reversed(parts))
             file.room = file.size  # the cut has taken the rest away
             raise

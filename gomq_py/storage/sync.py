@@ -335,12 +335,16 @@ class GroupCommit:
         failures, self._soon_failures = self._soon_failures, {}  # store, or path of a log or folder, or change -> error
         # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same. So this is the
         # one part that is not cut into slices; it takes 2 us for each store.
-        jobs = self._collect(stores, logs, folders, unawaited, failures)
+        jobs = self._collect(stores, unawaited, failures)
         if changes:
             self._make(changes, failures)
             if self._killed:
                 self._release_files(jobs)
+                self._release(logs)
                 return
+        # Under the names they have by now: a log that fails while it takes another one's name is to fail under that later.
+        jobs += [(self._files.sync_log, file, file.path) for file in logs]  # retained since they were marked
+        jobs += [(self._files.sync_folder, path, path) for path in folders]
         if jobs:
             began = time.perf_counter()
             self._flush(jobs, failures)
@@ -390,9 +394,9 @@ class GroupCommit:
             except Exception:
                 logger.exception("a callback after a change of names failed")
 
-    def _collect(self, stores, logs, folders, unawaited, failures):
-        """What to flush as (function, file or path, whose it is), files retained. A store or log that failed before fails this sync too, but not one
-        of which only acks are due (``unawaited``): nobody waits for those, and others' confirms have nothing to do with them.
+    def _collect(self, stores, unawaited, failures):
+        """What to flush of stores as (function, file, whose it is), files retained. One that failed before fails this sync too, but not one of which
+        only acks are due (``unawaited``): nobody waits for those, and others' confirms have nothing to do with them.
         """
         jobs = []
         for store, acks_too in list(stores.items()):
@@ -409,8 +413,7 @@ class GroupCommit:
             for file in files:
                 file.retain()
                 jobs.append((self._files.sync, file, store))
-        jobs += [(self._files.sync_log, file, file.path) for file in logs]  # retained since they were marked
-        return jobs + [(self._files.sync_folder, path, path) for path in folders]
+        return jobs
 
     def _flush(self, jobs, failures):
         """Run the jobs in the pool, divided among its threads. May switch."""

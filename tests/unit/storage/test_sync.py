@@ -10,7 +10,7 @@ from gevent.event import Event
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
-from gomq_py.storage.files import Files
+from gomq_py.storage.files import Change, Files
 from gomq_py.storage.format.log import LogScan
 from gomq_py.storage.framed_log import FramedLog
 from gomq_py.storage.sync import GroupCommit
@@ -843,6 +843,22 @@ def test_broker_that_is_killed_between_two_slices_calls_nobody_back_any_more(fil
 
     assert sum(store.syncs for store in stores) == sync.LOOKS
     assert answers == []
+
+
+def test_log_whose_flush_fails_as_it_takes_another_ones_name_fails_from_then_on(committer, files):
+    log = FakeFile("/data/log.next")
+    committer.change([Change(log.path, lambda: None, lambda _: setattr(log, "path", "/data/log"))])
+    committer.mark_file(log)
+    files.failing = {"/data/log"}
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+    files.failing = set()
+
+    committer.mark_file(log)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+    assert log.holders == 0
 
 
 class Unwritable(Files):
