@@ -319,6 +319,7 @@ class GroupCommit:
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
+        self._mark_unwritten()
         stores, logs, folders, changes = self._stores, self._logs, self._folders, self._take_changes()
         self._stores, self._logs, self._folders = {}, {}, {}
         unawaited = set()
@@ -437,7 +438,7 @@ class GroupCommit:
             for function, file, owner in jobs:
                 if function == self._files.sync_log:
                     self._files.tell_written(file)
-                    if owner in failures and file.accepted and file not in self._unwritten:
+                    if owner in failures and file.is_awaited and file not in self._unwritten:
                         file.retain()
                         self._unwritten[file] = None
         self._release_files(jobs)
@@ -446,7 +447,7 @@ class GroupCommit:
         """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
         unwritten, self._unwritten = self._unwritten, {}
         for file in unwritten:
-            if file.accepted:  # else its owner has abandoned it
+            if file.is_awaited:
                 self.mark_file(file)
         self._release(unwritten)
 

@@ -1,5 +1,6 @@
 """Group commit: what is covered by a sync, who is called back when, and what a failure does."""
 import errno
+import os
 import threading
 from types import SimpleNamespace
 
@@ -50,7 +51,7 @@ class FakeFile:
 
     def __init__(self, path):
         self.path = path
-        self.accepted, self.room = (), None
+        self.is_awaited, self.accepted, self.room = False, (), None
         self.size = self.told = 0
         self.named = False
         self.holders = 0
@@ -928,6 +929,40 @@ def test_log_that_could_not_be_written_and_was_abandoned_fails_nobody_any_more(u
         committer.wait()
 
     log.abandon()
+
+    committer.wait()
+
+
+def test_who_asked_while_a_log_could_not_be_written_is_not_answered_either(unwritable):
+    """A publish, say, to the queue whose declare that was."""
+    files, committer, log = unwritable
+    files.is_well = False
+    answers = Answers()
+
+    def ask(_):
+        committer.mark_folder(os.path.dirname(log.path))
+        committer.after_sync(answers)
+
+    log.append(b"two")
+    committer.change([Change(log.path, lambda: None, ask)])
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+    wait_until(lambda: answers)
+
+    assert isinstance(answers[0], OSError)
+
+
+def test_log_that_is_abandoned_while_a_thread_fails_to_write_it_fails_nobody_later(unwritable):
+    files, committer, log = unwritable
+
+    def fail(file, at, octets):
+        log.abandon()
+        raise OSError(errno.EIO, "Input/output error")
+
+    log.append(b"two")
+    files._write_once = fail
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
 
     committer.wait()
 
