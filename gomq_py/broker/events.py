@@ -52,6 +52,14 @@ class Events:
         self._vhosts = None
         self._waiting.clear()
 
+    def on_behalf_of(self, actor, do, *arguments):
+        """Do something of which events tell that this user did it. Where ``do`` may switch, others' events are told so, too."""
+        before, self.actor = self.actor, actor
+        try:
+            return do(*arguments)
+        finally:
+            self.actor = before
+
     @property
     def wanted(self):
         """Whether somebody is bound to the exchange."""

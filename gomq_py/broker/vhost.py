@@ -425,7 +425,8 @@ class VHost(Routing):
         if slice_():
             if before_rest is not None:
                 before_rest()
-            self._factory.run_sliced(slice_, lambda error: True, name)
+            actor = self._events.actor
+            self._factory.run_sliced(lambda: self._events.on_behalf_of(actor, slice_), lambda error: True, name)
 
     def _record(self, record):
         """Write a durable change before it is made. Raises ResourceError or PreconditionFailed (on the channel); then nothing may change."""

@@ -314,11 +314,7 @@ class Connection:
 
     def acting(self, do, *arguments):
         """Do something on behalf of the user, as events tell it."""
-        before, self.events.actor = self.events.actor, self.user.name
-        try:
-            return do(*arguments)
-        finally:
-            self.events.actor = before
+        return self.events.on_behalf_of(self.user.name, do, *arguments)
 
     def write(self, octets):
         """Send octets, now or as soon as the socket takes them."""

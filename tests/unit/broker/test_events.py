@@ -1,10 +1,15 @@
 """Event exchange: what happens, told to those who are bound, and to nobody else at no cost."""
+from collections import Counter
+
 import pytest
 
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import events
+from gomq_py.broker import vhost as vhost_module
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.storage.message import Message
+from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
 
@@ -22,16 +27,27 @@ def node(tmp_path):
 
 def told(node, count=1):
     """The next events as (key, headers), headers without those that every event has."""
+    found = told_in_full(node, count)
+    for _, headers in found:
+        for name in ("timestamp_in_ms", "node", "user_who_performed_action"):
+            del headers[name]
+    return found
+
+
+def actors(node, count):
+    """The next events as (user, key)."""
+    return [(headers["user_who_performed_action"], key) for key, headers in told_in_full(node, count)]
+
+
+def told_in_full(node, count):
+    """The next events as (key, headers)."""
     queue = node.vhost.queue("told")
     node.wait(lambda: queue.ready_count >= count, what=lambda: f"{queue.ready_count} events")
     found = []
     for _ in range(count):
         message = Message()
         assert queue.get(message, True)
-        headers = Properties.decode(message.get_properties()).headers
-        for name in ("timestamp_in_ms", "node", "user_who_performed_action"):
-            del headers[name]
-        found.append((message.get_routing_key().decode(), headers))
+        found.append((message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers))
     return found
 
 
@@ -156,6 +172,28 @@ def test_event_carries_its_time_node_and_actor(node):
     assert properties.headers["node"] == events.node_name()
     assert properties.timestamp == properties.headers["timestamp_in_ms"] // 1000 > 1_600_000_000
     assert (properties.delivery_mode, message.get_body(), message.get_exchange()) == (2, b"", b"amq.rabbitmq.event")
+
+
+def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypatch):
+    """Bindings of a deleted queue and of a deleted exchange, and exclusive queues; nobody else's events meanwhile."""
+    monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(3, clock=StepClock(1)))
+    vhost, acts = node.vhost, node.broker.events.on_behalf_of
+    for number in range(10):
+        vhost.declare_queue(f"mine-{number}", exclusive=True, owner=node)
+        vhost.declare_queue("doomed")
+        vhost.bind_queue("doomed", "amq.topic", f"k.{number}")
+        vhost.declare_exchange("gone", "direct")
+        vhost.bind_queue("told", "gone", f"k.{number}")
+    told(node, 10 + 1 + 10 + 1 + 10)
+
+    acts("anna", vhost.delete_queue, "doomed")
+    acts("berta", vhost.delete_exchange, "gone")
+    acts("carla", vhost.release_owner, node)
+    acts("dora", vhost.declare_queue, "another")
+
+    assert Counter(actors(node, 11 + 11 + 10 + 1)) == {
+        ("anna", "binding.deleted"): 10, ("anna", "queue.deleted"): 1, ("berta", "binding.deleted"): 10, ("berta", "exchange.deleted"): 1,
+        ("carla", "queue.deleted"): 10, ("dora", "queue.created"): 1}
 
 
 def test_headers_are_not_made_when_nobody_is_bound(node):
