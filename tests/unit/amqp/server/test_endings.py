@@ -222,7 +222,8 @@ def test_what_a_channel_of_a_closing_connection_gives_back_does_not_go_through_i
     client.expect_message(BasicDeliver)
     for channel in (2, 3):
         client.call(BasicConsume(queue="q"), BasicConsumeOk, channel)
-    endings = door.server.endings = KeptEndings()
+    before, endings = door.server.endings, KeptEndings()
+    door.server.endings = endings
 
     if end == "closed":
         client.send_method(ConnectionClose(reply_code=200), 0)
@@ -234,6 +235,7 @@ def test_what_a_channel_of_a_closing_connection_gives_back_does_not_go_through_i
         endings.ends.pop(0)()
         door.broker.scheduler.finish()  # the queue's turn
         waiting.append(door.queue("q").ready_count)
+    door.server.endings = before
     client.expect(ConnectionCloseOk if end == "closed" else ConnectionClose, 0)
 
     assert min(waiting) == 1
