@@ -31,6 +31,10 @@ class Job:
         """Return when it has ended, or after so long. May switch."""
         self._answer.wait(timeout_s)
 
+    def call_after(self, callback):
+        """Call ``callback()`` in the hub when it has ended."""
+        self._answer.rawlink(lambda _: callback())
+
     def get(self):
         """What it returned; raises what it raised. May switch."""
         result, error = self._answer.get()

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 
 from gevent.event import Event
 
-from gomq_py.hub import in_thread
+from gomq_py.hub import begin
 
 # Computing is all that they do: more than there are processors would only be slower each.
 AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
@@ -27,10 +27,15 @@ class CostlyHashes:
             self._free -= 1
         else:
             self._wait(address)  # whoever is done hands the thread on
+        job = None
         try:
-            return in_thread(function, *arguments)
+            job = begin(function, *arguments)
+            return job.get()
         finally:
-            self._hand_on()
+            if job is None or job.ready():
+                self._hand_on()
+            else:  # who waited for it has given up, but the thread is at work
+                job.call_after(self._hand_on)
 
     def _wait(self, address):
         mine = Event()

@@ -12,9 +12,10 @@ class Work:
 
     def __init__(self):
         self.may_end = threading.Event()
-        self.done = []
+        self.began, self.done = [], []
 
     def one(self, name):
+        self.began.append(name)
         assert self.may_end.wait(30)
         self.done.append(name)
         return name
@@ -36,6 +37,21 @@ def test_no_more_run_at_once_than_there_are_places():
     assert hashes._free == 2 and not hashes._waiting
 
 
+def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
+    hashes, work = CostlyHashes(1), Work()
+    hasty = gevent.spawn(hashes.run, "a", work.one, "hasty")
+    hub(lambda: work.began)
+    patient = gevent.spawn(hashes.run, "b", work.one, "patient")
+    hub(lambda: hashes._waiting)
+
+    hasty.kill()
+    still_waiting = len(hashes._waiting)
+    work.may_end.set()
+
+    assert patient.get(timeout=30) == "patient"
+    assert still_waiting == 1 and work.done == ["hasty", "patient"] and hashes._free == 1
+
+
 def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
     hashes, work = CostlyHashes(1), Work()
     greenlets = [gevent.spawn(hashes.run, "many", work.one, f"many {number}") for number in range(10)]
@@ -52,7 +68,7 @@ def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
 def test_who_goes_while_waiting_leaves_its_place_to_others(hub):
     hashes, work = CostlyHashes(1), Work()
     first = gevent.spawn(hashes.run, "a", work.one, "first")
-    hub(lambda: hashes._free == 0)
+    hub(lambda: work.began)
     gone = [gevent.spawn(hashes.run, address, work.one, "gone") for address in ("a", "b", "b")]
     last = gevent.spawn(hashes.run, "b", work.one, "last")
     hub(lambda: sum(map(len, hashes._waiting.values())) == 4)
