@@ -118,13 +118,13 @@ class File:
         """The file has grown to ``size``: map the whole of it anew. The mapping before stays for whoever uses it this
         moment: a thread may be about to flush it. Raises OSError, and nothing has changed.
         """
-        self.map = map_file(fd, size) if self.mapped else None
+        self.map = map_file(fd, size, self.path) if self.mapped else None
         self.size = size
 
     def _mapping(self, fd):
         if not self.mapped or not self.size:
             return None
-        return map_file(fd, self.size)
+        return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
         """The set ``descriptors`` holds this file's as long as it has one."""

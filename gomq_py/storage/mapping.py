@@ -22,8 +22,15 @@ _OPTIONS: dict[str, bool] = {"trackfd": False} if sys.version_info >= (3, 13) el
 _abandoned: list[mmap.mmap] = []
 
 
-def map_file(fd, size):
-    """A mapping of ``size`` octets of the file, shared. The descriptor is the caller's to close. Raises OSError."""
+def map_file(fd, size, path=None):
+    """A mapping of ``size`` octets of the file, shared. The descriptor is the caller's to close. Raises OSError, which names ``path``."""
+    try:
+        return _map_file(fd, size)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def _map_file(fd, size):
     if _OPTIONS or not CAN_FLUSH_MAPPINGS:
         return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=_READ_WRITE, **_OPTIONS)
     # One of nothing, which has no descriptor; the file is then mapped into its place.

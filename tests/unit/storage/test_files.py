@@ -545,8 +545,8 @@ def test_file_that_grows_while_a_thread_is_about_to_flush_it_fails_no_flush(othe
 def test_file_that_has_grown_and_cannot_be_mapped_keeps_its_mapping(other, monkeypatch):
     files, file = other
 
-    def refused(fd, size):
-        raise OSError(errno.ENOMEM, "no more mappings")
+    def refused(fd, size, path):
+        raise OSError(errno.ENOMEM, "no more mappings", path)
 
     monkeypatch.setattr(files_module, "map_file", refused)
 
@@ -637,12 +637,16 @@ def test_file_that_keeps_its_name_is_not_held(files, tmp_path, monkeypatch):
     assert mappings_below(tmp_path) == 0 and descriptors_on(tmp_path / "a") == 0
 
 
-def test_file_that_cannot_be_mapped_is_an_error_and_leaves_nothing(files, tmp_path):
-    (tmp_path / "read only").write_bytes(bytes(4096))
+def test_file_that_cannot_be_mapped_is_an_error_that_names_it_and_leaves_nothing(other, tmp_path):
+    _, file = other
+    (tmp_path / "read only").write_bytes(bytes(65536))
     fd = os.open(tmp_path / "read only", os.O_RDONLY)
     try:
-        with pytest.raises(PermissionError):
-            mapping.map_file(fd, 4096)
+        with pytest.raises(PermissionError) as refused:
+            mapping.map_file(fd, 4096, "its path")
+        with pytest.raises(PermissionError) as grown:
+            file.grow(65536, fd)
     finally:
         os.close(fd)
+    assert (refused.value.filename, refused.value.strerror, grown.value.filename) == ("its path", os.strerror(errno.EACCES), file.path)
     assert descriptors_on(tmp_path / "read only") == 0
