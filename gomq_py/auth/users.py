@@ -134,10 +134,6 @@ class Users:
             return range(spent, self._costliest)  # as each costs twice the one before, together: the costliest
         return (self._costliest,) if self._costliest else ()
 
-    def verify(self, name, password):
-        """Whether this is the user's password."""
-        return self.matching_hash(name, password) is not None
-
     def matching_hash(self, name, password):
         """The hash that this password of the user matches, or None; repeated logins are cheap. Safe in a thread: then the user may have got
         another password meanwhile, or be another user of the name, and ``is_hash_of`` tells.

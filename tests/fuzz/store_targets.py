@@ -28,6 +28,7 @@ from tests.fuzz.config_targets import folder
 from tests.fuzz.target import Draw, Target, errors_logged
 from tests.support.exact import exact
 from tests.support.node import Node
+from tests.support.passwords import has_password
 from tests.support.unflushed import Unflushed
 
 INCARNATION = b"0123456789abcdef"
@@ -437,7 +438,7 @@ def _read_users(root):
         for user in users
     ]
     for user in users:
-        users.verify(user.name, "password")
+        has_password(users, user.name, "password")
         users.is_costly(user.name, b"password")
     users.set_user("last", password_hash="", tags=("x",))
     users.delete_user("last")

@@ -22,6 +22,7 @@ from gomq_py.storage.format import head, log
 from gomq_py.storage.message import Message
 from gomq_py.storage.stream_cursor import StreamCursor
 from tests.support.node import Node
+from tests.support.passwords import has_password
 
 HERE = Path(__file__).parent
 PASSWORD = "correct horse"
@@ -136,7 +137,7 @@ def account(node):
             found["queues"][f"{vhost.name} {name}"] = look(queue)
     found["delayed"] = node.vhost.exchange("later").park.count
     for user in node.broker.users:
-        found["passwords"][user.name] = node.broker.users.verify(user.name, PASSWORD)
+        found["passwords"][user.name] = has_password(node.broker.users, user.name, PASSWORD)
     for key, value in found["definitions"].items():
         if isinstance(value, list):
             value.sort(key=lambda entry: json.dumps(entry, sort_keys=True))

@@ -26,6 +26,7 @@ from gomq_py.storage.removal import FolderRemovals
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
+from tests.support.passwords import has_password
 from tests.support.waiting import wait_until
 
 
@@ -60,7 +61,7 @@ def test_first_boot_makes_the_vhost_and_the_default_user(start):
     broker = start().broker
 
     assert list(broker.vhosts) == ["/"]
-    assert broker.users.verify("guest", "guest")
+    assert has_password(broker.users, "guest", "guest")
     assert broker.users.get("guest").has_tag("administrator")
     assert broker.users.get("guest").permission("/").allows("configure", "anything")
     assert not broker.users.may_come_from("guest", "192.0.2.1")
@@ -236,7 +237,7 @@ def test_vhosts_and_permissions_survive(start, restart):
     assert sorted(broker.vhosts) == ["/", "shop"]
     assert (broker.vhosts["shop"].description, broker.vhosts["shop"].tags) == ("of things", ["a", "b"])
     assert list(broker.vhosts["shop"].queues) == ["q"]
-    assert broker.users.verify("ann", "secret") and broker.users.get("ann").tags == ("monitoring",)
+    assert has_password(broker.users, "ann", "secret") and broker.users.get("ann").tags == ("monitoring",)
     assert list(broker.users.get("ann").permissions) == ["shop"]
     assert broker.users.get("ann").permission("shop").allows("write", "bee")
     assert not broker.users.get("ann").permission("shop").allows("read", "bee")

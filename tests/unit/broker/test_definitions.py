@@ -7,6 +7,7 @@ import pytest
 from gomq_py.auth import passwords
 from gomq_py.broker.definitions import DefinitionsError, Importer, exported, exported_vhost
 from tests.support.node import Node
+from tests.support.passwords import has_password
 
 # As RabbitMQ exports it, with what only it knows; and as LavinMQ does: tags as text, no version.
 RABBITMQ = {
@@ -65,7 +66,7 @@ def test_file_of_rabbitmq_is_imported(make):
 
     assert report.problems == ["global_parameters: 'internal_cluster_id': the identity of another cluster"]
     assert broker.users.get("ann").topic_permission("shop", "amq.topic").write == "^a"
-    assert broker.users.verify("ann", "guest") and not broker.users.verify("cert", "")
+    assert has_password(broker.users, "ann", "guest") and not has_password(broker.users, "cert", "")
     assert broker.users.get("ann").permission("shop").write == "^w"
     shop = broker.vhosts["shop"]
     assert (shop.description, shop.tags, shop.limits) == ("things", ["a"], {"max-queues": 50})
@@ -162,7 +163,7 @@ def test_hash_of_an_old_file_is_known_by_its_size(make, algorithm):
 
     Importer(broker).run({"users": [{"name": "u", "password_hash": passwords.hash_password("secret", algorithm), "tags": "management, monitoring"}]})
 
-    assert broker.users.verify("u", "secret")
+    assert has_password(broker.users, "u", "secret")
     assert broker.users.get("u").tags == ("management", "monitoring")
 
 
