@@ -87,7 +87,7 @@ def test_first_users_are_all_there_after_a_kill_in_the_first_boot(start, monkeyp
     broker = start().broker
 
     assert sorted(user.name for user in broker.users) == ["ann", "bob"]
-    assert broker.users.verify("ann", "secret") and broker.users.get("bob").has_tag("administrator")
+    assert broker.users.matching_hash("ann", "secret") and broker.users.get("bob").has_tag("administrator")
     assert broker.users.get("bob").permission("/").allows("write", "anything")
 
 
