@@ -3,7 +3,7 @@
 At the bottom of a boot: nothing else touches the folder before ``open`` has returned. One process holds it at a time; a second one is told who does.
 
     <data folder>/
-      .lock               held with flock while a broker runs; text "PID 4711 @ host"
+      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it when that run has ended in order
       .last-run           how the last run ended: "stopped\\n", and the SHA-256 of .segments; while it goes on, and if it ended otherwise, the
                           machine's boot
       .segments           which segments held messages when it had stopped (storage.segment_list)
@@ -78,6 +78,7 @@ class DataDir:
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
+        self._lock_text = None
         self._wants_lock = lock
         self.last_end = STOPPED
         self.listed = {}
@@ -115,6 +116,7 @@ class DataDir:
         if in_order:
             with contextlib.suppress(OSError):  # the next boot is a little quieter about files that are not there
                 self._write_note(_STOPPED_TEXT + self._write_list())
+                self._mark_lock()
         if self._lock_fd >= 0:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # also for a child that was forked this moment and has not closed its copy yet
             self.forget()
@@ -221,6 +223,7 @@ class DataDir:
                 raise
             raise DataDirLocked(f"data folder {self.path} is in use by {holder}") from None
         try:
+            self._lock_text = os.pread(fd, 300, 0) or None  # a copy of a folder may have come without it
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"PID {os.getpid()} @ {socket.gethostname()}\n".encode(), 0)
         except OSError as error:
@@ -229,13 +232,19 @@ class DataDir:
         self._lock_fd = fd
         _held.add(self)
 
+    def _mark_lock(self):
+        """Say in the lock's file, which every version writes anew, that the note of how this run ended is of the last run. Raises OSError."""
+        if self._lock_fd >= 0:
+            os.pwrite(self._lock_fd, _STOPPED_TEXT, os.fstat(self._lock_fd).st_size)
+            os.fsync(self._lock_fd)
+
     def _note_run(self):
         """Learn how the last run ended, and note that one runs. As little through the seam as the lock is: it is about this machine."""
         boot = _boot_id()
         for name in (LAST_RUN, SEGMENTS):
             make_way(self._files, self._at(name))
-        self.last_end = last_end_of(self.path, boot)
-        self.listed = listed_in(self.path)
+        self.last_end = _last_end(_note_in(self.path), self._lock_text, boot)
+        self.listed = _listed(self.path, self.last_end)
         self._write_note(boot)
         with contextlib.suppress(OSError):
             os.unlink(self._at(SEGMENTS))
@@ -340,17 +349,28 @@ def is_known(ranges, number, start, end):
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
-def last_end_of(path, boot=None):
+def last_end_of(path):
     """How the last run over this data folder ended."""
-    text = _note_in(path)
-    if text.startswith(_STOPPED_TEXT):
-        return STOPPED
-    return KILLED if text == (_boot_id() if boot is None else boot) != b"" else POWER_LOST
+    lock = os.path.join(path, LOCK)
+    return _last_end(_note_in(path), _octets_of(lock, 300) or None, _boot_id())
 
 
 def listed_in(path):
     """{folder: segment_list.Listed} of what the last run over this data folder left, if it ended in order and has said so."""
-    digest_line = _note_in(path)[len(_STOPPED_TEXT):] if last_end_of(path) == STOPPED else b""
+    return _listed(path, last_end_of(path))
+
+
+def _last_end(note, lock_text, boot):
+    """``lock_text`` is what the lock's file said then, None where there is none. An earlier version that ran since has
+    written no note, but its own text there: what the note says is not of that run.
+    """
+    if note.startswith(_STOPPED_TEXT):
+        return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
+    return KILLED if note == boot != b"" else POWER_LOST
+
+
+def _listed(path, last_end):
+    digest_line = _note_in(path)[len(_STOPPED_TEXT):] if last_end == STOPPED else b""
     if not digest_line:
         return {}
     content = _octets_of(os.path.join(path, SEGMENTS))

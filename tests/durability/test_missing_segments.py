@@ -191,7 +191,7 @@ def test_after_a_kill_nobody_knows_what_was_there(root, caplog, name, what):
     assert found[name] == 0 and (said, count) == ("", 0)
 
 
-@pytest.mark.parametrize("how", ["no list", "torn", "earlier version", "other list"])
+@pytest.mark.parametrize("how", ["no list", "torn", "earlier version", "version without one in between", "other list"])
 def test_list_that_is_not_of_the_last_run_says_nothing(root, caplog, how):
     stale = (root / ".segments").read_bytes()
     if how == "no list":
@@ -200,6 +200,8 @@ def test_list_that_is_not_of_the_last_run_says_nothing(root, caplog, how):
         (root / ".segments").write_bytes(stale[:-10])
     elif how == "earlier version":
         (root / ".last-run").write_bytes(b"stopped\n")
+    elif how == "version without one in between":
+        (root / ".lock").write_bytes(b"PID 1 @ host\n")
     else:
         (root / ".segments").write_bytes(stale + b"0" * 40 + b".0123456789abcdef 0 1:1\n")
     remove(root, "stream", "folder")

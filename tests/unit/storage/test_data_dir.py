@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gomq_py.storage import data_dir as data_dir_module
-from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, queue_id
+from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in, queue_id
 from gomq_py.storage.segment_list import Listed
 
 HOLD = """
@@ -197,6 +197,22 @@ def test_end_of_a_run_that_nobody_noted_is_not_known_to_be_orderly(tmp_path):
     assert last_end_of(tmp_path) == KILLED
     (tmp_path / ".last-run").unlink()
     assert last_end_of(tmp_path) == POWER_LOST
+
+
+@pytest.mark.parametrize("lock", [True, False])
+def test_end_that_is_noted_is_not_that_of_another_version_which_ran_since(tmp_path, lock):
+    """It knows neither the note nor the list, leaves both as they are and writes its own name into the lock's file, if anything."""
+    stop_with(tmp_path, LISTED)
+    assert (last_end_of(tmp_path), listed_in(tmp_path) != {}) == (STOPPED, True)
+    if lock:
+        (tmp_path / ".lock").write_bytes(b"PID 7 @ elsewhere\n")
+    else:
+        (tmp_path / ".lock").unlink()  # as in a copy without it, or on a file system without flock
+
+    noted = last_end_of(tmp_path), listed_in(tmp_path) != {}
+
+    assert noted == ((POWER_LOST, False) if lock else (STOPPED, True))
+    assert listed_at_boot(tmp_path) == ((POWER_LOST, {}) if lock else (STOPPED, LISTED))
 
 
 LISTED = {"q.1": Listed({1: 5, 12: 1}), "p.2/level.003": Listed({}), "s.3": Listed({2: 10}, 70)}
