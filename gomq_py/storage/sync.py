@@ -431,9 +431,9 @@ class GroupCommit:
                 failed = job.get()
             except Exception as error:
                 failed = [(owner, error) for _, _, owner in jobs[lane::lanes]]
-            for owner, error in failed:
-                logger.error("sync failed: %s", error)
-                failures[owner] = error
+            for owner, failure in failed:
+                logger.error("sync failed: %s", failure)
+                failures[owner] = failure
         if not self._killed:
             for function, file, owner in jobs:
                 if function == self._files.sync_log:
