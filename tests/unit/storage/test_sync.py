@@ -892,6 +892,13 @@ def read_log(log):
         return list(LogScan(log.path, file.read()))
 
 
+def fail_to_write_two(files, committer, log):
+    files.is_well = False
+    log.append(b"two")
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+
+
 def test_nobody_is_answered_while_a_log_has_not_been_written(unwritable):
     """Not even who asks when nothing else was marked: a declare of what an earlier one has declared, and was refused."""
     files, committer, log = unwritable
@@ -907,10 +914,7 @@ def test_nobody_is_answered_while_a_log_has_not_been_written(unwritable):
 
 def test_log_that_could_not_be_written_is_whole_after_an_orderly_end(unwritable):
     files, committer, log = unwritable
-    files.is_well = False
-    log.append(b"two")
-    with pytest.raises(OSError):
-        committer.wait()
+    fail_to_write_two(files, committer, log)
     files.is_well = True
     log.append(b"three")
 
@@ -923,10 +927,7 @@ def test_log_that_could_not_be_written_is_whole_after_an_orderly_end(unwritable)
 def test_log_that_could_not_be_written_and_was_abandoned_fails_nobody_any_more(unwritable):
     """The second log of a compaction that was given up."""
     files, committer, log = unwritable
-    files.is_well = False
-    log.append(b"two")
-    with pytest.raises(OSError, match="Input/output error"):
-        committer.wait()
+    fail_to_write_two(files, committer, log)
 
     log.abandon()
 
@@ -969,10 +970,7 @@ def test_log_that_is_abandoned_while_a_thread_fails_to_write_it_fails_nobody_lat
 
 def test_kill_lets_go_of_a_log_that_could_not_be_written(unwritable):
     files, committer, log = unwritable
-    files.is_well = False
-    log.append(b"two")
-    with pytest.raises(OSError):
-        committer.wait()
+    fail_to_write_two(files, committer, log)
 
     committer.kill()
 
