@@ -51,6 +51,13 @@ def flush_mapping(mapping):
             raise OSError(number, os.strerror(number))
 
 
+def advise(mapping, start, count, advice):
+    """``madvise`` of a part of a mapping. Blocks without the interpreter's lock, which Python's own keeps. Raises OSError."""
+    if _libc().madvise(_address(mapping) + start, count, advice):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def _address(mapping):
     first = ctypes.c_char.from_buffer(mapping)
     return ctypes.addressof(first)
@@ -62,4 +69,5 @@ def _libc():
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
     libc.msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return libc

@@ -6,6 +6,8 @@ import errno
 import mmap
 import os
 
+from gomq_py.storage.mapping import CAN_FLUSH_MAPPINGS, advise
+
 _POPULATE_READ = 22  # MADV_POPULATE_READ, linux/mman.h
 _WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # what it answers then; 133 is EHWPOISON
 
@@ -21,13 +23,14 @@ def fetch_ahead(file):
 
 def populate(mapping, start, end):
     """Have the pages of a mapping read now. False where the system has no such call (Linux before 5.14). Raises OSError (EIO) for what cannot be
-    read.
+    read. Blocks without the interpreter's lock.
     """
     start -= start % mmap.PAGESIZE
-    try:
-        mapping.madvise(_POPULATE_READ, start, end - start)
-    except (AttributeError, ValueError):
+    count = min(end, len(mapping)) - start
+    if not CAN_FLUSH_MAPPINGS or count <= 0:
         return False
+    try:
+        advise(mapping, start, count, _POPULATE_READ)
     except OSError as error:
         if error.errno == errno.EINVAL:
             return False
