@@ -1,4 +1,4 @@
-"""Aside: work on files that may take long and that no flush waits for, in order, in one thread at a time. Two lanes of storage.sync's.
+"""Aside: work on files that may take long and that no flush waits for, in order, in one thread at a time. Three lanes of storage.sync's.
 
 Its greenlet runs only while there is work.
 """

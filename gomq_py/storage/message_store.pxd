@@ -14,6 +14,8 @@ cdef class MessageStore(emptying.EmptyingLog):
     cdef uint64_t _peeked_location, _peeked_count, _peeked_entry
     cdef Py_ssize_t _peeked_size, _peeked_body
     cdef Py_ssize_t _run_start, _run_last, _run_end, _run_count
+    cdef Py_ssize_t _ahead_at
+    cdef object _proof
 
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
@@ -41,10 +43,17 @@ cdef class MessageStore(emptying.EmptyingLog):
     cdef Segment _find(self, uint64_t location)
     @cython.locals(segment=Segment)
     cdef bint _advance(self) except -1
-    cdef bint _try_to_open(self, Segment segment) except -1
+    cpdef bint is_waiting(self) except -1
+    cdef int _look_ahead(self, Segment segment) except -1
+    @cython.locals(proven=Py_ssize_t, due=Py_ssize_t)
+    cdef Py_ssize_t _prove_ahead(self, Segment segment) except -1
+    cdef int _begin_proof(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t)
+    cdef bint _prove_wanted(self, Segment segment) except -1
+    cdef bint _try_to_open(self, Segment segment, bint can_wait) except -1
     cdef bint _find_readable(self, Segment segment) except -1
     cdef int _prove(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -1
-    @cython.locals(at=Py_ssize_t, end=Py_ssize_t)
+    @cython.locals(at=Py_ssize_t)
     cdef bint _find_recovered(self, Segment segment) except -1
     cdef Py_ssize_t _step_over_damage(self, Segment segment) except -1
     cdef int _write_off(self, Segment segment, Py_ssize_t lost_count, uint64_t lost_bytes) except -1

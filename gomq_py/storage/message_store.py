@@ -10,10 +10,16 @@ from gomq_py.storage import damage, emptying
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
+from gomq_py.storage.opening import Proof
 from gomq_py.storage.segment import MSGS
+from gomq_py.storage.segment_log import PROVEN_BYTES
 
-# How much of a segment of an earlier run is read ahead of the cursor: a cold disk gives this in about a millisecond.
-PROVEN_BYTES = 262144
+# The next segment is opened ahead when one part in so many of a segment has been read: in time, and not for a queue of which somebody takes a message
+# now and then. One that is written to still, and so open, is looked at again so many times.
+AHEAD_PART = 2
+LOOKS_AHEAD = 8
+# So much of a segment of an earlier run is read by a thread while the cursor is in the half before it.
+AHEAD_BYTES = 1 << 20
 
 _FROM_CURSOR = 1
 _FROM_REQUEUED = 2
@@ -29,7 +35,7 @@ class MessageStore(emptying.EmptyingLog):
 
     __slots__ = (
         "_acking", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
-        "_run_start", "_run_last", "_run_end", "_run_count",
+        "_run_start", "_run_last", "_run_end", "_run_count", "_ahead_at", "_proof",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
@@ -39,6 +45,8 @@ class MessageStore(emptying.EmptyingLog):
         self._acking = None
         self._peeked_location = self._peeked_size = self._peeked_body = self._peeked_count = self._peeked_entry = 0
         self._run_start = self._run_last = self._run_end = self._run_count = 0
+        self._ahead_at = 0  # where in its segment the cursor looks again at what comes next
+        self._proof = None
 
     # the hot verbs, in the order a message meets them
 
@@ -60,7 +68,9 @@ class MessageStore(emptying.EmptyingLog):
         return 0
 
     def peek(self, message):
-        """Show the oldest ready message, without taking it; False when there is none. Valid until the next peek, read, shift, or switch."""
+        """Show the oldest ready message, without taking it; False when there is none, or when it ``is_waiting``. Valid until the next peek, read,
+        shift, or switch.
+        """
         if self._requeued is not None and self._requeued.count:
             return self._peek_requeued(message)
         segment = self._read
@@ -95,6 +105,15 @@ class MessageStore(emptying.EmptyingLog):
         self.ready_bytes -= self._peeked_body
         self.unacked_bytes += self._peeked_body
         return 0
+
+    def is_waiting(self):
+        """Whether the next message lies in files that a thread has yet to open, or to read: see ``open_aside``."""
+        if self._read is None:
+            return False
+        if self._proof is not None and self._proof.segment is self._read:
+            return self._proof.awaited
+        opening = None if self._openings is None else self._openings.get(self._read.number)
+        return opening is not None and opening.awaited and opening.files is None
 
     def shows_recovered(self):
         """Whether the last peek showed a message of an earlier run that had been delivered then and has not come back in this one."""
@@ -190,6 +209,8 @@ class MessageStore(emptying.EmptyingLog):
             segment = self._read
             if segment is not None and segment.delivered < self._read_at and segment.acks is not None:
                 self._put_delivered(segment)
+            if segment is not None and self._read_at >= self._ahead_at:
+                self._look_ahead(segment)
             segment = self._write
             if segment is not None and segment.announced < segment.end:
                 self._announce(segment)
@@ -223,7 +244,7 @@ class MessageStore(emptying.EmptyingLog):
 
     def _stop(self, failure):
         emptying.EmptyingLog._stop(self, failure)
-        self._acking = None
+        self._acking = self._proof = None
         self._requeued = self._counts = None
         self._peeked = self._run_count = self._run_end = 0
         return 0
@@ -250,6 +271,10 @@ class MessageStore(emptying.EmptyingLog):
         if segment is self._last:
             self._last = None
         segment.next = None
+        if self._openings is not None:
+            self._drop_opening(segment)
+        if self._proof is not None and self._proof.segment is segment:
+            self._proof = None
         del self._segments[segment.number]
         if self.durable and segment.unsynced:
             self._unsynced.remove(segment)
@@ -272,7 +297,7 @@ class MessageStore(emptying.EmptyingLog):
         """Move the cursor to the next record there is to show. False at the end."""
         while self._read is not None:
             segment = self._read
-            if not segment.is_open and not self._try_to_open(segment):
+            if not segment.is_open and not self._try_to_open(segment, True):
                 return False
             if segment.written_here:
                 self._read_at = segment.skip_picked(self._read_at)
@@ -280,7 +305,7 @@ class MessageStore(emptying.EmptyingLog):
                     return True
             elif self._find_readable(segment):
                 return True
-            if self.failure is not None:
+            if self.failure is not None or (self._proof is not None and self.is_waiting()):
                 return False
             if segment.next is None:
                 if not segment.written_here and segment.acked == segment.count:
@@ -289,9 +314,10 @@ class MessageStore(emptying.EmptyingLog):
             self._pass(segment)
         return False
 
-    def _try_to_open(self, segment):
+    def _try_to_open(self, segment, can_wait):
         try:
-            self._open(segment)
+            if not self._come_to(segment, can_wait):
+                return False
         except OSError as error:
             self.fence(error)
             return False
@@ -302,6 +328,45 @@ class MessageStore(emptying.EmptyingLog):
             self._mark_acks(segment)
         return True
 
+    def _look_ahead(self, segment):
+        """The cursor has moved on: when it has half of its segment behind it, a thread opens the next one, if that is closed."""
+        if self._read_at < segment.end // AHEAD_PART:
+            self._ahead_at = segment.end // AHEAD_PART
+        else:
+            self._ahead_at = self._read_at + segment.capacity // LOOKS_AHEAD
+            self._open_next(segment)
+        if not segment.written_here and segment.proven < segment.end and self._may_open_aside():
+            self._ahead_at = min(self._ahead_at, self._prove_ahead(segment))
+        return 0
+
+    def _prove_ahead(self, segment):
+        """Have a thread read what comes next of a segment of an earlier run, if it is time. Returns where it is time again."""
+        proof = self._proof
+        proven = proof.end if proof is not None and proof.segment is segment else segment.proven
+        due = max(proven - AHEAD_BYTES // 2, proven // 2)
+        if self._read_at >= due and proven == segment.proven and segment.is_open:
+            self._begin_proof(segment, proven, min(proven + AHEAD_BYTES, segment.end))
+            due = max(self._proof.end - AHEAD_BYTES // 2, self._read_at + 1)
+        return due
+
+    def _begin_proof(self, segment, start, end):
+        self._proof = Proof(self, segment, end)
+        self.pool.openings.prove(self._proof, start)
+        return 0
+
+    def proven(self, proof, error):
+        """A thread has read a part of a segment of an earlier run, or could not."""
+        if self._proof is not proof:
+            return
+        self._proof = None
+        if error is None:
+            if proof.segment.is_open and proof.segment.msgs is proof.file:
+                proof.segment.prove(max(proof.end, proof.segment.proven))
+            if proof.awaited and self.listener is not None:
+                self.listener.segment_opened(self)
+        elif proof.awaited:  # else whoever comes there tries again
+            self.fence(error)
+
     def _find_readable(self, segment):
         """As _find_recovered. What the disk does not give back fences the store."""
         try:
@@ -309,6 +374,19 @@ class MessageStore(emptying.EmptyingLog):
         except OSError as error:
             self.fence(error)
             return False
+
+    def _prove_wanted(self, segment):
+        """Have read what find_ready() wants to see. False: by a thread, and the cursor waits for it."""
+        start, end = segment.wanted_at, min(max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES), segment.end)
+        if not self._may_open_aside():
+            self._prove(segment, start, end)
+            return True
+        proof = self._proof
+        if proof is None or proof.segment is not segment:
+            self._begin_proof(segment, start, end)
+        self._proof.awaited = True
+        self._ahead_at = self._read_at + PROVEN_BYTES // 2  # more only for a reader that goes on
+        return False
 
     def _prove(self, segment, start, end):
         """Read a part of the segment through the system before the mapping is touched there, which could kill the process."""
@@ -322,8 +400,8 @@ class MessageStore(emptying.EmptyingLog):
             at = segment.find_ready(self._read_at)
             if at == -3:
                 self._read_at = segment.looked_at
-                end = max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES)
-                self._prove(segment, segment.wanted_at, min(end, segment.end))
+                if not self._prove_wanted(segment):
+                    return False
             elif at < 0:
                 self._read_at = self._step_over_damage(segment)
             elif at < segment.end and segment.is_picked(at):
@@ -362,6 +440,7 @@ class MessageStore(emptying.EmptyingLog):
             self._put_delivered(segment)
         self._read = segment.next
         self._read_at = HEAD_BYTES
+        self._ahead_at = 0
         segment.next = None  # or one stuck message would keep every later Segment alive
         if segment.acked == segment.count:
             self._finish(segment)

@@ -42,7 +42,7 @@ cdef class PickingLog(segment_log.SegmentLog):
     cpdef int delete(self, uint64_t location) except -1
     cpdef int requeue(self, uint64_t location) except -1
     cdef Segment _find(self, uint64_t location)
-    cdef bint _try_to_open(self, Segment segment) except -1
+    cdef bint _try_to_open(self, Segment segment, bint can_wait) except -1
     @cython.locals(segment=Segment, entry=Py_ssize_t, written=Py_ssize_t)
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
     cdef int _grow_acks(self, Segment segment) except -1

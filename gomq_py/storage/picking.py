@@ -38,7 +38,7 @@ class PickingLog(segment_log.SegmentLog):
             body_length = self._find(location).body_length_at(at)
         else:
             segment = self._before_cursor(location)
-            if segment is None or segment.is_picked(at) or (not segment.is_open and not self._try_to_open(segment)):
+            if segment is None or segment.is_picked(at) or (not segment.is_open and not self._try_to_open(segment, False)):
                 return False
             if not segment.written_here and segment.proven < segment.end and not self._prove_all(segment):
                 return False
@@ -219,8 +219,8 @@ class PickingLog(segment_log.SegmentLog):
         """The open segment of a location that was handed out."""
         raise NotImplementedError
 
-    def _try_to_open(self, segment):
-        """Open a closed segment; False when the disk refuses, and the store is fenced."""
+    def _try_to_open(self, segment, can_wait):
+        """Open a closed segment; False when the disk refuses, and the store is fenced, or when who ``can_wait`` has to."""
         raise NotImplementedError
 
     # acks

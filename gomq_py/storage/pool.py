@@ -15,6 +15,7 @@ from gomq_py.storage.damage import DamageNotes
 from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.opening import Openings
 from gomq_py.storage.resting import Resting
 from gomq_py.storage.stage import Stage
 
@@ -46,6 +47,7 @@ class SegmentPool:
         self.segment_bytes = segment_bytes
         self.resting = Resting(start_timer)
         self._aside = committer.aside if committer is not None and in_threads else None
+        self.openings = Openings(None if self._aside is None else getattr(committer, "aside_for_readers", None), start_timer)
         self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}
@@ -166,6 +168,7 @@ class SegmentPool:
         """Let go of all kept files; what is being made goes when it is there."""
         self._closed = True
         self.resting.stop()
+        self.openings.stop()
         for pairs in self._pairs.values():
             while pairs:
                 for file in pairs.pop():

@@ -17,6 +17,10 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef bint peek(self, Message message) except -1
     @cython.locals(store=MessageStore)
     cpdef int shift(self) except -1
+    @cython.locals(store=MessageStore)
+    cpdef bint is_waiting(self) except -1
+    @cython.locals(store=MessageStore)
+    cpdef open_aside(self)
     cpdef bint shows_recovered(self) except -1
     @cython.locals(store=MessageStore)
     cpdef int postpone(self) except -1

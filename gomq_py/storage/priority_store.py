@@ -57,6 +57,8 @@ class PriorityStore(message_store.MessageStore):
                 if found:
                     self._shown = store
                     return True
+                if store.is_waiting():
+                    return False  # lower levels come after it
             if self._top == 0:
                 return False
             self._top -= 1
@@ -73,6 +75,19 @@ class PriorityStore(message_store.MessageStore):
         finally:
             self._put_on(store)
         return 0
+
+    def is_waiting(self):
+        """Whether the next message lies in files that a thread has yet to open."""
+        for store in self._used:
+            if store.is_waiting():
+                return True
+        return False
+
+    def open_aside(self):
+        """As SegmentLog.open_aside, of all levels."""
+        self._opens_aside = True
+        for store in self._used:
+            store.open_aside()
 
     def shows_recovered(self):
         """Whether the last peek showed a message of an earlier run that had been delivered then."""
@@ -241,6 +256,11 @@ class PriorityStore(message_store.MessageStore):
         """A level was fenced."""
         self.fence(error)
 
+    def segment_opened(self, store):
+        """A thread has opened what a level's reader waits for."""
+        if self.listener is not None:
+            self.listener.segment_opened(self)
+
     def record_damaged(self, store, path, start, end, count):
         """A level set a record aside."""
         if self.listener is not None:
@@ -260,6 +280,8 @@ class PriorityStore(message_store.MessageStore):
             folder = level_folder(folder, number)
         store = message_store.MessageStore(
             folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable, number, self)
+        if self._opens_aside:
+            store.open_aside()
         self._levels[number] = store
         self._used.append(store)
         return store

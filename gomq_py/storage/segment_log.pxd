@@ -12,6 +12,8 @@ cdef class SegmentLog:
     cdef Py_ssize_t _read_at, _next_number, _next_bytes, _expect_at, _expected_bytes
     cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
+    cdef dict _openings
+    cdef bint _opens_aside
 
     cpdef hand_over(self, pool, committer)
     @cython.locals(segment=Segment)
@@ -34,7 +36,17 @@ cdef class SegmentLog:
     @cython.locals(segment=Segment)
     cdef Segment _create_segment(self, Py_ssize_t capacity)
     cdef _leave_behind(self, Segment segment)
+    cpdef open_aside(self)
+    cdef bint _come_to(self, Segment segment, bint can_wait) except -1
     cdef _open(self, Segment segment)
+    cdef Py_ssize_t _acks_bytes(self, Segment segment) except -1
+    cdef Py_ssize_t _proven_by_thread(self, Segment segment) except -1
+    cdef bint _may_open_aside(self) except -1
+    cdef _open_ahead(self, Segment segment)
+    @cython.locals(following=Segment)
+    cdef int _open_next(self, Segment segment) except -1
+    cdef _take_opened(self, Segment segment, files)
+    cdef _drop_opening(self, Segment segment)
     cdef _close_segment(self, Segment segment)
     @cython.locals(segment=Segment)
     cdef _close_files(self)

@@ -9,6 +9,7 @@ import os
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
+from gomq_py.storage.opening import Opening
 from gomq_py.storage.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
 from gomq_py.storage.segment import ACKS, MSGS, Segment
 from gomq_py.storage.segment_list import Listed
@@ -16,6 +17,9 @@ from gomq_py.storage.segment_list import Listed
 # A location has 28 bits for each.
 LARGEST_SEGMENT_BYTES = 1 << 28
 LARGEST_SEGMENT_NUMBER = (1 << 28) - 1
+
+# How much of a segment of an earlier run is read ahead of the cursor: a cold disk gives this in about a millisecond.
+PROVEN_BYTES = 262144
 
 # The next segment is made ahead when one part in so many of the write segment is filled: in time, and not for queues that hold a few messages.
 EXPECT_PART = 2
@@ -30,13 +34,13 @@ class SegmentLog:
     """The segments of a store, oldest first from ``_read`` on through ``next``, all by number in ``_segments``.
 
     ``failure``: the StoreClosed that every append gets since the log was closed, deleted or fenced. ``listener`` (optional) hears
-    ``store_fenced(store, error)``. A subclass fills ``flush``, ``_stop`` and ``_is_idle``.
+    ``store_fenced(store, error)`` and, after ``open_aside``, ``segment_opened(store)``. A subclass fills ``flush``, ``_stop`` and ``_is_idle``.
     """
 
     __slots__ = (
         "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
         "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
-        "_marked", "_closing", "_fenced", "_unsynced", "_syncing",
+        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -60,6 +64,14 @@ class SegmentLog:
         self._marked = self._closing = self._fenced = False
         self._unsynced = []
         self._syncing = []
+        self._openings = None  # {number of a closed segment: Opening}
+        self._opens_aside = False
+
+    def open_aside(self):
+        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not shown before
+        ``listener.segment_opened(store)``.
+        """
+        self._opens_aside = True
 
     def hand_over(self, pool, committer):
         """Recovered in a thread, which had others in their place: these are told from here on."""
@@ -285,28 +297,62 @@ class SegmentLog:
         if self._is_idle(segment):
             self._mark_messages(segment)
 
+    def _come_to(self, segment, can_wait):
+        """A reader has come to a closed segment: map its files again. False: it ``can_wait``, and has to. Raises OSError."""
+        opening = None if self._openings is None else self._openings.get(segment.number)
+        if opening is None and can_wait and self._may_open_aside():
+            opening = self._open_ahead(segment)
+        if opening is not None and opening.files is not None:
+            self._forget_opening(opening)
+            self._take_opened(segment, opening.files)
+        elif opening is not None and can_wait:
+            opening.awaited = True
+            return False
+        else:
+            self._open(segment)
+            if opening is not None:
+                self._drop_opening(segment)
+        return True
+
     def _open(self, segment):
-        """Map the files of a closed segment again. Raises OSError."""
+        """Map the files of a closed segment again, here and now. Raises OSError."""
         if not self.durable:
             segment.msgs.remap()
             segment.attach(segment.msgs, None)
             return
-        msgs = self.open_whole("msgs", segment.number, segment.end)
+        # Of others' segments the messages are read piece by piece, as the cursor comes to them.
+        read_to = segment.end if segment.written_here else 0
+        msgs, acks = self.open_files(segment.number, segment.end, self._acks_bytes(segment), segment.written_here, read_to)
+        segment.attach(msgs, acks)
+
+    def _acks_bytes(self, segment):
+        """How large the acks file is at least; 0: there is none."""
+        return capacity_for(segment.capacity)
+
+    def _proven_by_thread(self, segment):
+        """How much of a closed segment a thread reads that opens it: of others' no more than is looked at first, for nobody may read on."""
+        return segment.end if segment.written_here else min(segment.end, PROVEN_BYTES)
+
+    def open_files(self, number, end, acks_bytes, written_here, read_to):
+        """The mapped files of a segment that is known to reach to ``end``, its messages read up to ``read_to``. Blocks; for a thread, too. Raises
+        OSError.
+        """
+        msgs = self.open_whole("msgs", number, end)
+        acks = None
         try:
-            if segment.written_here:
-                self.files.read_through(msgs, 0, segment.end)  # others: piece by piece, as the cursor comes to it
-            acks = self.open_whole("acks", segment.number, capacity_for(segment.capacity))
-            try:
-                if not segment.written_here:
+            if read_to:
+                self.files.read_through(msgs, 0, read_to)
+            if acks_bytes:
+                acks = self.open_whole("acks", number, acks_bytes)
+                if not written_here:
                     self.files.allocate(acks)  # a restored copy may have holes, and writing into one on a full disk kills the process
                 self.files.read_through(acks)
-            except OSError:
-                self.files.close(acks)
-                raise
-        except OSError:
-            self.files.close(msgs)
+        except BaseException:
+            for file in (msgs, acks):
+                if file is not None:
+                    self.files.close(file)
             raise
-        segment.attach(msgs, acks)
+        return msgs, acks
 
     def open_whole(self, kind, number, end):
         """A file of a segment that is known to reach to ``end``. Raises OSError, where it was cut short too: touching a mapping behind the end of its
@@ -317,6 +363,76 @@ class SegmentLog:
             self.files.close(file)
             raise OSError(errno.EIO, f"the file has {file.size} octets, and had at least {end}", file.path)
         return file
+
+    # segments that threads open
+
+    def _may_open_aside(self):
+        return self._opens_aside and self.durable and self.failure is None and self.pool.openings.in_threads
+
+    def _open_ahead(self, segment):
+        """Have a thread open a closed segment. Returns the Opening."""
+        opening = Opening(self, segment)
+        if self._openings is None:
+            self._openings = {}
+        self._openings[segment.number] = opening
+        self.pool.openings.begin(
+            opening, segment.number, segment.end, self._acks_bytes(segment), segment.written_here, self._proven_by_thread(segment))
+        return opening
+
+    def _open_next(self, segment):
+        """A reader is on its way to the end of the segment: have the next one opened, if it is closed."""
+        following = segment.next
+        if following is not None and not following.is_open and self._may_open_aside() \
+                and (self._openings is None or following.number not in self._openings):
+            self._open_ahead(following)
+        return 0
+
+    def opened(self, opening, files, error):
+        """A thread has opened the files of a segment, or could not."""
+        if self._openings is None or self._openings.get(opening.segment.number) is not opening:
+            if error is None:  # nobody wants them any more
+                self._close_opened(files)
+        elif error is None:
+            opening.files = files
+            self.pool.openings.keep(opening)
+            if opening.awaited and self.listener is not None:
+                self.listener.segment_opened(self)
+        else:
+            self._forget_opening(opening)
+            if opening.awaited:  # else whoever comes to the segment tries again
+                self.fence(error)
+
+    def close_unwanted(self, opening):
+        """No reader has come to what was opened ahead."""
+        self._forget_opening(opening)
+        self._close_opened(opening.files)
+
+    def _take_opened(self, segment, files):
+        """A reader has come to a segment that a thread has opened."""
+        msgs, acks = files
+        segment.attach(msgs, acks)
+        segment.prove(self._proven_by_thread(segment))
+
+    def _forget_opening(self, opening):
+        self.pool.openings.forget(opening)
+        del self._openings[opening.segment.number]
+        if not self._openings:
+            self._openings = None
+
+    def _drop_opening(self, segment):
+        """Nobody will come to the segment, or it has been opened here."""
+        opening = None if self._openings is None else self._openings.get(segment.number)
+        if opening is not None:
+            self._forget_opening(opening)
+            if opening.files is not None:
+                self._close_opened(opening.files)
+            elif opening.awaited and self.listener is not None:
+                self.listener.segment_opened(self)
+
+    def _close_opened(self, files):
+        for file in files:
+            if file is not None:
+                self.pool.let_go(file)
 
     def _close_segment(self, segment):
         """Unmap; a file without a name stays open, or it would be gone."""
@@ -400,6 +516,8 @@ class SegmentLog:
         self.failure = failure
         self._unexpect()
         self._read = self._write = self._last = None
+        for opening in list(self._openings.values()) if self._openings is not None else ():
+            self._drop_opening(opening.segment)
         return 0
 
     def _is_idle(self, segment):

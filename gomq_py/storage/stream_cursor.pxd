@@ -12,6 +12,7 @@ cdef class StreamCursor:
     cdef readonly uint64_t offset
     cdef Segment _segment
     cdef Py_ssize_t _at, _size, _skipped
+    cdef bint _can_wait
 
     @cython.locals(segment=Segment)
     cpdef seek(self, uint64_t offset)

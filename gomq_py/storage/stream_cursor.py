@@ -14,16 +14,23 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """``offset`` is that of the record that peek shows, or that it waits for."""
+    """``offset`` is that of the record that peek shows, or that it waits for. A segment that is closed is opened at once, until
+    ``let_wait``.
+    """
 
-    __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped")
+    __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped", "_can_wait")
 
     def __init__(self, store, offset=0):
         self.store = store
         self._segment = None
         self._at = self._size = self._skipped = 0
         self.offset = 0
+        self._can_wait = False
         self.seek(offset)
+
+    def let_wait(self):
+        """Let a thread open what the cursor comes to from here on: peek() answers False until the store's listener hears ``segment_opened``."""
+        self._can_wait = True
 
     def seek(self, offset):
         """Go to the message of this offset; one that is not kept any more is the first that is, one that is not there yet is waited for."""
@@ -114,7 +121,7 @@ class StreamCursor:
         return self.offset - segment.first_offset if self.offset > segment.first_offset else 0
 
     def _enter(self, segment, at):
-        if not self.store.enter(segment):
+        if not self.store.enter(segment, self._can_wait):
             return False
         self._leave()
         self._segment = segment

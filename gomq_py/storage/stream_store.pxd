@@ -33,7 +33,7 @@ cdef class StreamStore(message_store.MessageStore):
     cdef int _stop(self, failure) except -1
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, segment=Segment)
     cpdef Segment find(self, uint64_t offset)
-    cdef bint enter(self, Segment segment) except -1
+    cdef bint enter(self, Segment segment, bint can_wait) except -1
     cdef int leave(self, Segment segment) except -1
     cdef int report_damage(self, Segment segment, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count) except -1
     cpdef Segment last_segment(self)

@@ -126,15 +126,20 @@ class StreamStore(message_store.MessageStore):
                 high = middle
         return self._order[low] if low < len(self._order) else None
 
-    def enter(self, segment):
-        """A cursor comes into the segment: it is mapped as long as one is. False: it cannot be read, and the store is fenced."""
+    def enter(self, segment, can_wait):
+        """A cursor comes into the segment: it is mapped as long as one is. False: it cannot be read, and the store is fenced, or a cursor that
+        ``can_wait`` has to.
+        """
         if not segment.is_open:
             try:
-                self._open(segment)
+                if not self._come_to(segment, can_wait):
+                    return False
             except OSError as error:
                 self.fence(error)
                 return False
         segment.readers += 1
+        if can_wait:
+            self._open_next(segment)
         return True
 
     def leave(self, segment):
@@ -402,7 +407,14 @@ class StreamStore(message_store.MessageStore):
         return segment
 
     def _open(self, segment):
-        segment.attach(self.open_whole("msgs", segment.number, segment.end), None)
+        msgs, _ = self.open_files(segment.number, segment.end, 0, segment.written_here, 0)
+        segment.attach(msgs, None)
+
+    def _proven_by_thread(self, segment):
+        return segment.end
+
+    def _acks_bytes(self, segment):
+        return 0
 
     def _discard(self, segment):
         self._let_go(segment)
@@ -410,6 +422,7 @@ class StreamStore(message_store.MessageStore):
 
     def _forget(self, segment):
         """The segment is no longer part of the log; readers in it notice because it is closed."""
+        self._drop_opening(segment)
         del self._segments[segment.number]
         if segment.unsynced:
             self._unsynced.remove(segment)

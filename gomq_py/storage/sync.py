@@ -2,9 +2,9 @@
 
 Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the disk. A sync that begins takes
 everything marked by then, so batches grow by themselves when the disk is slow and are small when it is fast. Flushes run in a thread pool of
-their own: the hub's serves name resolution and hashing, which must not wait for a disk. Other work on files that may take long and that nobody
-waits for goes there too (``aside``). A sync that failed proves nothing, not even when it
-is repeated: whoever it covered is fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor a thread's time.
+their own: the hub's serves name resolution and hashing, which must not wait for a disk. Other work on files that may take long and that no flush
+waits for goes there too (``aside``). A sync that failed proves nothing, not even when it is repeated: whoever it covered is fenced, and callbacks
+get the error. One per broker; idle, it holds neither a timer nor a thread's time.
 """
 import logging
 import os
@@ -66,8 +66,8 @@ class GroupCommit:
         self._soon = []  # the same, for the first turn of the loop in which no sync runs
         self._makes_soon = False
         self._soon_failures = {}  # of these, for whoever waits for the sync that begins next
-        self._aside = Aside("files-aside", self._threads_of)
-        self._at_leisure = Aside("files-at-leisure", self._threads_of)
+        self._aside, self._at_leisure, self._for_readers = self._lanes = tuple(
+            Aside(name, self._threads_of) for name in ("files-aside", "files-at-leisure", "files-for-readers"))
         self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
@@ -161,8 +161,8 @@ class GroupCommit:
         while self._greenlet is not None:
             self._wake.set()
             self._greenlet.join()
-        self._at_leisure.join()
-        self._aside.join()
+        for lane in reversed(self._lanes):  # what the others let go of is closed aside
+            lane.join()
         self._watch.stop()
         self._end_threads()
 
@@ -176,8 +176,8 @@ class GroupCommit:
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
             self._greenlet = None
-        self._aside.kill()
-        self._at_leisure.kill()
+        for lane in self._lanes:
+            lane.kill()
         self._end_threads()
 
     @property
@@ -206,14 +206,18 @@ class GroupCommit:
         """As ``aside``, for what may take long together: what is put aside waits for none of it."""
         self._at_leisure.add(function, arguments, done)
 
+    def aside_for_readers(self, function, *arguments, done=None):
+        """As ``aside``, for what consumers wait for."""
+        self._for_readers.add(function, arguments, done)
+
     @property
     def is_done_aside(self):
         """Whether all of it is done."""
-        return self._aside.is_idle and self._at_leisure.is_idle
+        return all(lane.is_idle for lane in self._lanes)
 
     def _threads_of(self):
         if self._pool is None:
-            self._pool = ThreadPool(self._threads + 2)  # two for what is done aside, so that no flush waits for it
+            self._pool = ThreadPool(self._threads + len(self._lanes))  # so that no flush waits for what is done aside
         return self._pool
 
     def _end_threads(self):
