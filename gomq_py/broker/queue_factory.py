@@ -84,6 +84,8 @@ class QueueFactory:
 
     def _make_queue(self, vhost, name, store, durable, auto_delete, owner, arguments):
         queue: Queue
+        if store is not None:
+            store.open_aside()
         if queue_type_of(arguments) == STREAM:
             return StreamQueue(name, vhost, store, self.scheduler, self._timers, arguments)
         queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)

@@ -2,6 +2,8 @@
 
 For work that somebody waits for: answers of the management door, an import of definitions. Work that nobody waits for is a job of the scheduler's.
 """
+from gevent.event import Event
+
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.hub import give_way
 
@@ -17,3 +19,10 @@ def paced(objects, every=1):
         if clock.is_over():
             give_way()
             clock.begin()
+
+
+def until_opened(queue):
+    """Return when the queue no more ``is_opening``. May switch."""
+    opened = Event()
+    queue.when_opened(opened.set)
+    opened.wait()

@@ -5,7 +5,7 @@ from gomq_py.broker import tracing
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.turns import give_way
+from gomq_py.broker.turns import give_way, until_opened
 from gomq_py.broker.routing import with_properties
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
@@ -64,7 +64,7 @@ def take(queue: Queue, count, requeue, reject):
     octets = 0
     clock = SliceClock()
     try:
-        while len(taken) < count and octets < TAKEN_OCTETS_MAX and queue.get(message, False):
+        while len(taken) < count and octets < TAKEN_OCTETS_MAX and _get(queue, message):
             facts = message.describe()
             locations.append(facts["location"])
             if vhost.tracing:
@@ -87,6 +87,15 @@ def take(queue: Queue, count, requeue, reject):
             queue.requeue(location)
         queue.wake()
     return taken
+
+
+def _get(queue, message):
+    """As Queue.get, once files that the message lies in are open. May switch."""
+    while not queue.get(message, False):
+        if not queue.is_opening():
+            return False
+        until_opened(queue)
+    return True
 
 
 def _done_with(queue, location, requeue, reject):

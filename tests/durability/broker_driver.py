@@ -15,6 +15,7 @@ from tests.durability.flush_pool import give_way
 from tests.durability.store_driver import is_persistent, size_of
 from tests.support.mortal import MortalLoop
 from tests.support.power_cut import PowerCutFiles
+from tests.support.reading import get
 from tests.support.unflushed import Unflushed
 
 SETTINGS = Settings(segment_size=65536, default_user="")
@@ -111,7 +112,7 @@ class Life:
 
     def take(self, queue):
         """(number, location, redelivered) of the queue's next message, or None."""
-        if not queue.get(self.message, False):
+        if not get(queue, self.message):
             return None
         fields = self.message.describe()
         return number_in(self.message.get_body()), fields["location"], fields["redelivered"]

@@ -9,6 +9,7 @@ from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.reading import get, head
 
 # How a message dies: the queue's arguments.
 WAYS = {
@@ -36,7 +37,7 @@ def work(files, folder, random, way, confirmed, cut):
         (published if taken == [1] else refused).append(number)
         if way in GIVEN_BACK and random.random() < 0.5:
             message = Message()
-            if queue.get(message, False):
+            if get(queue, message):
                 queue.reject(message.describe()["location"], GIVEN_BACK[way])
         if random.random() < 0.2:
             queue.flush()
@@ -83,7 +84,7 @@ def numbers_in(node, name):
     if queue is None:
         return
     message = Message()
-    while queue.head(message):
+    while head(queue, message):
         yield int(message.get_body())
         queue.shift_head()
 

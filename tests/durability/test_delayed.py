@@ -9,6 +9,7 @@ from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.reading import get
 
 MESSAGES = 60
 
@@ -54,7 +55,7 @@ def survivors(folder):
             return set()
         node.wait(lambda: node.vhost.exchange("x").park.count == 0)
         message, found = Message(), set()
-        while "q" in node.vhost.queues and node.vhost.queue("q").get(message, True):
+        while "q" in node.vhost.queues and get(node.vhost.queue("q"), message, True):
             found.add(int(message.get_body()))
         return found
     finally:

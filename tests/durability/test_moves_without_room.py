@@ -15,6 +15,7 @@ from gomq_py.broker.queues import delay
 from gomq_py.storage.message import Message
 from tests.support.ill_disk import IllDisk
 from tests.support.node import Node
+from tests.support.reading import get
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import wait_until
 from tests.support.watched_files import WatchedFiles
@@ -60,7 +61,7 @@ def declare(node, name, bound_to=None, **arguments):
 
 def reject_all(queue):
     message = Message()
-    while queue.get(message, False):
+    while get(queue, message):
         queue.reject(message.describe()["location"], False)
 
 

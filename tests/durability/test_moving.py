@@ -10,6 +10,7 @@ from tests.durability.seeds import seeds
 from tests.durability.test_dead_letters import numbers_in
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.reading import get
 
 COUNT = 200
 
@@ -34,7 +35,7 @@ def work(files, folder, random, confirmed, moved, cut):
         moved.append(ended[0][0].done)
         if random.random() < 0.5:
             message = Message()
-            if source.get(message, False):
+            if get(source, message):
                 source.requeue(message.describe()["location"])
     node.stop()
 

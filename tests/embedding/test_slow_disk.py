@@ -7,11 +7,16 @@ import threading
 
 import gevent
 import pytest
+import requests
 
 import gomq_py
 from gomq_py import launcher
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
 from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
+from gomq_py.client.delivery import Delivery
+from gomq_py.client.errors import ChannelClosed
 from tests.support.hub_calls import HubCalls
 from tests.support.waiting import wait_until
 
@@ -19,11 +24,13 @@ PERSISTENT = Properties(delivery_mode=2)
 LONGEST_HOLD_S = 60.0  # a test that forgets to let go ends all the same
 
 IN_THREADS = frozenset({
-    "unlink", "rename", "remove_folder", "sync", "sync_folder", "make_log", "reserve", "write_accepted",
+    "unlink", "rename", "remove_folder", "sync", "sync_folder", "make_log", "reserve", "write_accepted", "open", "read_through",
 })
 # What the hub still asks of the system while it serves: a new segment's files where none were ready, what streams write
-# of a batch, and, for whoever reads a backlog, the files of a closed segment.
-STILL_IN_HUB = {"create", "create_unnamed", "make_folder", "write", "open", "read_through"}
+# of a batch. Moves from the middle of a queue and a stream's search for a time, which are not among this work, still open closed segments there.
+STILL_IN_HUB = {"create", "create_unnamed", "make_folder", "write"}
+READS = {"open", "read_through", "allocate"}
+BACKLOG = 24  # two to a segment
 
 
 class HeldFiles(HubCalls):
@@ -32,6 +39,7 @@ class HeldFiles(HubCalls):
     def __init__(self, listeners=()):
         super().__init__(listeners)
         self.held = None
+        self.error = None  # what the call ends with then
         self.is_held = threading.Event()
         self.gone_on = threading.Event()
 
@@ -47,6 +55,8 @@ class HeldFiles(HubCalls):
         if call == self.held and not self.is_hub():
             self.is_held.set()
             assert self.gone_on.wait(LONGEST_HOLD_S)
+            if self.error is not None:
+                raise self.error
 
 
 @pytest.fixture
@@ -201,3 +211,258 @@ def test_queue_that_is_opened_again_is_read_by_a_thread(broker, files):
         files[0].let_go()
 
         wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["closed"].ready_count) == 3, 60)
+
+
+# Readers of a backlog.
+
+STREAM = {"x-queue-type": "stream"}
+KINDS = {"classic": {}, "priority": {"x-max-priority": 3}, "expiring": {"x-message-ttl": 3_600_000}, "stream": STREAM}
+
+
+def put(channel, name, arguments=None, first=0, count=BACKLOG):
+    """Numbered messages, two to a segment."""
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    for number in range(first, first + count):
+        channel.publish("", name, b"%08d" % number + bytes(29_000), PERSISTENT)
+    channel.wait_for_confirms()
+
+
+def wait_for_closed_segments(broker, name, count):
+    """Until the flush has closed so many segments between writer and reader."""
+    def closed(launched):
+        stores = launched.broker.vhosts["/"].queues[name].store.browsed()
+        return sum(not segment.is_open for store in stores for segment in store._segments.values())
+
+    wait_until(lambda: broker.call(closed) >= count, 60)
+
+
+def number_of(message):
+    return int(bytes(message.body[:8]))
+
+
+class Reader(threading.Thread):
+    """Does something in a connection of its own; ``result`` is there once it ends."""
+
+    def __init__(self, broker, read):
+        super().__init__()
+        self.broker, self.read, self.result, self.error = broker, read, None, None
+        self.start()
+
+    def run(self):
+        try:
+            with connect(self.broker) as connection:
+                self.result = self.read(connection.channel())
+        except Exception as error:
+            self.error = error
+
+    def ended(self):
+        self.join(60)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def consume_all(name, count=BACKLOG, arguments=None):
+    def read(channel):
+        channel.qos(3)
+        channel.consume(name, arguments=arguments)
+        numbers = []
+        while len(numbers) < count:
+            delivery = channel.next_delivery(60)
+            numbers.append(number_of(delivery))
+            channel.ack(delivery.delivery_tag)
+        channel.connection.drain(0.05)
+        assert not channel.deliveries
+        return numbers
+
+    return read
+
+
+def get_all(name, numbers):
+    """Until the queue is empty."""
+    def read(channel):
+        while (message := channel.get(name, no_ack=True)) is not None:
+            numbers.append(number_of(message))
+        return numbers
+
+    return read
+
+
+@pytest.fixture
+def left_over(files, tmp_path):
+    """A broker that has a backlog of an earlier run in the queue "backlog" of each kind asked for, one after the other."""
+    def start(arguments, is_restarted=True, **settings):
+        settings = {"data_dir": tmp_path / "data", "segment_size": 65536, **settings}
+        broker = gomq_py.Broker(**settings).start()
+        started.append(broker)
+        with connect(broker) as connection:
+            channel = connection.channel()
+            channel.confirm_select()
+            put(channel, "backlog", arguments)
+            channel.queue_declare("other", durable=True)
+        if is_restarted:
+            broker.close()
+            broker = gomq_py.Broker(**settings).start()
+            started.append(broker)
+        else:
+            wait_for_closed_segments(broker, "backlog", BACKLOG // 2 - 3)
+        broker.call(lambda _: files[-1].begin())
+        return broker, files[-1]
+
+    started = []
+    yield start
+    for one in files:
+        one.let_go()
+    for broker in started:
+        broker.close()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["of this run", "of an earlier run"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", ["open", "read_through"])
+def test_consumer_waits_for_files_and_gets_everything_in_order_once(left_over, call, kind, is_restarted):
+    broker, files = left_over(KINDS[kind], is_restarted)
+    files.hold(call)
+    reader = Reader(broker, consume_all("backlog", arguments={"x-stream-offset": "first"} if kind == "stream" else None))
+    wait_until(files.is_held.is_set, 60)
+
+    with connect(broker) as other:
+        round_trips(other.channel(), 20)
+    assert not files.gone_on.is_set() and reader.is_alive()
+    files.let_go()
+
+    assert reader.ended() == list(range(BACKLOG))
+    assert not READS & set(files.in_hub)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["of this run", "of an earlier run"])
+@pytest.mark.parametrize("kind", ["classic", "priority", "expiring"])
+def test_get_waits_for_files_and_what_follows_it_in_its_connection_too(left_over, kind, is_restarted):
+    broker, files = left_over(KINDS[kind], is_restarted)
+    files.hold("open")
+    reader = Reader(broker, get_all("backlog", []))
+    wait_until(files.is_held.is_set, 60)
+
+    with connect(broker) as other:
+        round_trips(other.channel(), 20)
+    assert reader.is_alive()
+    files.let_go()
+
+    assert reader.ended() == list(range(BACKLOG))
+    assert not READS & set(files.in_hub)
+
+
+def test_gets_that_are_sent_together_are_answered_in_order(left_over):
+    broker, files = left_over(None)
+
+    def read(channel):
+        channel.connection.send(b"".join(method_frame(channel.id, BasicGet(queue="backlog", no_ack=True)) for _ in range(BACKLOG + 1)))
+        answers = [channel.await_reply((Delivery, BasicGetEmpty)) for _ in range(BACKLOG + 1)]
+        assert isinstance(answers.pop(), BasicGetEmpty)
+        return [number_of(answer) for answer in answers]
+
+    assert Reader(broker, read).ended() == list(range(BACKLOG))
+    assert not READS & set(files.in_hub)
+
+
+def test_management_api_waits_for_files(left_over):
+    broker, files = left_over(None, http_port=0)
+    files.hold("open")
+    url = f"{broker.http_url}/api/queues/%2F/backlog"
+    answers = []
+
+    def ask():
+        wanted = {"count": BACKLOG + 5, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 8}
+        answers.append(requests.post(f"{url}/get", json=wanted, auth=("guest", "guest"), timeout=60).json())
+        answers.append(requests.delete(f"{url}/contents?count=20", auth=("guest", "guest"), timeout=60).status_code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(files.is_held.is_set, 60)
+    with connect(broker) as other:
+        round_trips(other.channel(), 20)
+    assert not answers
+    files.let_go()
+    asking.join(60)
+
+    assert [int(message["payload"]) for message in answers[0]] == list(range(BACKLOG))
+    assert answers[1] == 204
+    assert Reader(broker, get_all("backlog", [])).ended() == list(range(20, BACKLOG))
+
+
+def test_purge_and_new_messages_do_not_wait_for_the_files_of_what_is_purged(left_over):
+    broker, files = left_over(None)
+    files.hold("open")
+    taken = []
+    getter = Reader(broker, get_all("backlog", taken))
+    wait_until(files.is_held.is_set, 60)
+
+    with connect(broker) as other:
+        channel = other.channel()
+        channel.confirm_select()
+        purged = channel.queue_purge("backlog")
+        assert getter.ended() == list(range(BACKLOG - purged))
+        put(channel, "backlog", first=100, count=3)
+        assert Reader(broker, get_all("backlog", [])).ended() == [100, 101, 102]
+    assert not files.gone_on.is_set()
+    files.let_go()
+
+    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.is_done_aside), 60)
+    assert not READS & set(files.in_hub)
+
+
+def test_queue_can_be_deleted_while_its_files_are_being_opened(left_over):
+    broker, files = left_over(None)
+    files.hold("open")
+    taken = []
+    getter = Reader(broker, get_all("backlog", taken))
+    wait_until(files.is_held.is_set, 60)
+
+    with connect(broker) as other:
+        channel = other.channel()
+        left = channel.queue_delete("backlog")
+        with pytest.raises(ChannelClosed, match="no queue 'backlog'"):
+            getter.ended()
+        assert taken == list(range(BACKLOG - left))
+        assert not files.gone_on.is_set()
+        files.let_go()
+
+        channel.confirm_select()
+        put(channel, "backlog", first=7, count=1)
+        assert number_of(channel.get("backlog", no_ack=True)) == 7
+
+
+def test_broker_that_stops_while_files_are_being_opened_keeps_the_messages(left_over):
+    broker, files = left_over(None)
+    files.hold("open")
+    taken = []
+    getter = Reader(broker, get_all("backlog", taken))
+    wait_until(files.is_held.is_set, 60)
+    stopping = threading.Thread(target=broker.close)
+    stopping.start()
+    getter.join(60)
+    files.let_go()
+    stopping.join(60)
+    assert not stopping.is_alive() and getter.error is not None
+
+    with gomq_py.Broker(data_dir=broker.data_dir, segment_size=65536) as again:
+        assert Reader(again, get_all("backlog", [])).ended() == list(range(len(taken), BACKLOG))
+
+
+@pytest.mark.parametrize("call", ["open", "read_through"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["of this run", "of an earlier run"])
+def test_disk_that_refuses_a_reader_closes_the_queue_and_nothing_else(left_over, call, is_restarted):
+    broker, files = left_over(None, is_restarted)
+    files.error = OSError(5, "the disk failed")
+    files.hold(call)
+    reader = Reader(broker, get_all("backlog", []))
+    wait_until(files.is_held.is_set, 60)
+
+    files.let_go()
+
+    with pytest.raises(ChannelClosed, match="backlog"):
+        reader.ended()
+    assert broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].closed)
+    with connect(broker) as other:
+        round_trips(other.channel(), 20)

@@ -8,6 +8,7 @@ from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
 from tests.support.mortal import MortalLoop
+from tests.support.reading import get
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -63,7 +64,7 @@ class Node:
     def take(self, queue):
         """The body and the properties of the next message of a queue, acked; None when it is empty."""
         message = Message()
-        if not self.vhost.queue(queue).get(message, True):
+        if not get(self.vhost.queue(queue), message, True):
             return None
         return message.get_body(), message.get_properties()
 

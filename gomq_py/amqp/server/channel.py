@@ -222,6 +222,25 @@ class Channel(HotChannel):
         elif then is not None:
             then()
 
+    def go_on_later(self, when, step, waits_for):
+        """Call ``step()`` when ``when(callback)`` calls back, unless the channel ends before. The client is not read meanwhile. What the step raises
+        closes the channel, or the connection.
+        """
+        hold = self.connection.stream.hold(waits_for)
+        method_id = self.method_id
+
+        def go_on():
+            try:
+                if self.is_open():
+                    self.method_id = method_id
+                    self.connection.acting(step)
+            except Exception as error:
+                self.connection.failed_later(self, method_id, error)
+            finally:
+                hold.release()
+
+        when(go_on)
+
     def is_open(self):
         """Whether neither side has closed it."""
         return self.state == OPEN

@@ -5,6 +5,7 @@ for.
 """
 import os
 from base64 import urlsafe_b64encode
+from functools import partial
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_stream, stream_consumer
@@ -80,7 +81,10 @@ def basic_get(channel, method):
     queue.serve()
     message = Message()
     if not queue.get(message, method.no_ack):
-        channel.reply(BasicGetEmpty())
+        if queue.is_opening():
+            channel.go_on_later(queue.when_opened, partial(basic_get, channel, method), f"files of queue '{name}' to be opened")
+        else:
+            channel.reply(BasicGetEmpty())
         return
     described = message.describe()
     body = message.get_body()

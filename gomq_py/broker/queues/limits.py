@@ -159,7 +159,7 @@ class QueueLimits(guard.QueueGuard):
             due_ms = self._due_ms(self.message)
             if due_ms:
                 self._wait_for(due_ms)
-        elif not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN:
+        elif not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN and not queue.is_opening():
             self.close()
             queue.limits = None  # no message with an expiry of its own is left
 

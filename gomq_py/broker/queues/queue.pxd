@@ -25,6 +25,7 @@ cdef class Queue(destination.Destination):
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t letters
     cdef readonly object aside
+    cdef list _waiting_for_files
     cdef object __weakref__
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
@@ -32,6 +33,7 @@ cdef class Queue(destination.Destination):
     cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef bint get(self, Message message, bint no_ack) except -1
     cpdef take(self, Message message, bint no_ack)
+    cpdef bint is_opening(self) except -1
     cpdef settle(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
     cpdef give_back(self, uint64_t location, int how)

@@ -36,7 +36,8 @@ class Queue(destination.Destination):
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "aside", "in_force", "__weakref__",
+        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "aside", "in_force",
+        "_waiting_for_files", "__weakref__",
     )
 
     def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
@@ -53,6 +54,7 @@ class Queue(destination.Destination):
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.letters = 0
         self.in_force = UNDER_NONE
+        self._waiting_for_files = None
         if store is not None:
             store.listener = self
 
@@ -85,7 +87,9 @@ class Queue(destination.Destination):
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
-        """Fill ``message`` with the one that is next, without taking it. False: nothing is ready. The message dies at the next call on this queue."""
+        """Fill ``message`` with the one that is next, without taking it. False: nothing is ready, or the queue ``is_opening``. The message dies at the
+        next call on this queue.
+        """
         if self.closed:
             return False
         return self.store.peek(message) if self.limits is None else self.limits.peek(message)
@@ -93,7 +97,7 @@ class Queue(destination.Destination):
     # what limits and dead letters do with the head, whatever they decide; kinds with several stores override these too
 
     def head(self, message):
-        """Fill ``message`` with the oldest ready one, wanted or not. False: nothing is ready."""
+        """Fill ``message`` with the oldest ready one, wanted or not. False: nothing is ready, or the queue ``is_opening``."""
         return self.store.peek(message)
 
     def shift_head(self):
@@ -113,8 +117,8 @@ class Queue(destination.Destination):
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
-        """basic.get: take the next message. False: nothing is ready. The message dies at the next call on this queue, but owns its parts if
-        ``no_ack``.
+        """basic.get: take the next message. False: nothing is ready, or the queue ``is_opening``: then ask again ``when_opened``. The message dies at
+        the next call on this queue, but owns its parts if ``no_ack``.
         """
         if self.limits is not None:
             self.limits.used()
@@ -122,7 +126,7 @@ class Queue(destination.Destination):
             if self.limits is not None and self.waiting():
                 self.limits.asked()
             if not self.waiting() or not self.peek(message):
-                self.got_none += 1
+                self.got_none += not self.is_opening()
                 return False
             if no_ack:
                 # The segment under it may go with the last message in it.
@@ -147,6 +151,28 @@ class Queue(destination.Destination):
             except StoreError as error:
                 self.fail(error)
         return self.ready_count
+
+    def is_opening(self):
+        """Whether the next message lies in files that a thread has yet to open. Then the queue has a turn when it has."""
+        return not self.closed and self.store.is_waiting()
+
+    def when_opened(self, callback):
+        """Call ``callback()`` after the queue's turn in which it is no more ``is_opening``."""
+        self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
+
+    def segment_opened(self, store):
+        """The store has the files that it was waiting for."""
+        self.wake()
+
+    def _go_on(self):
+        waiting, self._waiting_for_files = self._waiting_for_files, None
+        waiting.reverse()
+
+        def tell():
+            waiting.pop()()
+            return len(waiting) > 0
+
+        self.scheduler.run_sliced(tell, lambda error: len(waiting) > 0, "readers that waited for files")
 
     def settle(self, location):
         """The message is done with (basic.ack)."""
@@ -328,6 +354,8 @@ class Queue(destination.Destination):
             self.fail(described(error))
         finally:
             self.turning = False
+        if self._waiting_for_files is not None and not self.is_opening():
+            self._go_on()
         return octets
 
     def _deliver(self):
@@ -387,7 +415,7 @@ class Queue(destination.Destination):
         after_sync(callback)
 
     def purge_some(self, limit):
-        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does; returns how many."""
+        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does; returns how many: fewer than there are where the queue ``is_opening``."""
         message = Message()
         count = 0
         try:
@@ -463,6 +491,8 @@ class Queue(destination.Destination):
     def _let_go(self, reason):
         if self.limits is not None:
             self.limits.close()
+        if self._waiting_for_files is not None:
+            self.wake()
         ring, self.ring = self.ring, None
         if ring is not None:
             for consumer in ring.consumers:

@@ -50,6 +50,7 @@ class StreamQueue(queue.Queue):
         else:
             slot = len(self._readers)
             self._readers.append(None)
+        cursor.let_wait()
         reader = StreamReader(cursor, slot, tag, wanted, StreamFlight() if is_counted or tag is not None else None)
         self._readers[slot] = reader
         return reader
@@ -121,6 +122,11 @@ class StreamQueue(queue.Queue):
         """Observe these QueueSettings from now on."""
         if not self.closed:
             self.retention.configure(settings)
+
+    def segment_opened(self, store):
+        """A reader may go on."""
+        self.pace.hurry()
+        self.wake()
 
     # settling: nothing is removed, the consumer has credit again
 

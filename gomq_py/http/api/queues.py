@@ -19,7 +19,7 @@ from gomq_py.http.finding import (
 )
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.broker.turns import give_way, paced
+from gomq_py.broker.turns import give_way, paced, until_opened
 
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.
@@ -115,7 +115,9 @@ def purge_queue(vhost, name):
         raise BadRequest("count must be a number of messages")
     while left > 0:
         dropped = queue.purge_some(min(left, PURGE_SLICE))
-        if dropped == 0:
+        if queue.is_opening():
+            until_opened(queue)
+        elif dropped == 0:
             break
         left -= dropped
         give_way()

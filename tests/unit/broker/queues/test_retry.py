@@ -13,6 +13,7 @@ from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.timers import HubTimers
 from gomq_py.storage.message import Message
 from tests.support.node import Node
+from tests.support.reading import get
 from tests.support.stores import StoreBench
 from tests.unit.broker.queues.test_limits import LimitedBench
 
@@ -197,8 +198,8 @@ def test_back_off_holds_over_a_restart(tmp_path, end, arguments, monkeypatch):
     try:
         queue = again.vhost.queue("q")
         assert queue.ready_count + queue.unacked_count == 2
-        assert queue.get(message, True) and message.get_body() == b"new"
-        assert not queue.get(message, True)
+        assert get(queue, message, True) and message.get_body() == b"new"
+        assert not get(queue, message, True)
         monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: unix_ms() + 600_000))
         again.wait(lambda: queue.ready_count)
         assert queue.get(message, False) and message.get_body() == b"bad"
@@ -233,7 +234,7 @@ def test_after_a_restart_the_rest_of_the_time_is_waited(tmp_path, monkeypatch, e
     again = Node(tmp_path / "data")
     try:
         queue = again.vhost.queue("q")
-        assert queue.get(message, True) and message.get_body() == expected
+        assert get(queue, message, True) and message.get_body() == expected
         assert queue.limits.retries.count == (expected == b"new")
     finally:
         again.stop()
