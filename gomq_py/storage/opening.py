@@ -1,7 +1,8 @@
-"""Opening: files of closed segments, opened and read by a thread: while a reader waits for them, or before it comes to them.
+"""Opening: files of closed segments, opened and read by a thread while a reader waits for them, or before it comes to them.
 
-Between segment_log, which says what a segment's files are and what becomes of them, and storage.sync's threads. So are parts of open ones that a power cut may have damaged. What was opened ahead of a reader that
-then does not come is closed again: a backlog that nobody reads holds no mapping for it. Never blocks, never switches.
+Between segment_log, which says what a segment's files are and what becomes of them, and storage.sync's threads. Parts of open segments that a power
+cut may have damaged are read here, too, before anybody touches their mapping. What was opened ahead of a reader that then does not come is closed
+again: a backlog that nobody reads holds no mapping for it. Never blocks, never switches.
 """
 
 # What was opened ahead and not come to is closed after this time, or after up to twice as long.

@@ -87,8 +87,8 @@ class Queue(destination.Destination):
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
-        """Fill ``message`` with the one that is next, without taking it. False: nothing is ready, or the queue ``is_opening``. The message dies at the
-        next call on this queue.
+        """Fill ``message`` with the one that is next, without taking it. False: nothing is ready, or the queue ``is_opening``. The message
+        dies at the next call on this queue.
         """
         if self.closed:
             return False
@@ -415,7 +415,7 @@ class Queue(destination.Destination):
         after_sync(callback)
 
     def purge_some(self, limit):
-        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does; returns how many: fewer than there are where the queue ``is_opening``."""
+        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does. Returns how many: fewer than ``limit`` where it ``is_opening``, too."""
         message = Message()
         count = 0
         try:
