@@ -23,6 +23,7 @@ from gomq_py.storage.message import Message
 from gomq_py.storage.stream_cursor import StreamCursor
 from tests.support.node import Node
 from tests.support.passwords import has_password
+from tests.support.reading import get
 
 HERE = Path(__file__).parent
 PASSWORD = "correct horse"
@@ -159,7 +160,7 @@ def _stream(queue):
 
 def _messages(queue):
     message, found = Message(), []
-    while queue.get(message, False):
+    while get(queue, message):
         fields = message.describe()
         found.append([
             message.get_exchange().decode(), message.get_routing_key().decode(), message.get_body()[:20].decode(), len(message.get_body()),
