@@ -274,7 +274,9 @@ class MessageStore(emptying.EmptyingLog):
         if self._openings is not None:
             self._drop_opening(segment)
         if self._proof is not None and self._proof.segment is segment:
-            self._proof = None
+            proof, self._proof = self._proof, None
+            if proof.awaited and self.listener is not None:
+                self.listener.segment_opened(self)
         del self._segments[segment.number]
         if self.durable and segment.unsynced:
             self._unsynced.remove(segment)

@@ -366,6 +366,48 @@ def test_gets_that_are_sent_together_are_answered_in_order(left_over):
     assert not READS & set(files.in_hub)
 
 
+def consume_and_start(broker, name):
+    """A thread that takes all but one of the backlog, and where it stands: a list of numbers."""
+    numbers = []
+
+    def read(channel):
+        channel.consume(name, no_ack=True)
+        while len(numbers) < BACKLOG - 1:
+            numbers.append(number_of(channel.next_delivery(60)))
+        channel.connection.drain(0.05)
+        assert not channel.deliveries
+
+    return Reader(broker, read), numbers
+
+
+@pytest.mark.parametrize("kind", ["classic", "priority", "expiring"])
+@pytest.mark.parametrize("door", ["amqp", "http"])
+def test_get_beside_a_consumer_is_answered_when_the_files_that_it_waits_for_are_open(left_over, door, kind):
+    broker, files = left_over(KINDS[kind], http_port=0)
+    files.hold("open")
+    consumer, consumed = consume_and_start(broker, "backlog")
+    wait_until(files.is_held.is_set, 60)
+    taken = []
+
+    def get(channel):
+        if door == "amqp":
+            taken.append(number_of(channel.get("backlog", no_ack=True)))
+        else:
+            wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto", "truncate": 8}
+            url = f"{broker.http_url}/api/queues/%2F/backlog/get"
+            taken.extend(int(message["payload"]) for message in requests.post(url, json=wanted, auth=("guest", "guest"), timeout=60).json())
+
+    getter = Reader(broker, get)
+    waits = lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files  # noqa: E731
+    wait_until(lambda: broker.call(lambda launched: waits(launched) is not None), 60)
+    files.let_go()
+    getter.ended()
+    consumer.ended()
+
+    assert sorted(consumed + taken) == list(range(BACKLOG))
+    assert consumed == sorted(consumed) and taken[0] < BACKLOG - 2
+
+
 def test_management_api_waits_for_files(left_over):
     broker, files = left_over(None, http_port=0)
     files.hold("open")

@@ -97,7 +97,7 @@ class QueueLimits(guard.QueueGuard):
         queue = self.queue
         if not self._overflows(message):
             return guard.ADMITTED
-        queue.make_room()
+        queue.serve()
         if not queue.closed and not self._overflows(message):
             return guard.ADMITTED
         if self.has_exchange and self.settings.overflow == REJECT_PUBLISH_DLX:

@@ -25,7 +25,7 @@ cdef class Queue(destination.Destination):
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t letters
     cdef readonly object aside
-    cdef list _waiting_for_files
+    cdef readonly list _waiting_for_files
     cdef object __weakref__
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
@@ -42,7 +42,6 @@ cdef class Queue(destination.Destination):
     cpdef bint drop(self, uint64_t location) except -1
     cpdef reject(self, uint64_t location, bint requeue)
     cpdef serve(self)
-    cdef make_room(self)
     cpdef add_consumer(self, Consumer consumer)
     cpdef remove_consumer(self, Consumer consumer)
     cpdef check_exclusive(self, bint exclusive)

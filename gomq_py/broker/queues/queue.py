@@ -10,6 +10,7 @@ from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.cancelling import cancel_all
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.set_aside import SetAside, described
+from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull
 from gomq_py.storage.message import Message
@@ -157,22 +158,27 @@ class Queue(destination.Destination):
         return not self.closed and self.store.is_waiting()
 
     def when_opened(self, callback):
-        """Call ``callback()`` after the queue's turn in which it is no more ``is_opening``."""
+        """Call ``callback()`` in a turn of the queue in which it is no more ``is_opening``."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
 
     def segment_opened(self, store):
         """The store has the files that it was waiting for."""
         self.wake()
 
-    def _go_on(self):
+    def _tell_opened(self):
+        """Call those who asked for one message, before consumers, who would take everything up to the next closed segment. Who has to wait again is
+        behind the others; those for whom there was no time are called in the next turn.
+        """
         waiting, self._waiting_for_files = self._waiting_for_files, None
-        waiting.reverse()
-
-        def tell():
-            waiting.pop()()
-            return len(waiting) > 0
-
-        self.scheduler.run_sliced(tell, lambda error: len(waiting) > 0, "readers that waited for files")
+        clock = SliceClock()
+        for told, callback in enumerate(waiting, 1):
+            try:
+                callback()
+            except Exception:
+                LOG.exception("queue '%s' in vhost '%s': a reader that waited for files", self.name, self.vhost)
+            if self.is_opening() or clock.is_over():
+                break
+        self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
 
     def settle(self, location):
         """The message is done with (basic.ack)."""
@@ -343,6 +349,10 @@ class Queue(destination.Destination):
         octets = 0
         self.turning = True
         try:
+            if self._waiting_for_files is not None and not self.is_opening():
+                self._tell_opened()
+                self.scheduler.later(self)  # a greenlet that was told comes first
+                return 0
             if self.ring is not None and self.ring.ready:
                 octets = self._deliver()
             if self.limits is not None:
@@ -354,8 +364,6 @@ class Queue(destination.Destination):
             self.fail(described(error))
         finally:
             self.turning = False
-        if self._waiting_for_files is not None and not self.is_opening():
-            self._go_on()
         return octets
 
     def _deliver(self):
@@ -389,16 +397,11 @@ class Queue(destination.Destination):
     def serve(self):
         """Deliver what this read has brought already: the next method is about the queue or a consumer of it, and comes after those messages.
 
-        Where more waits than a turn delivers nothing is delivered out of turn.
+        Where more waits than a turn delivers, and from within a turn, nothing is delivered out of turn.
         """
-        if self.touched and not self.behind and self.ring is not None and self.ring.ready:
+        if self.touched and not self.behind and not self.turning and self.ring is not None and self.ring.ready:
             self.flush()
             self.turn()
-
-    def make_room(self):
-        """Deliver what this read has brought, if a consumer waits for it, rather than refuse what comes next. Not from within a turn of its own."""
-        if not self.turning:
-            self.serve()
 
     # ends
 
