@@ -108,7 +108,7 @@ class MessageStore(emptying.EmptyingLog):
 
     def is_waiting(self):
         """Whether the next message lies in files that a thread has yet to open, or to read: see ``open_aside``."""
-        if self._read is None:
+        if self._read is None or (self._requeued is not None and self._requeued.count):
             return False
         if self._proof is not None and self._proof.segment is self._read:
             return self._proof.awaited
@@ -225,6 +225,12 @@ class MessageStore(emptying.EmptyingLog):
 
     # the slow verbs
 
+    def purge(self):
+        """Forget all ready messages. Returns how many there were."""
+        count = emptying.EmptyingLog.purge(self)
+        self._ahead_at = 0
+        return count
+
     def adopt(self, segment):
         """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
         self._segments[segment.number] = segment
@@ -268,6 +274,7 @@ class MessageStore(emptying.EmptyingLog):
         if segment is self._read:
             self._read = segment.next
             self._read_at = HEAD_BYTES
+            self._ahead_at = 0
         if segment is self._last:
             self._last = None
         segment.next = None

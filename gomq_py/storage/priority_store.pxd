@@ -17,7 +17,7 @@ cdef class PriorityStore(message_store.MessageStore):
     cpdef bint peek(self, Message message) except -1
     @cython.locals(store=MessageStore)
     cpdef int shift(self) except -1
-    @cython.locals(store=MessageStore)
+    @cython.locals(number=Py_ssize_t, store=MessageStore)
     cpdef bint is_waiting(self) except -1
     @cython.locals(store=MessageStore)
     cpdef open_aside(self)

@@ -78,9 +78,10 @@ class PriorityStore(message_store.MessageStore):
 
     def is_waiting(self):
         """Whether the next message lies in files that a thread has yet to open."""
-        for store in self._used:
-            if store.is_waiting():
-                return True
+        for number in range(self._top, -1, -1):
+            store = self._levels[number]
+            if store is not None and store.ready_count:
+                return store.is_waiting()
         return False
 
     def open_aside(self):

@@ -408,6 +408,30 @@ def test_get_beside_a_consumer_is_answered_when_the_files_that_it_waits_for_are_
     assert consumed == sorted(consumed) and taken[0] < BACKLOG - 2
 
 
+@pytest.mark.parametrize("kind, ready", [("classic", "came back"), ("priority", "is of a higher level")])
+def test_get_that_waits_for_files_is_given_what_is_ready_without_them(left_over, kind, ready):
+    broker, files = left_over(KINDS[kind], False)
+    with connect(broker) as holder:
+        channel = holder.channel()
+        first = channel.get("backlog")
+        files.hold("open")
+        taken = []
+        getter = Reader(broker, get_all("backlog", taken))
+        wait_until(files.is_held.is_set, 60)
+        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files) is not None, 60)
+        before = list(taken)
+
+        if ready == "came back":
+            channel.nack(first.delivery_tag, requeue=True)
+        else:
+            channel.publish("", "backlog", b"%08d" % 99, Properties(delivery_mode=2, priority=3))
+
+        wait_until(lambda: len(taken) > len(before), 60)
+        assert taken[len(before)] == (0 if ready == "came back" else 99) and not files.gone_on.is_set()
+        files.let_go()
+        getter.ended()
+
+
 def test_management_api_waits_for_files(left_over):
     broker, files = left_over(None, http_port=0)
     files.hold("open")

@@ -115,11 +115,11 @@ def purge_queue(vhost, name):
         raise BadRequest("count must be a number of messages")
     while left > 0:
         dropped = queue.purge_some(min(left, PURGE_SLICE))
-        if queue.is_opening():
+        left -= dropped
+        if left and queue.is_opening():
             until_opened(queue)
         elif dropped == 0:
             break
-        left -= dropped
         give_way()
     _await_purge(queue)
     return no_content()

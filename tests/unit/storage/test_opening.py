@@ -96,6 +96,48 @@ def test_next_segment_is_opened_ahead_and_the_reader_does_not_wait_for_it(bench)
     assert bench.opened == told
 
 
+def test_each_segment_is_opened_ahead_of_a_reader_that_is_done_with_everything_at_once(bench):
+    waited, found = 0, []
+    while len(found) < COUNT:
+        item = bench.shift()
+        if item is None:
+            waited += 1
+        else:
+            found.append(int(item[1].body[:8]))
+            bench.store.delete(item[0])
+            bench.store.flush()
+        bench.finish_aside()
+
+    assert waited <= 1  # before the first, in which a run that begins stands
+
+
+def test_purge_leaves_the_reader_where_it_looks_ahead_again(bench):
+    read_one_segment(bench)
+    bench.store.purge()
+    bench.fill()
+    told = bench.opened
+
+    for number in range(COUNT):
+        assert int(bench.shift()[1].body[:8]) == number
+        bench.store.flush()
+        bench.finish_aside()
+    assert bench.opened == told
+
+
+def test_message_that_came_back_does_not_wait_for_the_files_of_the_next(bench):
+    location = bench.shift()
+    while location is None:  # a run that begins opens its first segment
+        bench.finish_aside()
+        location = bench.shift()
+    stand_before_closed(bench)
+
+    bench.store.requeue(location[0])
+
+    assert not bench.store.is_waiting()
+    assert bench.shift()[0] == location[0]
+    assert bench.shift() is None and bench.store.is_waiting()
+
+
 def test_what_was_opened_ahead_is_closed_when_no_reader_comes(bench):
     read_one_segment(bench)
     before = mapped(bench)
@@ -263,6 +305,23 @@ def test_lower_level_is_not_shown_before_the_one_that_waits(tmp_path):
 
     assert bench.numbers() == [*range(1, COUNT, 2), *range(0, COUNT, 2)]
     assert bench.opened
+    bench.close()
+
+
+def test_higher_level_is_shown_while_a_lower_one_waits(tmp_path):
+    bench = Bench(tmp_path, enabled=True, segment_bytes=SEGMENT_BYTES)
+    bench.store, _ = open_priority_store(
+        bench.folder / "levels", bench.files, bench.pool, bench.committer, INCARNATION, 3, segment_bytes=SEGMENT_BYTES, listener=bench)
+    bench.store.open_aside()
+    bench.fill()
+    stand_before_closed(bench)
+
+    bench.push(b"%08d" % 77, priority=2)
+
+    assert not bench.store.is_waiting()
+    assert bench.shift()[1].body == b"%08d" % 77
+    assert bench.shift() is None and bench.store.is_waiting()
+    bench.finish_aside()
     bench.close()
 
 
