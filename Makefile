@@ -42,7 +42,7 @@ expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance
 
 fuzz: $(VENV)/dev.stamp
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(PIP) install -e '.[fuzz]'
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.run $(TARGET) --seconds $(SECONDS)
 
 asan: $(VENV)/dev.stamp

@@ -37,7 +37,8 @@ def main():
     run = {
         **environment,
         "LD_PRELOAD": " ".join(library(name) for name in ("libasan.so", "libubsan.so", "libstdc++.so")),
-        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=1:allocator_may_return_null=1",
+        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=1:allocator_may_return_null=1"
+                        f":log_path={COPY / 'asan.log'}",  # pytest would keep a report to itself
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
         "PYTHONMALLOC": "malloc",
         "PYTHONFAULTHANDLER": "",

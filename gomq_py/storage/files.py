@@ -708,12 +708,15 @@ class Files:
 def hold(fd):
     """A mapping, or else the descriptor itself, that keeps the file of a descriptor, which is the function's from here on,
     on the disk: (mapping or None, descriptor or -1), for ``close_parts``. A purge may take thousands of names at once.
+    An empty file, which Python 3.13 does not map, has no room to keep.
     """
     if not CAN_FLUSH_MAPPINGS:
         return None, fd
+    mapping = None
     try:
-        mapping = map_file(fd, 1)
-    except (OSError, ValueError):  # ValueError: an empty file, as Python 3.13 sees it
+        if os.fstat(fd).st_size:
+            mapping = map_file(fd, 1)
+    except OSError:
         return None, fd
     posix.close(fd)
     return mapping, -1

@@ -29,6 +29,7 @@ cdef bint content_is_sound(const unsigned char* p, Py_ssize_t at, uint32_t seed)
 cdef Py_ssize_t find(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, uint32_t seed, uint32_t ordinal) except -2
 
 cdef class RecordScanner:
+    cdef object buffer
     cdef const unsigned char* p
     cdef readonly Py_ssize_t at, position, size, routing_length, properties_length, body_length
     cdef Py_ssize_t end

@@ -133,16 +133,17 @@ class RecordScanner:
     """
 
     __slots__ = (
-        "p", "at", "end", "seed", "next_ordinal", "damaged",
+        "buffer", "p", "at", "end", "seed", "next_ordinal", "damaged",
         "count", "body_bytes", "acked", "acked_bytes", "first_timestamp_ms",
         "position", "size", "ordinal", "kind", "flags", "priority", "routing_length", "properties_length", "body_length",
         "timestamp_ms", "expires_at_ms",
     )
 
     def __init__(self, buffer, start, end, seed, ordinal=0):
-        """``buffer`` outlives the scanner and holds at least ``end`` octets."""
+        """``buffer`` holds at least ``end`` octets, and is not closed before the scanner is done."""
         if end > len(buffer):
             raise ValueError(f"scan to {end} in a buffer of {len(buffer)} octets")
+        self.buffer = buffer  # compiled, p alone would not keep it
         self.p = octets.pointer(buffer)
         self.at = start
         self.end = end

@@ -598,10 +598,10 @@ def test_files_that_lose_their_names_wait_without_descriptors_for_their_room_to_
     for change in changes:
         change.act()
 
-    assert os.listdir(tmp_path) == [] and mappings_below(tmp_path) == 4 and len(os.listdir("/proc/self/fd")) == before
+    assert os.listdir(tmp_path) == [] and mappings_below(tmp_path) == 3 and len(os.listdir("/proc/self/fd")) == before
     for change in changes:
         change.told()
-    assert mappings_below(tmp_path) == 4
+    assert mappings_below(tmp_path) == 3
     for function, *arguments in put_aside:
         function(*arguments)
     assert mappings_below(tmp_path) == 0 and len(os.listdir("/proc/self/fd")) == before
