@@ -4,9 +4,9 @@ import http.client
 import socket
 from urllib.parse import urlsplit
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClosedError
+from gomq_py.content.properties import Properties
 
 PERSISTENT = Properties(delivery_mode=2)
 SIZES = (0, 16, 16, 200, 200, 1000, 5000, 30_000, 300_000)

@@ -13,8 +13,8 @@ from itertools import product
 from pathlib import Path
 
 from gomq_py.amqp.wire.methods import QueueBind, QueueDeclare
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
+from gomq_py.content.properties import Properties
 from gomq_py.perf.process import cpu_seconds, memory_octets
 from load.brokers import GomqBroker
 from load.scenarios import ROOT, Row, command, measure

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from random import Random
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClosedError, Timeout
+from gomq_py.content.properties import Properties
 from load.brokers import ROOT
 from load.ledger import Ledger, body_of
 

@@ -4,7 +4,7 @@ keys at a topic exchange, as two more.
 Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name only, and no entity has that: the default
 exchange is asked for as ``amq.default``. One that takes too long for a name does not match it, which is said in the log.
 """
-from gomq_py.amqp.wire.errors import AccessRefused
+from gomq_py.errors import AccessRefused
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern, escaped

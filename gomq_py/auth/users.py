@@ -8,9 +8,9 @@ import hmac
 import os
 from ipaddress import IPv6Address, ip_address
 
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.auth import passwords
 from gomq_py.auth.permissions import Permission, TopicPermission
+from gomq_py.content.fields import encode_table
 from gomq_py.observability.log import logger
 from gomq_py.storage.framed_log import FramedLog, LogError, keep_left_out
 from gomq_py.storage.log_records import RecordError, are_numbers, is_str, is_text, is_texts, optional, read_record

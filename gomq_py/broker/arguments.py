@@ -3,12 +3,12 @@
 Used by vhosts when a queue is declared. Unknown keys are accepted and kept, as in RabbitMQ. A queue that exists already is only compared with, never
 checked again, so that a definition from an older broker stays usable.
 """
-from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.fields import Seconds
 from gomq_py.broker.age import milliseconds_of_age
 from gomq_py.broker.deduplication import MAX_SIZE
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_TIMER_MS, difference_in, is_integer, same_argument, type_name
+from gomq_py.content.fields import Seconds
+from gomq_py.errors import PreconditionFailed
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 QUEUE_TYPE = "x-queue-type"

@@ -5,7 +5,6 @@ Built by the launcher over an open data folder; doors are handed it. Knows no so
 import os
 from functools import partial
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.auth import passwords
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
@@ -28,6 +27,7 @@ from gomq_py.broker.user_limits import UserLimits
 from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_deletion import VHostDeletion
 from gomq_py.broker.vhost_policies import PolicyComponent
+from gomq_py.errors import PreconditionFailed
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import KILLED
 from gomq_py.storage.pool import SegmentPool

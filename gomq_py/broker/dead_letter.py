@@ -10,8 +10,6 @@ from array import array
 from collections import Counter, deque
 from datetime import datetime, timezone
 
-from gomq_py.amqp.wire.fields import Int64, decode_table, get_key, remove_key, set_key, sort_keys
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types where letters go)
 from gomq_py.broker.arguments import queue_type_of
 from gomq_py.broker.header_edit import EMPTY_TABLE, PropertyEdit
@@ -19,6 +17,8 @@ from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.set_aside import described
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.fields import Int64, decode_table, get_key, remove_key, set_key, sort_keys
+from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError

@@ -8,9 +8,9 @@ comes back to it, as from a queue for retries, is no duplicate of itself.
 from collections import OrderedDict
 from hashlib import blake2b
 
-from gomq_py.amqp.wire.fields import get_key
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.values import is_count
+from gomq_py.content.fields import get_key
 
 ENABLED, SIZE, TTL, HEADER = "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"
 POLICY_KEY = "message-deduplication"

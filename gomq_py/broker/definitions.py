@@ -7,7 +7,6 @@ import json
 from base64 import b64decode, b64encode
 
 from gomq_py import __version__
-from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
 from gomq_py.broker.arguments import CLASSIC, TYPES
@@ -16,6 +15,7 @@ from gomq_py.broker.policies import POLICY, usable_definition
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way, paced
 from gomq_py.build_info import RABBITMQ_VERSION
+from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
 from gomq_py.observability.secrets import shown
 
@@ -252,7 +252,7 @@ class Importer:
                     self._report.count(key)
                     if self._vhost is None and "vhost" in _LISTS[key] and "vhost" not in entry:
                         self._changed(key, entry, f"names no vhost: taken into '{_DEFAULT_VHOST}'")
-            except AMQPError as error:
+            except Refused as error:
                 self._problem(key, entry, error.text)
             except ValueError as error:
                 self._problem(key, entry, str(error))

@@ -5,9 +5,9 @@ For doors, which check every publish with it. Pure functions of decoded properti
 """
 import re
 
-from gomq_py.amqp.wire.constants import DELIVERY_MODE_PERSISTENT, DELIVERY_MODE_TRANSIENT
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.values import MAX_TIMER_MS, type_name
+from gomq_py.content.properties import PERSISTENT, TRANSIENT
+from gomq_py.errors import PreconditionFailed
 
 EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
 # Words that the keys in CC and BCC of a message may have together. Where an exchange has as many costly patterns as max_topic_words lets it have, a
@@ -24,9 +24,9 @@ def check_user_id(user_id, user):
 
 def is_persistent(delivery_mode):
     """What the delivery_mode property, or None without one, says. Raises PreconditionFailed."""
-    if delivery_mode not in (None, DELIVERY_MODE_TRANSIENT, DELIVERY_MODE_PERSISTENT):
+    if delivery_mode not in (None, TRANSIENT, PERSISTENT):
         raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
-    return delivery_mode == DELIVERY_MODE_PERSISTENT
+    return delivery_mode == PERSISTENT
 
 
 def expiration_ms(expiration):

@@ -7,8 +7,8 @@ cost a comparison. Messages go out after the next poll, so that a change of stat
 import socket
 from collections import deque
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.header_edit import told_in_headers
+from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.secrets import shown

@@ -1,5 +1,4 @@
 """Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
-from gomq_py.amqp.wire.errors import CommandInvalid, PreconditionFailed
 from gomq_py.broker.arguments import check_values
 from gomq_py.broker.deduplication import ARGUMENTS as DEDUPLICATION
 from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
@@ -10,6 +9,7 @@ from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.values import type_name
+from gomq_py.errors import PreconditionFailed, UnknownType
 
 EXCHANGE_TYPES = {
     kind.type: kind for kind in (
@@ -36,10 +36,10 @@ COMPARED_ARGUMENTS = (
 
 
 def exchange_type(name):
-    """The class for a type's name. Raises CommandInvalid (which closes the connection, as in RabbitMQ)."""
+    """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""
     kind = EXCHANGE_TYPES.get(name)
     if kind is None:
-        raise CommandInvalid(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
+        raise UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
     return kind
 
 

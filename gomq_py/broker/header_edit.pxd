@@ -1,5 +1,5 @@
 cimport cython
-from gomq_py.amqp.wire.properties cimport PropertyScan
+from gomq_py.content.properties cimport PropertyScan
 
 cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION
 

@@ -1,13 +1,13 @@
 """Header edit: changes of a stored message's properties that leave every other octet as the publisher sent it, and properties of the broker's own
 messages, which tell of those of others. Pure functions over wire form.
 """
-from gomq_py.amqp.wire.fields import encode_table
-from gomq_py.amqp.wire.properties import PropertyScan
 from gomq_py.broker.tables import WIRE_DEPTH
+from gomq_py.content.fields import encode_table
+from gomq_py.content.properties import PropertyScan
 
 EMPTY_TABLE = encode_table({})
 
-# Flags of properties (amqp.wire.properties).
+# Flags of properties (content.properties).
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = 0x8000, 0x4000, 0x2000, 0x0100
 
 # What stands in a message of the broker's own for tables and arrays that would lie deeper in it than the wire allows.

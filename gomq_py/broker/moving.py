@@ -7,12 +7,12 @@ be copied stays, and is counted with the reason; whatever fails, whoever asked f
 """
 from fnmatch import fnmatchcase
 
-from gomq_py.amqp.wire.fields import get_key
-from gomq_py.amqp.wire.properties import Properties, PropertyScan
 from gomq_py.broker.origin import origin_of
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.set_aside import described
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.fields import get_key
+from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.observability.log import logger
 from gomq_py.storage import browser
 from gomq_py.storage.errors import StoreError

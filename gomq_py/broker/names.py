@@ -6,7 +6,7 @@ string can hold. Names are str, decoded with ``surrogateescape``.
 import os
 from base64 import urlsafe_b64encode
 
-from gomq_py.amqp.wire.errors import AccessRefused, PreconditionFailed
+from gomq_py.errors import AccessRefused, PreconditionFailed
 
 RESERVED_PREFIX = "amq."
 SERVER_NAMED_PREFIX = "amq.gen-"

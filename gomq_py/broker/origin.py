@@ -1,6 +1,6 @@
 """Origin: where a dead letter came from, read from the headers that dead-lettering wrote (broker.dead_letter). Values; changes nothing."""
-from gomq_py.amqp.wire.fields import get_key, remove_key
 from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.content.fields import get_key, remove_key
 
 DEATH_HEADERS = ("x-death", *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")))
 

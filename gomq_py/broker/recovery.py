@@ -6,12 +6,12 @@ back to be kept: nothing that is stored keeps a broker from booting, whatever it
 """
 from functools import partial
 
-from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker import records
 from gomq_py.broker.binding import Binding, frozen
 from gomq_py.broker.exchange_types import exchange_type
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.parameters import decoded, encoded
+from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
@@ -171,7 +171,7 @@ def _restore_all(definitions, restore_one, *arguments):
 
 
 def _reason(error):
-    return error.text if isinstance(error, AMQPError) else f"{type(error).__name__}: {error}"
+    return error.text if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
 
 
 def _restore_global_parameter(name, record, parameters):

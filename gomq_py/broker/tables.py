@@ -6,9 +6,9 @@ shown, exported and delivered again, so that it is held to the same limits befor
 """
 import math
 
-from gomq_py.amqp.wire.errors import PreconditionFailed, SyntaxError_
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.broker.values import is_integer
+from gomq_py.content.fields import encode_table
+from gomq_py.errors import Malformed, PreconditionFailed
 
 # Infinity, which a reader of JSON makes of 1e400, and what is not a number: no answer could show them, and what exports them would import nothing.
 NOT_FINITE = "a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
@@ -53,14 +53,14 @@ class TableLimits:
     # off the wire
 
     def check(self, table, octets):
-        """Look at a decoded table that came in a frame of ``octets``. Raises SyntaxError_."""
+        """Look at a decoded table that came in a frame of ``octets``. Raises Malformed."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
-                raise SyntaxError_(f"field table {fault}")
+                raise Malformed(f"field table {fault}")
 
     def check_method(self, method, octets):
-        """Look at the tables of a decoded method. Raises SyntaxError_."""
+        """Look at the tables of a decoded method. Raises Malformed."""
         if octets > self.safe_octets:
             for name, _ in method.FIELDS:
                 value = getattr(method, name)

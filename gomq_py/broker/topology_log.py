@@ -1,6 +1,6 @@
 """Topology log: every durable definition of the broker as a log of changes, replayed at boot.
 
-Below vhosts and parameters, above storage.framed_log. A record is a field table (amqp.wire.fields) with a key ``op``; broker.recovery has the table
+Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key ``op``; broker.recovery has the table
 of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
 that. Never yields.
 
@@ -11,8 +11,8 @@ slow with names holds nobody up.
 """
 import os
 
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.broker.records import SHAPES
+from gomq_py.content.fields import encode_table
 from gomq_py.observability.log import logger
 from gomq_py.storage.files import ROOM_AHEAD
 from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve

@@ -4,10 +4,10 @@ Called by doors (AMQP and the API), with what they know of the client, when ``vh
 (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
 messages). A copy that cannot be made is left out, and said: what is traced goes on. Never yields.
 """
-from gomq_py.amqp.wire.errors import SyntaxError_
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.events import node_name
 from gomq_py.broker.header_edit import told_in_headers
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.message import Message
@@ -63,7 +63,7 @@ def _delivered(vhost, client, message, queue_name, added):
 def _headers(vhost, client, message, keys):
     try:
         properties = Properties.decode(message.get_properties()).as_dict()
-    except SyntaxError_:  # which the doors do not let in
+    except Malformed:  # which the doors do not let in
         properties = {}
     return {
         "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties, "node": node_name(),

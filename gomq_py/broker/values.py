@@ -2,7 +2,7 @@
 from datetime import datetime
 from decimal import Decimal
 
-from gomq_py.amqp.wire.fields import Float32, Seconds, TypedInt
+from gomq_py.content.fields import Float32, Seconds, TypedInt
 
 # The integers that a field table, a compiled counter and JSON libraries hold alike.
 MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 63) - 1

@@ -8,14 +8,12 @@ import time
 from collections import Counter
 from operator import attrgetter
 
-from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound, PreconditionFailed, ResourceError, ResourceLocked
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import events as events_, names, records
 from gomq_py.broker.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
 from gomq_py.broker.binding import Binding, identity_of
 from gomq_py.broker.envelope import EXTRA_KEYS
-from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.events import Events
+from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
@@ -25,8 +23,10 @@ from gomq_py.broker.routing import Routing, published, with_properties
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.totals import EXCHANGE_COUNTERS, Totals
-from gomq_py.broker.vhost_policies import VHostPolicies
 from gomq_py.broker.values import difference, difference_in, same_argument
+from gomq_py.broker.vhost_policies import VHostPolicies
+from gomq_py.content.properties import Properties
+from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 
@@ -129,7 +129,7 @@ class VHost(Routing):
     # exchanges
 
     def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-        """exchange.declare that is not passive: the exchange, made if it was not there. Raises AccessRefused, CommandInvalid, PreconditionFailed."""
+        """exchange.declare that is not passive: the exchange, made if it was not there. Raises AccessRefused, UnknownType, PreconditionFailed."""
         kind = exchange_type(type_)
         name = cleaned(name)
         self.check_not_default(name)
@@ -151,7 +151,7 @@ class VHost(Routing):
         if exchange.durable:
             try:
                 self._record(self.exchange_record(exchange))
-            except AMQPError:
+            except Refused:
                 self._let_go_of_park(exchange)
                 raise
         self.add_exchange(exchange)
@@ -251,7 +251,7 @@ class VHost(Routing):
         if durable:
             try:
                 self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
-            except AMQPError:
+            except Refused:
                 self._factory.remove(queue, "cannot be recorded")
                 raise
         self._add_queue(queue)
@@ -281,12 +281,12 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Deliver nothing of a queue until it is resumed, over a restart too if it is durable. Raises ResourceError."""
+        """Deliver nothing of a queue until it is resumed, over a restart too if it is durable. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
                 self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
-            except ResourceError:
+            except OutOfResources:
                 queue.paused = before
                 raise
         queue.wake()
@@ -429,7 +429,7 @@ class VHost(Routing):
             self._factory.run_sliced(lambda: self._events.on_behalf_of(actor, slice_), lambda error: True, name)
 
     def _record(self, record):
-        """Write a durable change before it is made. Raises ResourceError or PreconditionFailed (on the channel); then nothing may change."""
+        """Write a durable change before it is made. Raises OutOfResources or PreconditionFailed (on the channel); then nothing may change."""
         if self._is_gone:
             return
         try:
@@ -437,7 +437,7 @@ class VHost(Routing):
         except ValueError as error:
             raise PreconditionFailed(f"cannot keep arguments in the definitions of vhost '{self.name}': {error}") from error
         except OSError as error:
-            raise ResourceError(f"cannot write the definitions of vhost '{self.name}': {error.strerror}").soft() from error
+            raise OutOfResources(f"cannot write the definitions of vhost '{self.name}': {error.strerror}") from error
 
     def add_binding(self, binding):
         """Put a checked binding into place; for this class and recovery."""

@@ -13,7 +13,6 @@ from gomq_py.amqp.wire import errors as wire_errors
 from gomq_py.amqp.wire.constants import (
     CHANNEL_MAX_DEFAULT, FRAME_HEARTBEAT, FRAME_MAX_DEFAULT, FRAME_METHOD, PROTOCOL_HEADER, REPLY_SUCCESS,
 )
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
     ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionSecure, ConnectionStart, ConnectionStartOk,
@@ -23,6 +22,8 @@ from gomq_py.client.channel import Channel
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
 from gomq_py.client.url import DEFAULT_URL, parse_url
+from gomq_py.content.fields import encode_table
+from gomq_py.errors import Malformed
 
 CAPABILITIES = {
     "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True, "consumer_cancel_notify": True, "connection.blocked": True,
@@ -279,7 +280,8 @@ class Connection:
                     self._control_frame(kind, payload)
                 elif channel_id in self._channels:
                     self._channels[channel_id].handle_frame(kind, payload)
-        except wire_errors.AMQPError as error:
+        except (wire_errors.AMQPError, Malformed) as fault:
+            error = wire_errors.SyntaxError_(fault.text) if isinstance(fault, Malformed) else fault
             # The broker broke the protocol: say so and leave.
             self.send(method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text)))
             self._fail(ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error)

@@ -1,5 +1,5 @@
 """Messages as a client meets them: delivered or got from a queue, or returned by the broker. A leaf over the codec."""
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 
 
 class Message:
@@ -16,7 +16,7 @@ class Message:
 
     @property
     def properties(self):
-        """The Properties. Raises SyntaxError_ where the broker sent none that are well-formed."""
+        """The Properties. Raises Malformed where the broker sent none that are well-formed."""
         if self._properties is None:
             self._properties = Properties.decode(self.raw_properties)
         return self._properties

@@ -6,7 +6,7 @@ import orjson
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
-from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, NotFound
+from gomq_py.errors import AccessRefused, NotFound, Refused
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -128,14 +128,13 @@ def from_api_error(error):
     return response
 
 
-def from_amqp_error(error):
+def from_refused(error):
     """What the model refuses: RabbitMQ answers 404 for what is missing, 401 for what nobody may do, 400 with the text for the rest."""
-    text = error.reply_text.partition(" - ")[2]
     if isinstance(error, NotFound):
-        return answer(404, "Object Not Found", text)
+        return answer(404, "Object Not Found", error.text)
     if isinstance(error, AccessRefused):
-        return answer(401, "not_authorised", text)
-    return answer(400, "bad_request", text)
+        return answer(401, "not_authorised", error.text)
+    return answer(400, "bad_request", error.text)
 
 
 def from_http_error(error):
@@ -163,7 +162,7 @@ def from_anything(error):
 def register(app):
     """Install the translations."""
     app.register_error_handler(APIError, from_api_error)
-    app.register_error_handler(AMQPError, from_amqp_error)
+    app.register_error_handler(Refused, from_refused)
     app.register_error_handler(HTTPException, from_http_error)
     app.register_error_handler(BodyLost, from_lost_body)
     app.register_error_handler(Exception, from_anything)

@@ -110,5 +110,4 @@ def require(verb, kind, name, vhost_name):
     """The request's user may do this to that, whatever its tags. Raises NotAuthorised."""
     permission = g.user.permission(vhost_name)
     if permission is None or not permission.allows(verb, name):
-        text = refusal(verb, kind, name, vhost_name, g.user.name).reply_text.partition(" - ")[2]
-        raise NotAuthorised(f"ACCESS_REFUSED - {text}")
+        raise NotAuthorised(f"ACCESS_REFUSED - {refusal(verb, kind, name, vhost_name, g.user.name).text}")

@@ -4,9 +4,9 @@ from flask import g, request
 from gomq_py.broker import tracing
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way, until_opened
-from gomq_py.broker.routing import with_properties
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest
 from gomq_py.storage.message import Message
@@ -16,7 +16,7 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def publish(vhost, exchange, routing_key, properties, body):
-    """Route one message and store it. Returns whether a queue took it. Raises AMQPError."""
+    """Route one message and store it. Returns whether a queue took it. Raises Refused."""
     key = routing_key.encode("utf-8")
     if len(key) > 255:
         raise BadRequest("a routing key is at most 255 octets")

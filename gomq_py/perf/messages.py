@@ -1,7 +1,7 @@
 """What the load consists of: queue names, routing keys, sizes, properties and bodies, chosen by the options and the same in every run."""
 import random
 
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from gomq_py.perf.batch import PublishBatch
 
 WRITE_OCTETS = 65536  # one write; more does not save CPU time, less does

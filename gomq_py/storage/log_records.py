@@ -3,8 +3,8 @@
 Above amqp.wire.fields, below whoever replays a log. A record whose checksum is right may still be one that this version cannot use: another version
 wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refuses it before anything has acted on a part of it.
 """
-from gomq_py.amqp.wire.errors import SyntaxError_
-from gomq_py.amqp.wire.fields import decode_table
+from gomq_py.content.fields import decode_table
+from gomq_py.errors import Malformed
 
 # Arguments from a peer, as deep as it may nest them, lie one table down in a record.
 DEEPER = 1
@@ -56,7 +56,7 @@ def read_record(payload, shapes):
     """
     try:
         record, end = decode_table(payload, 0, DEEPER)
-    except SyntaxError_:
+    except Malformed:
         raise RecordError(f"{len(payload)} octets are no field table") from None
     op = record.get("op")
     if end != len(payload) or not isinstance(op, str):

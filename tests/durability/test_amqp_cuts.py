@@ -12,8 +12,8 @@ from gevent import select, socket
 
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.config.settings import Settings
+from gomq_py.content.properties import Properties
 from tests.durability import broker_driver, flush_pool
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.broker_driver import Life, World, check_folder

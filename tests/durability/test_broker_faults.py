@@ -7,7 +7,7 @@ import errno
 import gevent
 import pytest
 
-from gomq_py.amqp.wire.errors import AMQPError
+from gomq_py.errors import Refused
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.framed_log import LogError
 from tests.durability import flush_pool
@@ -16,7 +16,7 @@ from tests.durability.broker_driver import PROPERTIES, Life, World, check_folder
 from tests.support.faulty_files import FaultyFiles
 from tests.support.waiting import wait_until
 
-REFUSALS = (AMQPError, StoreError, LogError, OSError)
+REFUSALS = (Refused, StoreError, LogError, OSError)
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ class Scenario:
             self.world.definitions.set(key, value)
         try:
             verb(*arguments)
-        except AMQPError:
+        except Refused:
             for key in values:
                 self.world.definitions.withdraw(key)
             raise

@@ -4,9 +4,9 @@ import contextlib
 import pytest
 import requests
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClosedError
+from gomq_py.content.properties import Properties
 from tests.support.ill_disk import IllDisk, SmallDisk
 from tests.support.waiting import TIMEOUT_S, wait_until
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.seeds import seeds
 from tests.durability.wire_client import Gone, WireClient

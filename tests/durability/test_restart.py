@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from tests.durability.wire_client import WireClient
 from tests.support.waiting import TIMEOUT_S
 

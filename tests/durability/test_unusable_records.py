@@ -8,8 +8,6 @@ import os
 
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.auth.users import Users
 from gomq_py.broker import recovery
 from gomq_py.broker.definitions import exported
@@ -18,6 +16,8 @@ from gomq_py.broker.parameters import Parameters
 from gomq_py.broker.queue_factory import QueueFactory
 from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_policies import PolicyComponent
+from gomq_py.content.fields import decode_table, encode_table
+from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import FramedLog, LogScan
 from tests.support.node import Node

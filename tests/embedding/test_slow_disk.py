@@ -13,10 +13,10 @@ import gomq_py
 from gomq_py import launcher
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed
+from gomq_py.content.properties import Properties
 from tests.support.hub_calls import HubCalls
 from tests.support.waiting import wait_until
 

@@ -15,7 +15,6 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
     TxSelectOk,
 )
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import broker as broker_module, dead_letter, vhost, vhost_deletion
 from gomq_py.broker.binding import Binding
 from gomq_py.broker.destination import Destination
@@ -23,6 +22,7 @@ from gomq_py.broker.moving import Move, to_queue
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites

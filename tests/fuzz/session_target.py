@@ -19,12 +19,12 @@ from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.constants import FRAME_METHOD
 from gomq_py.amqp.wire.errors import FrameError
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.amqp.wire.frames import FrameReader, frame, header_payload, method_frame
 from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE
 from gomq_py.amqp.wire.methods import METHODS, ChannelClose, ConnectionClose, decode_method
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.names import RESERVED_PREFIX
+from gomq_py.content.fields import encode_table
+from gomq_py.content.properties import Properties
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.fuzz.target import Draw, Target, errors_logged

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from gomq_py import octets
-from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.auth.users import Users
 from gomq_py.broker import definitions
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.auth.users import Users
+from gomq_py.content.fields import encode_table
 from gomq_py.storage import stream_offsets
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.format import acks as acks_format

@@ -2,15 +2,16 @@
 import struct
 
 from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open
-from gomq_py.amqp.wire import fields
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.errors import AMQPError, FrameError, SyntaxError_
+from gomq_py.amqp.wire.errors import AMQPError, FrameError
 from gomq_py.amqp.wire.frames import FrameReader, content_frames, frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     METHODS, BasicAck, BasicConsume, ConnectionClose, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, QueueDeclare, decode_method,
 )
-from gomq_py.amqp.wire.properties import Properties, PropertyScan
 from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.content import fields
+from gomq_py.content.properties import Properties, PropertyScan
+from gomq_py.errors import Malformed
 from tests.fuzz.target import Draw, Target, pieces
 from tests.support.exact import exact, fenced
 from tests.support.lanes import NOW_MS, LaneBench, ack, content_header, publish
@@ -72,7 +73,7 @@ def run_tables(data):
         for decode in (fields.decode_table, fields.decode_array, fields.decode_value):
             try:
                 value, end = decode(view)
-            except SyntaxError_:
+            except Malformed:
                 continue
             assert 0 <= end <= len(data)
             with exact(data[:end]) as whole:
@@ -112,7 +113,7 @@ def run_properties(data):
         well_formed = PropertyScan().scan_octets(view)
         try:
             decoded = Properties.decode(view)
-        except SyntaxError_:
+        except Malformed:
             assert not well_formed
             return
     assert well_formed

@@ -11,12 +11,12 @@ import json
 
 import pytest
 
-from gomq_py.amqp.wire.errors import SyntaxError_
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.arguments import ARGUMENTS
 from gomq_py.broker.policies import KEYS, OPERATOR_KEYS
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
 from tests.harness.values import CHECK_EVERY, DEPTHS, FULL, JSON, NESTED, RAW_JSON, TABLE
 from tests.harness.witness import LISTS, Witness
 from tests.support.broker_process import BrokerProcess
@@ -84,7 +84,7 @@ class Client:
             if getattr(closed, "reply_code", 0) == INTERNAL:
                 self.faults.append(inspect.getclosurevars(action).nonlocals)
             return False
-        except (ValueError, TypeError, SyntaxError_):
+        except (ValueError, TypeError, Malformed):
             return False  # what our own codec does not write
 
     def close(self):

@@ -2,7 +2,7 @@
 import os
 from decimal import Decimal
 
-from gomq_py.amqp.wire.fields import Float32, Int8, Int64, Seconds, UInt32
+from gomq_py.content.fields import Float32, Int8, Int64, Seconds, UInt32
 
 FULL = os.environ.get("GOMQ_HARNESS") == "full"
 

@@ -3,8 +3,8 @@ import http.client
 import json
 from base64 import b64encode
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
+from gomq_py.content.properties import Properties
 from tests.support.waiting import wait_until
 
 LISTS = (

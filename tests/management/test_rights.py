@@ -8,9 +8,9 @@ import itertools
 import pytest
 import requests
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
+from gomq_py.content.properties import Properties
 
 VHOST, USER = "rights", "rights-user"
 NUMBERS = itertools.count()

@@ -9,7 +9,7 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from tests.support import wire_encoding as encoding
 from tests.support.lanes import content_header, frame, publish_method
 from tests.support.wire_encoding import METHOD, decode_method

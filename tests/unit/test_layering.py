@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.source_tree import declarations, imports, module_name, sources
 
-LEAVES = {"octets", "salted_hash", "amqp.wire", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
+LEAVES = {"octets", "salted_hash", "errors", "content", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
 GROUND = LEAVES | {"storage", "net", "hub"}
 CORE = GROUND | {"auth", "broker"}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
@@ -28,8 +28,8 @@ MAP = {
     "testing": {"embedded", "testing.chaos", "observability", ""},
     "testing.chaos": DOOR | {"amqp.server"},
     # doors: a peer speaks; we translate
-    "amqp.server": DOOR | {"amqp.server.fast_lane", ""},  # "": the version, for server-properties
-    "amqp.server.fast_lane": DOOR | {"amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
+    "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},  # "": the version, for server-properties
+    "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
     "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
     "broker": GROUND | {"auth", ""},  # "": the version, which exported definitions carry
@@ -43,7 +43,9 @@ MAP = {
     "build_info": {""},
     "octets": set(),
     "amqp": set(),
-    "amqp.wire": {"octets"},
+    "amqp.wire": {"octets", "content", "errors"},
+    "content": {"octets", "errors"},
+    "errors": set(),
     "config": {"salted_hash"},
     "salted_hash": set(),
     "observability": set(),
@@ -52,8 +54,8 @@ MAP = {
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart
-    "client": {"amqp.wire", "octets", ""},  # "": the version, which it tells the broker
-    "perf": {"client", "amqp.wire", "octets", "build_info", ""},
+    "client": {"amqp.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
+    "perf": {"client", "amqp.wire", "content", "octets", "build_info", ""},
     "ctl": {"storage.format", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it

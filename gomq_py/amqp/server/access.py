@@ -3,8 +3,8 @@
 Never decides: the user's permission does. Publishing on a cached route asks nothing here, the route carries the revision of the user's rights
 instead.
 """
-from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE, refused_topic
+from gomq_py.errors import AccessRefused
 
 TOPIC = "topic"
 

@@ -18,8 +18,9 @@ from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
-from gomq_py.amqp.server.token_life import TokenLife
+from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.slow_walk import SlowWalk
+from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
@@ -30,6 +31,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.route import Route
 from gomq_py.broker.user_limits import CHANNELS
+from gomq_py.errors import Refused
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from gomq_py.observability.log import logger
@@ -201,8 +203,8 @@ class Connection:
             if channel_id == 0:
                 return self._connection_frame(kind, payload)
             return self._channel_frame(kind, channel_id, payload)
-        except AMQPError as error:
-            self._refuse(channel_id, error)
+        except (AMQPError, Refused) as error:
+            self._refuse(channel_id, as_amqp(error))
         except Exception:
             LOG.exception("connection %s: fault while handling a type %d frame on channel %d", self.name, kind, channel_id)
             self._refuse(channel_id, InternalError("Unexpected error, please report"))
@@ -262,8 +264,8 @@ class Connection:
                 channel.method(payload)
                 return not self.stream.paused
             return channel.content_frame(kind, payload)
-        except AMQPError as error:
-            raise blamed(error, channel.method_id)
+        except (AMQPError, Refused) as error:
+            raise blamed(as_amqp(error), channel.method_id)
 
     def _open_channel(self, kind, channel_id, payload):
         if kind != FRAME_METHOD:
@@ -360,16 +362,16 @@ class Connection:
         self.fail(ConnectionForced(reason))
 
     def fail_channel(self, channel, error):
-        """Close one channel with an error that no frame of the client brought about."""
-        self._refuse(channel.id, error)
+        """Close one channel with an error, an AMQPError or a Refused, that no frame of the client brought about."""
+        self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
         """Work that a method of this channel began, and that went on in slices, raised."""
-        if not isinstance(error, AMQPError):
+        if not isinstance(error, (AMQPError, Refused)):
             LOG.error("connection %s: fault in what a client asked for on channel %d", self.name, channel.id, exc_info=error)
             self.fail(blamed(InternalError("Unexpected error, please report"), method_id))
         elif channel.is_open():
-            self._refuse(channel.id, blamed(error, method_id))
+            self._refuse(channel.id, blamed(as_amqp(error), method_id))
 
     def abort(self, why):
         """Drop the client without a word: it does not listen."""

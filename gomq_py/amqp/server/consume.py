@@ -13,12 +13,13 @@ from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
-from gomq_py.amqp.wire.errors import AMQPError, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
+from gomq_py.amqp.wire.errors import NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
 from gomq_py.broker.arguments import TYPE_MODULES, queue_type_of
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.values import type_name
+from gomq_py.errors import Refused
 from gomq_py.storage.message import Message
 
 PRIORITY_MAX = (1 << 31) - 1
@@ -173,7 +174,7 @@ def _start(channel, consumer):
         return
     try:
         consumer.start()
-    except AMQPError as error:
+    except Refused as error:
         channel.connection.fail_channel(channel, error)
 
 

@@ -9,7 +9,7 @@ Every length is checked against the end of its frame before it is used: this mod
 from gomq_py import octets
 from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
 from gomq_py.amqp.wire import errors
-from gomq_py.amqp.wire.properties import PropertyScan
+from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
 
 BASIC_PUBLISH = 0x003C0028

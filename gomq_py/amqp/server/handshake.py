@@ -15,11 +15,12 @@ from typing import NamedTuple
 from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
-from gomq_py.amqp.wire.fields import decode_table
 from gomq_py.amqp.wire.frames import FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
 )
+from gomq_py.content.fields import decode_table
+from gomq_py.errors import Malformed
 
 # RabbitMQ accepts the header of the specification's 0-9 draft too, and some clients still send it.
 PROTOCOL_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
@@ -244,7 +245,7 @@ def amqplain_credentials(response):
     """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and PASSWORD. None for one that is no string."""
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)
-    except AMQPError as error:
+    except Malformed as error:
         raise HandshakeError("malformed AMQPLAIN response") from error
     username, password = table.get("LOGIN"), table.get("PASSWORD")
     if not isinstance(username, (str, bytes)) or "PASSWORD" not in table:

@@ -10,13 +10,13 @@ it to that.
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC
 from gomq_py.amqp.wire.errors import AccessRefused, NoRoute, NotImplemented_, PreconditionFailed, SyntaxError_, UnexpectedFrame
-from gomq_py.amqp.wire.fields import encode_shortstr, remove_key
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
-from gomq_py.amqp.wire.properties import Properties, PropertyScan
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
+from gomq_py.content.fields import encode_shortstr, remove_key
+from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.storage.message import Message
 
 

@@ -7,8 +7,9 @@ prose.
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from gomq_py.amqp.wire.errors import FrameError, SyntaxError_
-from gomq_py.amqp.wire.fields import decode_table, encode_shortstr, encode_table
+from gomq_py.amqp.wire.errors import FrameError
+from gomq_py.content.fields import decode_table, encode_shortstr, encode_table
+from gomq_py.errors import Malformed
 
 OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
 
@@ -79,7 +80,7 @@ class Method:
         elif kind is TABLE:
             try:
                 return decode_table(payload, offset)
-            except SyntaxError_:
+            except Malformed:
                 raise cls._malformed() from None
         else:
             start = offset

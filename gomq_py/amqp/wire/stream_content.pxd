@@ -2,9 +2,10 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from gomq_py cimport octets
-from gomq_py.amqp.wire cimport delivery, fields
+from gomq_py.amqp.wire cimport delivery
+from gomq_py.content cimport fields, header_scan
 
-cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS
+cdef unsigned int HEADERS
 cdef const unsigned char* KEY
 cdef Py_ssize_t KEY_BYTES, ENTRY_BYTES, GROWTH_BYTES
 
@@ -12,7 +13,3 @@ cdef Py_ssize_t KEY_BYTES, ENTRY_BYTES, GROWTH_BYTES
 cdef Py_ssize_t write_stream_content(
     unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t properties_at, Py_ssize_t properties_length,
     Py_ssize_t body_at, Py_ssize_t body_length, Py_ssize_t frame_max, uint64_t offset) noexcept
-@cython.locals(flags="unsigned int")
-cdef Py_ssize_t headers_at(const unsigned char* p, Py_ssize_t at) noexcept
-@cython.locals(value=Py_ssize_t)
-cdef Py_ssize_t find_key(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* key, Py_ssize_t key_length) noexcept

@@ -6,10 +6,10 @@ that came with the message, which then was read from a stream before, gives way 
     0F "x-stream-offset" | 6C | offset i64
 """
 from gomq_py import octets
-from gomq_py.amqp.wire import delivery, fields
+from gomq_py.amqp.wire import delivery
+from gomq_py.content import fields, header_scan
 
-# Flags of properties (amqp.wire.properties).
-CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x8000, 0x4000, 0x2000
+HEADERS = 0x2000  # the flag of properties that have headers (content.properties)
 
 KEY = b"\x0fx-stream-offset"
 KEY_BYTES = 16
@@ -28,7 +28,7 @@ def write_stream_content(
         return delivery.write_content(out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max)
     start = at
     end = properties_at + properties_length
-    headers = headers_at(source, properties_at)
+    headers = header_scan.headers_at(source, properties_at)
     out[at] = 2
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 7, 0x003C0000)
@@ -42,7 +42,7 @@ def write_stream_content(
     if flags & HEADERS:
         table_end = headers + 4 + octets.be32(source, headers)
         headers += 4
-        found = find_key(source, headers, table_end, KEY, KEY_BYTES)
+        found = header_scan.find_key(source, headers, table_end, KEY, KEY_BYTES)
         if found >= 0:
             octets.copy(out, at, source, headers, found - headers)
             at += found - headers
@@ -60,24 +60,3 @@ def write_stream_content(
     out[at] = 0xCE
     octets.put_be32(out, start + 3, at - start - 7)
     return delivery.write_body(out, at + 1, channel, source, body_at, body_length, frame_max)
-
-
-def headers_at(p, at):
-    """Where in checked properties at ``at`` the headers are, or would be: behind content type and encoding."""
-    flags = octets.be16(p, at)
-    at += 2
-    if flags & CONTENT_TYPE:
-        at += 1 + p[at]
-    if flags & CONTENT_ENCODING:
-        at += 1 + p[at]
-    return at
-
-
-def find_key(p, at, end, key, key_length):
-    """Where the entry with this key (a short string) begins in the checked entries of a table from ``at`` to ``end``; -1: nowhere."""
-    while at < end:
-        value = at + 1 + p[at]
-        if value - at == key_length and octets.same(p, at, key, 0, key_length):
-            return at
-        at = fields.skip_value(p, value)
-    return -1

@@ -12,9 +12,9 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import accumulate
 from zlib import crc32
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import type_name, written
+from gomq_py.errors import PreconditionFailed
 
 RING, JUMP = "ring", "jump"
 

@@ -6,8 +6,6 @@ that the queue factory gives it; when its time has come the header is negated, a
 """
 from datetime import datetime
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.fields import Seconds, decode_table, get_key, set_key
 from gomq_py.broker.envelope import expiration_ms
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
@@ -15,6 +13,8 @@ from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.content.fields import Seconds, decode_table, get_key, set_key
+from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.message import Message
 
 X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"

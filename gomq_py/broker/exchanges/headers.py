@@ -3,9 +3,9 @@
 ``x-match`` chooses the mode: ``all`` (the default) and ``any`` leave out keys that begin with ``x-``, ``all-with-x`` and ``any-with-x`` compare them
 too; ``x-match`` itself is never compared. A binding value of None (void) asks only for the header's presence.
 """
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import equal, type_name
+from gomq_py.errors import PreconditionFailed
 
 X_MATCH = "x-match"
 MODES = ("all", "any", "all-with-x", "any-with-x")

@@ -1,8 +1,8 @@
 """Topic exchange: patterns of words with wildcards (AMQP 0-9-1 §3.1.3.3)."""
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.topic_trie import TopicTrie
 from gomq_py.broker.names import described
+from gomq_py.errors import PreconditionFailed
 
 
 class TopicExchange(Exchange):

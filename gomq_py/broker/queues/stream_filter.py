@@ -11,9 +11,9 @@ all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "an
 from decimal import Decimal
 
 from gomq_py import octets
-from gomq_py.amqp.wire import stream_content
-from gomq_py.amqp.wire.fields import decode_table
 from gomq_py.broker.queues.stream_geo import GEO_CONDITIONS
+from gomq_py.content import header_scan
+from gomq_py.content.fields import decode_table
 
 FILTER, MATCH_UNFILTERED, MATCH_TYPE = "x-stream-filter", "x-stream-match-unfiltered", "x-filter-match-type"
 VALUE_KEY = b"\x15x-stream-filter-value"
@@ -48,8 +48,8 @@ class StreamFilter:
         p = message.buffer
         found = -1
         if octets.be16(p, message.properties_at) & HEADERS:
-            table = stream_content.headers_at(p, message.properties_at)
-            found = stream_content.find_key(p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES)
+            table = header_scan.headers_at(p, message.properties_at)
+            found = header_scan.find_key(p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES)
         if found < 0 or p[found + VALUE_KEY_BYTES] != 83:  # a text
             return self.match_unfiltered
         found += VALUE_KEY_BYTES + 1

@@ -3,12 +3,12 @@
 Beside queue, whose verbs it has; above storage.stream_store. In a turn each consumer that has credit and is not at the end gets a share, round robin;
 consumers at the end are looked at when something was published, and cost nothing otherwise. Never yields, never waits for a socket or a disk.
 """
-from gomq_py.amqp.wire.errors import ResourceError
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
 from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
 from gomq_py.broker.queues.stream_retention import StreamRetention
+from gomq_py.errors import OutOfResources
 from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.stream_cursor import StreamCursor
 
@@ -31,13 +31,13 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back. Raises ResourceError.
+        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back. Raises OutOfResources.
 
         With a ``tag`` it begins where the consumer of this name went on last, if that is known, and its position is stored from here on. ``wanted``:
         a StreamFilter; ``is_counted``: its octets in flight are.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
-            raise ResourceError(f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more").soft()
+            raise OutOfResources(f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more")
         self._store_positions()  # the consumer before it may have moved in this very batch
         cursor = StreamCursor(self.stream, self.stream.next_offset)
         stored = None if tag is None else self.stream.offsets.get(tag)
@@ -189,13 +189,13 @@ class StreamQueue(queue.Queue):
         return False
 
     def purge(self):
-        """Drop all messages; returns how many. Raises ResourceError where a full disk lets the newest ones stay."""
+        """Drop all messages; returns how many. Raises OutOfResources where a full disk lets the newest ones stay."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
             self.wake()
-            raise ResourceError(
-                f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is room: {error.reason}").soft() from error
+            raise OutOfResources(
+                f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is room: {error.reason}") from error
 
     def after_purge(self, after_sync, callback):
         """As a queue's. The files go after one flush, which proves what the stream goes on with; another one covers

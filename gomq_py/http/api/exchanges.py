@@ -5,11 +5,11 @@ import struct
 
 from flask import Blueprint, request
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, WRITE
 from gomq_py.broker import rights
 from gomq_py.broker.envelope import keys_among
 from gomq_py.broker.names import cleaned
+from gomq_py.content.properties import Properties
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of

@@ -3,8 +3,8 @@ import time
 
 from flask import Blueprint
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
+from gomq_py.content.properties import Properties
 from gomq_py.http import certificate, publishing, shapes
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.arguments import number_in

@@ -2,11 +2,11 @@
 from flask import Blueprint, g, request
 from gevent.event import AsyncResult
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import READ, WRITE
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
 from gomq_py.broker.peeking import browse
 from gomq_py.broker.turns import give_way
+from gomq_py.content.properties import Properties
 from gomq_py.http.answers import body, json_answer, node, paced_list
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded

@@ -5,10 +5,11 @@ from itertools import islice
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.auth.permissions import CONFIGURE, READ
 from gomq_py.broker import rights
 from gomq_py.broker.names import cleaned
+from gomq_py.broker.turns import give_way, paced, until_opened
+from gomq_py.content.properties import Properties
 from gomq_py.http import durability, publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, paced_list, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
@@ -19,7 +20,6 @@ from gomq_py.http.finding import (
 )
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.broker.turns import give_way, paced, until_opened
 
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.

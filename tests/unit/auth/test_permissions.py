@@ -1,9 +1,9 @@
 """Permissions: three expressions, searched in names."""
 import pytest
 
-from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.auth import permissions
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission, TopicPermission
+from gomq_py.errors import AccessRefused
 
 
 @pytest.mark.parametrize("pattern, name, allowed", [

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.fields import Seconds
 from gomq_py.broker.arguments import ARGUMENTS, check_queue_arguments
+from gomq_py.content.fields import Seconds
+from gomq_py.errors import PreconditionFailed
 
 ENTITY = "queue 'q' in vhost '/'"
 YEARS_10_MS = 10 * 365 * 24 * 3600 * 1000

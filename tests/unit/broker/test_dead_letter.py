@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.fields import Int64
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import dead_letter
 from gomq_py.broker.binding import Binding
 from gomq_py.broker.dead_letter import Letter
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.queue_settings import QueueSettings
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.fields import Int64
+from gomq_py.content.properties import Properties
+from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.node import Node

@@ -6,9 +6,9 @@ from gomq_py.amqp.wire.methods import (
     QueueDeclareOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
     decode_method,
 )
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.deduplication import MAX_SIZE, SeenIds, deduplication_of, id_of
 from gomq_py.broker.policies import POLICY
+from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.door import Door
 from tests.support.node import Node

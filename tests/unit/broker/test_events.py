@@ -3,11 +3,11 @@ from collections import Counter
 
 import pytest
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import events
 from gomq_py.broker import vhost as vhost_module
 from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch

@@ -1,9 +1,9 @@
 """Limits of a vhost: checked, and observed when queues are declared."""
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.limits import LimitsComponent
 from gomq_py.broker.parameters import ParameterError
+from gomq_py.errors import PreconditionFailed
 from tests.support.model import make_vhost
 
 

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import moving
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.properties import Properties
 from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock

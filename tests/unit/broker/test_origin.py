@@ -1,9 +1,9 @@
 """Where a dead letter came from."""
 import pytest
 
-from gomq_py.amqp.wire.fields import encode_table
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.origin import Origin, origin_of
+from gomq_py.content.fields import encode_table
+from gomq_py.content.properties import Properties
 
 
 def death(queue, reason="rejected", exchange="x", keys=("k",)):

@@ -1,10 +1,10 @@
 """Field tables of clients: too long and too deep ones close the connection, in arguments and in headers."""
 import pytest
 
-from gomq_py.broker.tables import TableLimits
-from gomq_py.amqp.wire.errors import SyntaxError_
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetOk, ConnectionClose, QueueDeclare, QueueDeclareOk
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.broker.tables import TableLimits
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
 from tests.support.door import Door
 
 
@@ -59,5 +59,5 @@ def test_small_tables_are_not_looked_at():
 
     limits.check(None, 1000)
 
-    with pytest.raises(SyntaxError_):
+    with pytest.raises(Malformed):
         limits.check([0] * 1001, 1001)

@@ -7,10 +7,10 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos, BasicQosOk, ConfirmSelect,
     ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import tracing
 from gomq_py.broker.header_edit import CUT
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.door import Door

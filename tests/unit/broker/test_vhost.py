@@ -1,11 +1,9 @@
 """VHost: declaring, deleting, binding, and what is refused with which words."""
 import pytest
 
-from gomq_py.amqp.wire.errors import (
-    AccessRefused, AMQPError, CommandInvalid, NotFound, PreconditionFailed, ResourceError, ResourceLocked,
-)
 from gomq_py.broker import vhost as vhost_module
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked, UnknownType
 from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed
 
@@ -22,7 +20,7 @@ def vhost():
 
 def refusal(call, *args, **options):
     """(class, text) of the error a call raises."""
-    with pytest.raises(AMQPError) as refused:
+    with pytest.raises(Refused) as refused:
         call(*args, **options)
     return type(refused.value), refused.value.text
 
@@ -60,11 +58,10 @@ def test_declaring_an_exchange_differently_is_refused(vhost, properties, text):
     assert refusal(vhost.declare_exchange, **{"name": "x", "type_": "topic", **properties}) == (PreconditionFailed, text)
 
 
-def test_unknown_exchange_type_closes_the_connection(vhost):
+def test_unknown_exchange_type_is_refused(vhost):
     kind, text = refusal(vhost.declare_exchange, "x", "nope")
 
-    assert (kind, text) == (CommandInvalid, "unknown exchange type 'nope'")
-    assert kind.closes_connection
+    assert (kind, text) == (UnknownType, "unknown exchange type 'nope'")
 
 
 @pytest.mark.parametrize("call", [
@@ -436,10 +433,10 @@ def test_declare_that_cannot_be_recorded_changes_nothing():
 
     kind, text = refusal(vhost.declare_queue, "q", durable=True)
 
-    assert (kind, text) == (ResourceError, "cannot write the definitions of vhost '/': No space left on device")
+    assert (kind, text) == (OutOfResources, "cannot write the definitions of vhost '/': No space left on device")
     assert "q" not in vhost.queues
     assert [queue.name for queue in factory.removed] == ["q"]
-    assert refusal(vhost.declare_exchange, "x", "topic", durable=True)[0] is ResourceError
+    assert refusal(vhost.declare_exchange, "x", "topic", durable=True)[0] is OutOfResources
     assert "x" not in vhost.exchanges
 
 

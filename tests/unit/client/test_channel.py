@@ -11,10 +11,10 @@ from gomq_py.amqp.wire.methods import (
     BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk,
     QueuePurge, QueuePurgeOk,
 )
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed, Timeout
+from gomq_py.content.properties import Properties
 from tests.support.scripted_broker import scripted_broker
 
 TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next

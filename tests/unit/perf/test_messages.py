@@ -6,8 +6,8 @@ import pytest
 
 from gomq_py.amqp.wire.frames import FrameReader, decode_header
 from gomq_py.amqp.wire.methods import BasicPublish, decode_method
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.client.channel import Channel
+from gomq_py.content.properties import Properties
 from gomq_py.perf.messages import Stamps, binding_keys, filler, make_batch, parse_size, properties, routing_keys
 
 DEFAULTS = dict(

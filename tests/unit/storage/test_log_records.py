@@ -1,7 +1,7 @@
 """Records of the framed logs: what cannot be used is refused whole."""
 import pytest
 
-from gomq_py.amqp.wire.fields import encode_table
+from gomq_py.content.fields import encode_table
 from gomq_py.storage.log_records import RecordError, is_flag, is_str, is_table, is_text, is_texts, optional, read_record
 
 SHAPES = {"thing": {"name": is_text, "kind": is_str, "on": is_flag, "arguments": is_table, "tags": optional(is_texts)}}

@@ -2,12 +2,12 @@
 import pytest
 
 from gomq_py.amqp.server.access import Access
-from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.auth.users import User
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.errors import AccessRefused
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from gomq_py.amqp.wire.methods import (
     METHODS, AccessRequest, AccessRequestOk, BasicAck, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect,
     ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from tests.support.door import publish_frames
 
 # Of the specification's methods those that only a server sends, or that a client sends only as an answer. RabbitMQ's server knows no others.

@@ -6,8 +6,8 @@ from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
     ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker import events
+from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.door import Door
 from tests.support.waiting import wait_until

@@ -3,12 +3,12 @@ import pytest
 
 from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
     decode_method,
 )
+from gomq_py.content.fields import encode_table
 
 OFFERED = Limits(channel_max=2047, frame_max=131072, heartbeat_s=60)
 NOTHING = None

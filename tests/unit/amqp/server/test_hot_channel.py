@@ -12,7 +12,7 @@ from gomq_py.amqp.wire.methods import (
     ConfirmSelect, ConfirmSelectOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
     TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from tests.support.waiting import wait_until
 
 

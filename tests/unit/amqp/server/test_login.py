@@ -5,7 +5,6 @@ import pytest
 from gomq_py.amqp.server import login
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.fields import encode_table
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
@@ -13,6 +12,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.auth import attempts
 from gomq_py.auth.errors import LoginRefused
+from gomq_py.content.fields import encode_table
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 

@@ -2,15 +2,15 @@
 import gevent
 import pytest
 
-from gomq_py.amqp.wire.fields import decode_table, encode_table
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose, ConfirmSelect,
     ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeDeclare,
     ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect, TxSelectOk,
 )
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.envelope import MAX_EXTRA_WORDS
+from gomq_py.content.fields import decode_table, encode_table
+from gomq_py.content.properties import Properties
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 

@@ -13,7 +13,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicNack, BasicPublish, ChannelClose, ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk, QueueBind,
     QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, decode_method,
 )
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.door import Door
 

@@ -5,7 +5,7 @@ from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, BasicReturn, ChannelClose,
     QueueBind, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge,
 )
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.properties import Properties
 
 PSEUDO = "amq.rabbitmq.reply-to"
 CONSUME = BasicConsume(queue=PSEUDO, consumer_tag="answers", no_ack=True)

@@ -2,13 +2,13 @@
 import gevent
 import pytest
 
-from gomq_py.amqp.wire.fields import Float32
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicConsume, BasicConsumeOk, ChannelClose, ChannelOpen, ChannelOpenOk, ConnectionClose, ExchangeBind, ExchangeBindOk,
     ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare,
     QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk,
 )
-from gomq_py.amqp.wire.properties import Properties
+from gomq_py.content.fields import Float32
+from gomq_py.content.properties import Properties
 from tests.support.waiting import wait_until
 
 LOCKED = (

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.exchanges.consistent_hash import MAX_WEIGHT, Ring, jump
 from gomq_py.broker.routing import with_properties
+from gomq_py.content.properties import Properties
+from gomq_py.errors import PreconditionFailed
 from tests.support.model import make_vhost, routed
 
 KEYS = [f"key-{number}" for number in range(2000)]

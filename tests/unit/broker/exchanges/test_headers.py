@@ -1,7 +1,7 @@
 """Headers exchange: modes, presence, types."""
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.errors import PreconditionFailed
 from tests.support.model import make_vhost, routed
 
 

@@ -1,10 +1,10 @@
 """Limits: what expires, what does not fit, what comes back too often, and queues that nobody uses."""
 import pytest
 
-from gomq_py.amqp.wire.properties import Properties
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.queues import limits
 from gomq_py.broker.queues.limits import QueueLimits
+from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.no_switch import no_switch
 from tests.support.queues import Bench, KeepingConsumer

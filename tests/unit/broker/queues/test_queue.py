@@ -1,9 +1,9 @@
 """The plain queue: order, counts, turns, requeue, purge and its ends."""
 import pytest
 
-from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.errors import AccessRefused
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock

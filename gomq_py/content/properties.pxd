@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.amqp.wire cimport fields
+from gomq_py.content cimport fields
 
 cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY, CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
 cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, CONTINUED

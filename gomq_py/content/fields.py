@@ -16,7 +16,7 @@ from operator import itemgetter
 from struct import Struct, error as StructError
 
 from gomq_py import octets
-from gomq_py.amqp.wire.errors import SyntaxError_
+from gomq_py.errors import Malformed
 
 BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32 = b"tbBsuIi"
 INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP = b"lLfdDT"
@@ -180,33 +180,33 @@ def table_end(p, at, end, depth=0):
 def decode_table(data, offset=0, deeper=0):
     """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. The first of equal keys wins, as in RabbitMQ.
 
-    ``deeper``: levels it may have more than one from a peer, as it was put into another. Raises SyntaxError_.
+    ``deeper``: levels it may have more than one from a peer, as it was put into another. Raises Malformed.
     """
     p = octets.pointer(data)
     end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1
     if end < 0:
-        raise SyntaxError_("malformed field table")
+        raise Malformed("malformed field table")
     return read_table(p, offset), end
 
 
 def decode_array(data, offset=0):
-    """The array (u32 size first) at ``offset`` as a list, and the offset behind it. Raises SyntaxError_."""
+    """The array (u32 size first) at ``offset`` as a list, and the offset behind it. Raises Malformed."""
     p = octets.pointer(data)
     length = len(data)
     if offset < 0 or length - offset < 4:
-        raise SyntaxError_("malformed field array")
+        raise Malformed("malformed field array")
     size = octets.be32(p, offset)
     if size > length - offset - 4 or check_array(p, offset + 4, offset + 4 + size, 0) < 0:
-        raise SyntaxError_("malformed field array")
+        raise Malformed("malformed field array")
     return read_array(p, offset), offset + 4 + size
 
 
 def decode_value(data, offset=0):
-    """The value (type octet first) at ``offset``, and the offset behind it. Raises SyntaxError_."""
+    """The value (type octet first) at ``offset``, and the offset behind it. Raises Malformed."""
     p = octets.pointer(data)
     end = check_value(p, offset, len(data), 0) if offset >= 0 else -1
     if end < 0:
-        raise SyntaxError_("malformed field value")
+        raise Malformed("malformed field value")
     return read_value(p, offset), end
 
 
@@ -412,9 +412,9 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """(entry, value, end) offsets of a key in the table ``p`` that fills ``length`` octets, or None. Raises SyntaxError_ for a malformed table."""
+    """(entry, value, end) offsets of a key in the table ``p`` that fills ``length`` octets, or None. Raises Malformed for a malformed table."""
     if table_end(p, 0, length) != length:
-        raise SyntaxError_("malformed field table")
+        raise Malformed("malformed field table")
     at = 4
     while at < length:
         size = p[at]
@@ -427,13 +427,13 @@ def find_entry(p, length, key):
 
 
 def get_key(raw, key, default=None):
-    """The value of one key of a raw table (u32 size first). Raises SyntaxError_ for a malformed table."""
+    """The value of one key of a raw table (u32 size first). Raises Malformed for a malformed table."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     return default if entry is None else decode_value(raw, entry[1])[0]
 
 
 def remove_key(raw, key):
-    """A raw table without a key, every other octet as it was. Raises SyntaxError_ for a malformed table."""
+    """A raw table without a key, every other octet as it was. Raises Malformed for a malformed table."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     if entry is None:
         return bytes(raw)
@@ -441,18 +441,18 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """A raw table with a key set, in its old place or at the end, every other octet as it was. Raises SyntaxError_ for a malformed table."""
+    """A raw table with a key set, in its old place or at the end, every other octet as it was. Raises Malformed for a malformed table."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """A raw table with its entries in the order of their keys' octets; equal keys stay in theirs. Raises SyntaxError_ for a malformed table."""
+    """A raw table with its entries in the order of their keys' octets; equal keys stay in theirs. Raises Malformed for a malformed table."""
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:
-        raise SyntaxError_("malformed field table")
+        raise Malformed("malformed field table")
     entries = []
     at = 4
     while at < length:

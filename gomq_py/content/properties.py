@@ -12,13 +12,16 @@ broker stores and delivers these bytes as the publisher sent them. Never decodes
 from struct import Struct
 
 from gomq_py import octets
-from gomq_py.amqp.wire import fields
-from gomq_py.amqp.wire.errors import SyntaxError_
-from gomq_py.amqp.wire.fields import decode_table, encode_shortstr, encode_table, seconds_of
+from gomq_py.content import fields
+from gomq_py.content.fields import decode_table, encode_shortstr, encode_table, seconds_of
+from gomq_py.errors import Malformed
 
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY = 0x8000, 0x4000, 0x2000, 0x1000, 0x0800
 CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP = 0x0400, 0x0200, 0x0100, 0x0080, 0x0040
 TYPE, USER_ID, APP_ID, CLUSTER_ID, CONTINUED = 0x0020, 0x0010, 0x0008, 0x0004, 0x0001
+
+# Values of delivery_mode.
+TRANSIENT, PERSISTENT = 1, 2
 
 # (name, flag, kind) in wire order
 FIELDS = (
@@ -154,10 +157,10 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """From wire form (flags first). Raises SyntaxError_ unless the octets are exactly one set of properties."""
+        """From wire form (flags first). Raises Malformed unless the octets are exactly one set of properties."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
-            raise SyntaxError_("malformed basic properties")
+            raise Malformed("malformed basic properties")
         flags = _SHORT.unpack_from(data)[0]
         at = 2
         values = {}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.wire.errors import SyntaxError_
-from gomq_py.amqp.wire.properties import FIELDS, Properties, PropertyScan
+from gomq_py.content.properties import FIELDS, Properties, PropertyScan
+from gomq_py.errors import Malformed
 from tests.support.guarded import GuardedBuffer
 
 GUARDED = GuardedBuffer(1 << 18)
@@ -78,7 +78,7 @@ def test_properties_are_equal_when_their_values_are():
 @pytest.mark.parametrize("length", range(len(ALL)))
 def test_properties_cut_anywhere_are_refused(length):
     assert scanned(ALL[:length]) is None
-    with pytest.raises(SyntaxError_):
+    with pytest.raises(Malformed):
         Properties.decode(ALL[:length])
 
 

@@ -1,0 +1,25 @@
+"""Refusals: what the core refuses (gomq_py.errors), as AMQP says it: a reply code, and whether the channel or the connection is closed.
+
+Between the connection, which catches them, and the wire's errors. RabbitMQ closes the connection over a type that does not exist and over malformed
+content, and only the channel over the rest.
+"""
+from gomq_py import errors
+from gomq_py.amqp.wire import errors as wire
+
+_ERRORS = {
+    errors.AccessRefused: wire.AccessRefused,
+    errors.NotFound: wire.NotFound,
+    errors.ResourceLocked: wire.ResourceLocked,
+    errors.PreconditionFailed: wire.PreconditionFailed,
+    errors.UnknownType: wire.CommandInvalid,
+    errors.Malformed: wire.SyntaxError_,
+}
+
+
+def as_amqp(error):
+    """The AMQPError that says an AMQPError or a Refused to the client."""
+    if isinstance(error, wire.AMQPError):
+        return error
+    if isinstance(error, errors.OutOfResources):
+        return wire.ResourceError(error.text).soft()
+    return _ERRORS[type(error)](error.text)
