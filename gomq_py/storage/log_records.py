@@ -1,6 +1,6 @@
 """Log records: what the framed logs of definitions and of users hold: a field table whose ``op`` says what it is about.
 
-Above amqp.wire.fields, below whoever replays a log. A record whose checksum is right may still be one that this version cannot use: another version
+Above content.fields, below whoever replays a log. A record whose checksum is right may still be one that this version cannot use: another version
 wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refuses it before anything has acted on a part of it.
 """
 from gomq_py.content.fields import decode_table
