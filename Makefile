@@ -21,6 +21,7 @@ PYTEST ?= -n 4 --dist worksteal
 BIN := $(VENV)/bin
 SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
 .PHONY: run test lint bench expectations fuzz asan harness fuzz-http clean build
 
@@ -56,22 +57,27 @@ fuzz-http: $(VENV)/dev.stamp build
 
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
 build: $(VENV)/dev.stamp
-	@$(BIN)/python setup.py -q build_ext --inplace
+	@$(COMPILE)
 	@touch $(VENV)/run.stamp
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gomq-py needs Python 3.11 or newer: make PYTHON=python3.13"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "no venv module: apt-get install python3-venv"; exit 1; }
 
-$(VENV)/run.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml $(SOURCES)
-	@echo "installing into $(VENV); the first time takes a minute or two"
-	@$(PIP) install -e .
+$(VENV)/run.stamp: $(VENV)/base.stamp $(SOURCES)
+	@$(COMPILE)
+	@touch $@
+
+# Installed as they are, with what compiles them: COMPILE does that once, and says what it is doing.
+$(VENV)/base.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
+	@echo "installing into $(VENV)"
+	@GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[compile]'
 	@touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
 	@echo "installing into $(VENV), with everything the tests need"
-	@GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[dev]'  # compiled by build, once
-	@touch $@
+	@GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/base.stamp
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .hypothesis

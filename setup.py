@@ -2,7 +2,12 @@
 
 A module is compiled when a ``.pxd`` of its name with C types for it lies beside the ``.py``. Without Cython, a C compiler or Python's headers the
 build warns and installs the plain ``.py``, which answers the same, about 30 times slower. ``GOMQ_REQUIRE_COMPILED=1`` makes that an error.
+
+What a module was built from is known by a digest of its sources (gomq_py/build_info.py), which the compiled module
+carries as its ELF build ID. What carries another digest is thrown away before the build, because times of files do not
+tell: an older source may have been put back since.
 """
+import itertools
 import os
 import re
 import shutil
@@ -12,6 +17,10 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # the tree that is built here, whatever is installed
+
+from gomq_py import build_info  # noqa: E402
 
 CYTHON_LEAST = (3, 1)
 DIRECTIVES = {
@@ -28,8 +37,7 @@ FLAGS = ["-O2", "-g0", "-Wno-unused-function", "-Wno-unreachable-code", "-Wno-si
 JOBS = os.cpu_count() or 1
 # A folder shared by several working copies, so that each does not translate the same sources again.
 CACHE = os.environ.get("GOMQ_CYTHON_CACHE") or False
-# octets is inline C in its .pxd and has nothing to compile; an __init__.pxd only marks a package for cimport.
-NOT_COMPILED = ("octets", "__init__")
+TRANSLATED = Path("build", "cython")
 
 
 class OptionalBuildExt(build_ext):
@@ -41,11 +49,38 @@ class OptionalBuildExt(build_ext):
 
     def run(self):
         try:
+            self.throw_away_stale()
             super().run()
         except Exception as error:
             if must_compile():
                 raise
             warn(error)
+
+    def throw_away_stale(self):
+        """Compiled modules of other sources, and of modules that are compiled no more; also those in the working copy,
+        where those are built.
+        """
+        names = {self.get_ext_filename(known.name): known.name for known in self.extensions}
+        digests = {file: bytes.fromhex(build_info.digest_of(name)) for file, name in names.items()}
+        for folder in [Path(self.build_lib)] + ([Path()] if self.inplace else []):
+            for path in (folder / "gomq_py").rglob("*" + sysconfig.get_config_var("EXT_SUFFIX")):
+                digest = digests.get(str(path.relative_to(folder)))
+                if digest is None or digest not in path.read_bytes():
+                    path.unlink()
+        self.missing = {name for file, name in names.items() if not Path(self.build_lib, file).exists()}
+        if self.missing:
+            say(f"compiling {len(self.missing)} modules, {self.parallel} at a time")
+            self.numbers = itertools.count(1)
+
+    def build_extension(self, extension):
+        super().build_extension(extension)
+        if extension.name in self.missing:
+            say(f"compiled {next(self.numbers)} of {len(self.missing)}: {extension.name}")
+
+
+def say(text):
+    """Tell what takes so long, even where setuptools is told to be quiet."""
+    print(text, flush=True)
 
 
 def must_compile():
@@ -66,11 +101,7 @@ def compiled_modules():
     """An extension for every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; none with a warning where Cython is missing, too old or fails."""
     if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
         return []
-    paths = sorted(path for path in Path("gomq_py").rglob("*.pxd") if path.with_suffix(".py").exists() and path.stem not in NOT_COMPILED)
-    extensions = [
-        Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], extra_compile_args=FLAGS, optional=not must_compile())
-        for path in paths
-    ]
+    extensions = [extension_of(name) for name in build_info.hot_modules()]
     try:
         import Cython
         from Cython.Build import cythonize
@@ -79,12 +110,33 @@ def compiled_modules():
         see_modules()
         if tuple(int(part) for part in Cython.__version__.split(".")[:2]) < CYTHON_LEAST:
             raise ImportError(f"Cython {Cython.__version__} is too old")
-        return cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=JOBS, quiet=True, cache=CACHE)
+        throw_away_stale_translations(extensions)
+        return cythonize(
+            extensions, compiler_directives=DIRECTIVES, build_dir=str(TRANSLATED), nthreads=JOBS, quiet=True, cache=CACHE)
     except Exception as error:
         if must_compile() and not isinstance(error, ImportError) or os.environ.get("GOMQ_REQUIRE_COMPILED"):
             raise
         warn(error)
         return []
+
+
+def extension_of(name):
+    """The extension of a hot module, which carries the digest of its sources."""
+    source = str(Path(*name.split(".")).with_suffix(".py"))
+    digest = ["-Wl,--build-id=0x" + build_info.digest_of(name)]
+    return Extension(name, [source], extra_compile_args=FLAGS, extra_link_args=digest, optional=not must_compile())
+
+
+def throw_away_stale_translations(extensions):
+    """C files of other sources: Cython notes the linker's arguments at their beginning, and with them the digest."""
+    missing = 0
+    for known in extensions:
+        path = TRANSLATED / Path(known.sources[0]).with_suffix(".c")
+        if path.exists() and known.extra_link_args[0] not in path.read_text(encoding="utf-8"):
+            path.unlink()
+        missing += not path.exists()
+    if missing:
+        say(f"translating {missing} modules to C")
 
 
 def see_modules():

@@ -1,9 +1,14 @@
-"""What this installation is: version, interpreter, and which hot modules are compiled.
+"""What this installation is: version, interpreter, which hot modules are compiled, and from which sources.
 
-A leaf that imports none of the rooms: it looks at files only, so that ``--build-info`` also answers on a broken installation.
+A leaf that imports none of the rooms: it looks at files only, so that ``--build-info`` also answers on a broken
+installation, and so that setup.py can ask it which modules to compile. The build writes a digest of a module's
+sources into the compiled module, as its ELF build ID; a session of tests refuses a module whose sources have another.
+Times of files decide nothing: a checkout, a copy or an unpacked archive makes them lie.
 """
+import hashlib
 import importlib.util
 import platform
+import re
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -14,11 +19,75 @@ import gomq_py
 RABBITMQ_VERSION = "3.13.7"
 
 
-def hot_modules() -> list[str]:
-    """Dotted names of the modules that have C types beside them. ``octets`` is inline C in its ``.pxd`` and never compiled by itself."""
-    root = Path(gomq_py.__file__).parent
-    paths = (path for path in root.rglob("*.pxd") if path.stem not in ("__init__", "octets") and path.with_suffix(".py").exists())
-    return sorted(".".join(("gomq_py", *path.relative_to(root).with_suffix("").parts)) for path in paths)
+# The folder that holds the package.
+ROOT = Path(gomq_py.__file__).resolve().parents[1]
+# octets is inline C in its .pxd and has nothing to compile; an __init__.pxd only marks a package for cimport.
+NOT_COMPILED = ("octets", "__init__")
+_CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)
+_CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
+
+
+def hot_modules(root: Path = ROOT) -> list[str]:
+    """Dotted names of the modules that are compiled: those with C types for them beside the source."""
+    declared = (path for path in (root / "gomq_py").rglob("*.pxd") if path.stem not in NOT_COMPILED)
+    paths = (path for path in declared if path.with_suffix(".py").exists())
+    return sorted(".".join(path.relative_to(root).with_suffix("").parts) for path in paths)
+
+
+def sources_of(name: str, root: Path = ROOT) -> list[Path]:
+    """What a compiled module is made of: its ``.py``, its ``.pxd``, and every ``.pxd`` that this one cimports, directly
+    or not.
+    """
+    path = root.joinpath(*name.split("."))
+    found, left = {path.with_suffix(".py")}, [path.with_suffix(".pxd")]
+    while left:
+        declarations = left.pop()
+        if declarations not in found:
+            found.add(declarations)
+            left += _cimported(declarations, root)
+    return sorted(found)
+
+
+def _cimported(declarations: Path, root: Path) -> list[Path]:
+    text = declarations.read_text(encoding="utf-8")
+    names = set(_CIMPORT.findall(text))
+    for package, members in _CIMPORT_FROM.findall(text):
+        listed = (member for member in members.strip(" ()").split(",") if member.strip())
+        names |= {package, *(f"{package}.{member.split()[0]}" for member in listed)}
+    folders = [root.joinpath(*name.split(".")) for name in names]
+    paths = [path for folder in folders for path in (folder.with_suffix(".pxd"), folder / "__init__.pxd")]
+    return [path for path in paths if path.is_file()]
+
+
+def digest_of(name: str, root: Path = ROOT) -> str:
+    """64 hexadecimal digits that change with any source of a module: with its octets, not with its times."""
+    digest = hashlib.sha256()
+    for path in sources_of(name, root):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def compiled_file(name: str, root: Path = ROOT) -> Path | None:
+    """The compiled twin that an import of a module finds below ``root``, if there is one."""
+    path = root.joinpath(*name.split("."))
+    paths = (path.with_name(path.name + suffix) for suffix in EXTENSION_SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def stale_modules(root: Path = ROOT) -> list[str]:
+    """Hot modules whose compiled twin was built from other sources than those that lie beside it."""
+    compiled = {name: path for name in hot_modules(root) if (path := compiled_file(name, root)) is not None}
+    return [name for name, path in compiled.items() if bytes.fromhex(digest_of(name, root)) not in path.read_bytes()]
+
+
+def left_over(root: Path = ROOT) -> list[Path]:
+    """Compiled files of modules that are compiled no more, or are gone: an import would take them all the same, even
+    instead of the ``.py``.
+    """
+    found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
+             if "." not in path.name.removesuffix(suffix)}  # or it is another Python's
+    return sorted(found - {compiled_file(name, root) for name in hot_modules(root)})
 
 
 def interpreted_modules() -> list[str]:
@@ -41,9 +110,11 @@ def speed() -> str:
 
 def describe() -> str:
     """What ``--build-info`` prints."""
+    stale = stale_modules()
+    built = f", but from other sources than these: {', '.join(stale)}" if stale else ""
     return "\n".join((
         f"gomq-py {gomq_py.__version__}",
-        f"hot modules: {speed()}",
+        f"hot modules: {speed()}{built}",
         f"python: {platform.python_implementation()} {platform.python_version()}",
         f"platform: {platform.platform()}",
     ))

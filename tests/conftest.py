@@ -17,7 +17,7 @@ from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
 from gomq_py.testing.brokers import ChildBroker
 from tests.support import broker_process as processes
-from tests.support import programs, resources, telltale
+from tests.support import built, programs, resources, telltale
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -48,6 +48,8 @@ def pytest_sessionstart(session):
     wants_compiled = os.environ.get("GOMQ_REQUIRE_COMPILED") and not os.environ.get("GOMQ_PURE_PYTHON")
     if wants_compiled and build_info.interpreted_modules():
         raise pytest.UsageError(f"GOMQ_REQUIRE_COMPILED is set, but these are interpreted: {', '.join(build_info.interpreted_modules())}")
+    if not hasattr(session.config, "workerinput"):  # whoever started this worker has looked
+        built.refuse_stale()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -11,14 +11,17 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
+from gomq_py import build_info
 from tests.unit.source_tree import ROOT, tracked_files
 
 # Compilers and pip, beside everything else that the machine does.
 pytestmark = pytest.mark.timeout(600)
 
+SUFFIX = EXTENSION_SUFFIXES[0]
 LEFT = {"__init__.pxd", "octets.pxd", "message.pxd"}
 
 
@@ -94,6 +97,30 @@ def test_fault_in_a_hot_module_is_an_error_where_somebody_could_compile_it(copy)
 
     assert finished.returncode != 0
     assert "message.pxd:2" in finished.stdout + finished.stderr
+
+
+@pytest.mark.needs_program("cc")
+def test_what_was_built_from_other_sources_is_built_again_whatever_the_times_of_files_say(copy):
+    """And what is left over from a module that is compiled no more goes: an import would take it, not the source."""
+    show = "from gomq_py.storage import message; print(message.ADDED, message.__file__)"
+    source, left = copy / "gomq_py" / "storage" / "message.py", copy / "gomq_py" / f"octets{SUFFIX}"
+    first = run(copy, "setup.py", "-q", "build_ext", "--inplace")
+    built = build_info.compiled_file("gomq_py.storage.message", copy)
+    fresh = build_info.stale_modules(copy)
+    source.write_text(source.read_text() + "\nADDED = 1\n")
+    os.utime(source, (0, 0))
+    left.write_bytes(b"")
+    stale = build_info.stale_modules(copy), build_info.left_over(copy)
+
+    second = run(copy, "setup.py", "-q", "build_ext", "--inplace")
+    third = run(copy, "setup.py", "-q", "build_ext", "--inplace")
+
+    assert built is not None, first.stderr
+    assert (fresh, stale) == ([], (["gomq_py.storage.message"], [left]))
+    assert (build_info.stale_modules(copy), build_info.left_over(copy)) == ([], []), second.stderr
+    assert run(copy, "-c", show).stdout == f"1 {built}\n"
+    tells = "compiled 1 of 1: gomq_py.storage.message"
+    assert [tells in said.stdout for said in (first, second, third)] == [True, True, False]
 
 
 @pytest.mark.needs_program("cc")
