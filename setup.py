@@ -3,9 +3,9 @@
 A module is compiled when a ``.pxd`` of its name with C types for it lies beside the ``.py``. Without Cython, a C compiler or Python's headers the
 build warns and installs the plain ``.py``, which answers the same, about 30 times slower. ``GOMQ_REQUIRE_COMPILED=1`` makes that an error.
 
-What a module was built from is known by a digest of its sources (gomq_py/build_info.py), which the compiled module
-carries as its ELF build ID. What carries another digest is thrown away before the build, because times of files do not
-tell: an older source may have been put back since.
+What a module was built from is known by a digest of its sources (gomq_py/build_info.py), which the compiled
+module carries as its ELF build ID. What carries another digest is thrown away before the build, because times
+of files do not tell: an older source may have been put back since.
 """
 import itertools
 import os
@@ -57,8 +57,8 @@ class OptionalBuildExt(build_ext):
             warn(error)
 
     def throw_away_stale(self):
-        """Compiled modules of other sources, and of modules that are compiled no more; also those in the working copy,
-        where those are built.
+        """Compiled modules of other sources, and of modules that are compiled no more; where the working copy
+        is to have them, those that lie there, too. What is right is made newer than whatever it was built from.
         """
         names = {self.get_ext_filename(known.name): known.name for known in self.extensions}
         digests = {file: bytes.fromhex(build_info.digest_of(name)) for file, name in names.items()}
@@ -67,6 +67,8 @@ class OptionalBuildExt(build_ext):
                 digest = digests.get(str(path.relative_to(folder)))
                 if digest is None or digest not in path.read_bytes():
                     path.unlink()
+                else:
+                    path.touch()
         self.missing = {name for file, name in names.items() if not Path(self.build_lib, file).exists()}
         if self.missing:
             say(f"compiling {len(self.missing)} modules, {self.parallel} at a time")
@@ -112,7 +114,8 @@ def compiled_modules():
             raise ImportError(f"Cython {Cython.__version__} is too old")
         throw_away_stale_translations(extensions)
         return cythonize(
-            extensions, compiler_directives=DIRECTIVES, build_dir=str(TRANSLATED), nthreads=JOBS, quiet=True, cache=CACHE)
+            extensions, compiler_directives=DIRECTIVES, build_dir=str(TRANSLATED), nthreads=JOBS, quiet=True,
+            cache=CACHE)
     except Exception as error:
         if must_compile() and not isinstance(error, ImportError) or os.environ.get("GOMQ_REQUIRE_COMPILED"):
             raise
@@ -123,17 +126,20 @@ def compiled_modules():
 def extension_of(name):
     """The extension of a hot module, which carries the digest of its sources."""
     source = str(Path(*name.split(".")).with_suffix(".py"))
-    digest = ["-Wl,--build-id=0x" + build_info.digest_of(name)]
-    return Extension(name, [source], extra_compile_args=FLAGS, extra_link_args=digest, optional=not must_compile())
+    return Extension(
+        name, [source], extra_compile_args=FLAGS, optional=not must_compile(),
+        extra_link_args=["-Wl,--build-id=0x" + build_info.digest_of(name)])
 
 
 def throw_away_stale_translations(extensions):
-    """C files of other sources: Cython notes the linker's arguments at their beginning, and with them the digest."""
+    """C files of other sources: Cython notes the linker's arguments in them, and with these the digest."""
     missing = 0
     for known in extensions:
         path = TRANSLATED / Path(known.sources[0]).with_suffix(".c")
         if path.exists() and known.extra_link_args[0] not in path.read_text(encoding="utf-8"):
             path.unlink()
+        elif path.exists():
+            path.touch()  # or Cython would translate the same again, for the time of a source
         missing += not path.exists()
     if missing:
         say(f"translating {missing} modules to C")

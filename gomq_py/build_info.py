@@ -1,9 +1,9 @@
 """What this installation is: version, interpreter, which hot modules are compiled, and from which sources.
 
-A leaf that imports none of the rooms: it looks at files only, so that ``--build-info`` also answers on a broken
-installation, and so that setup.py can ask it which modules to compile. The build writes a digest of a module's
-sources into the compiled module, as its ELF build ID; a session of tests refuses a module whose sources have another.
-Times of files decide nothing: a checkout, a copy or an unpacked archive makes them lie.
+A leaf that imports none of the rooms: it looks at files only, so that ``--build-info`` also answers on a
+broken installation, and so that setup.py can ask it which modules to compile. The build writes a digest of a
+module's sources into the compiled module, as its ELF build ID; a session of tests refuses a module whose
+sources have another. Times of files decide nothing: a checkout, a copy or an unpacked archive makes them lie.
 """
 import hashlib
 import importlib.util
@@ -35,9 +35,7 @@ def hot_modules(root: Path = ROOT) -> list[str]:
 
 
 def sources_of(name: str, root: Path = ROOT) -> list[Path]:
-    """What a compiled module is made of: its ``.py``, its ``.pxd``, and every ``.pxd`` that this one cimports, directly
-    or not.
-    """
+    """What a module is compiled from: its ``.py``, its ``.pxd``, and every ``.pxd`` that is cimported."""
     path = root.joinpath(*name.split("."))
     found, left = {path.with_suffix(".py")}, [path.with_suffix(".pxd")]
     while left:
@@ -77,13 +75,17 @@ def compiled_file(name: str, root: Path = ROOT) -> Path | None:
 
 def stale_modules(root: Path = ROOT) -> list[str]:
     """Hot modules whose compiled twin was built from other sources than those that lie beside it."""
-    compiled = {name: path for name in hot_modules(root) if (path := compiled_file(name, root)) is not None}
-    return [name for name, path in compiled.items() if bytes.fromhex(digest_of(name, root)) not in path.read_bytes()]
+    stale = []
+    for name in hot_modules(root):
+        path = compiled_file(name, root)
+        if path is not None and bytes.fromhex(digest_of(name, root)) not in path.read_bytes():
+            stale.append(name)
+    return stale
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Compiled files of modules that are compiled no more, or are gone: an import would take them all the same, even
-    instead of the ``.py``.
+    """Compiled files of modules that are compiled no more, or are gone: an import would take them all the
+    same, even instead of the ``.py``.
     """
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # or it is another Python's

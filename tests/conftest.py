@@ -17,7 +17,7 @@ from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
 from gomq_py.testing.brokers import ChildBroker
 from tests.support import broker_process as processes
-from tests.support import built, programs, resources, telltale
+from tests.support import built, programs, resources, telltale, typed
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -52,8 +52,14 @@ def pytest_sessionstart(session):
         built.refuse_stale()
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(config, items):
-    """Those that take long come first, so that nobody waits for one at the end; and each has the time that it may take here."""
+    """Each has the marker ``typed`` where that is so, and the time that it may take here. Those that take
+    long come first, so that nobody waits for one at the end.
+    """
+    for item in items:
+        if typed.has_types(item.path):
+            item.add_marker("typed")
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     usual_s = float(config.getoption("timeout", None) or config.getini("timeout"))
     for item in items:

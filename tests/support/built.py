@@ -9,8 +9,8 @@ COMMAND = "make build (or python setup.py build_ext --inplace)"
 
 
 def refuse_stale(root=build_info.ROOT):
-    """UsageError where a compiled module was built from other sources, or is left over from one that is compiled no
-    more: the old ones would answer. Where the interpreted modules are asked for, nothing compiled is imported.
+    """UsageError where a compiled module was built from other sources, or is left over from one that is
+    compiled no more: the old ones would answer. Interpreted, nothing compiled is imported.
     """
     if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
         return

@@ -29,7 +29,8 @@ def tree(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     for name in build_info.hot_modules(tmp_path):
-        module, digest = tmp_path.joinpath(*name.split(".")), bytes.fromhex(build_info.digest_of(name, tmp_path))
+        module = tmp_path.joinpath(*name.split("."))
+        digest = bytes.fromhex(build_info.digest_of(name, tmp_path))
         module.with_name(module.name + SUFFIX).write_bytes(b"\x7fELF" + digest + b"code")
     return tmp_path
 
@@ -76,7 +77,7 @@ def test_times_of_files_decide_nothing(tree):
 def test_session_on_stale_modules_is_refused_with_the_command_that_compiles(tree, compiled_wanted):
     (tree / "gomq_py/hot.py").write_text("COUNT = 2\n")
 
-    with pytest.raises(pytest.UsageError, match=r"from other sources than these: gomq_py\.hot\. Compile .* make build"):
+    with pytest.raises(pytest.UsageError, match=r"sources than these: gomq_py\.hot\. Compile .* make build"):
         refuse_stale(tree)
 
 
@@ -114,9 +115,9 @@ def test_sources_of_a_module_are_all_that_it_cimports():
                 targets = (ROOT.joinpath(*target.split(".")) for target in imports(declarations))
                 left += [path for target in targets if (path := target.with_suffix(".pxd")).exists()]
 
-        found = {path for path in build_info.sources_of(name) if path.suffix == ".pxd" and path.stem != "__init__"}
+        found = {path for path in build_info.sources_of(name) if path.suffix == ".pxd"}
 
-        assert found == expected, name
+        assert {path for path in found if path.stem != "__init__"} == expected, name
 
 
 def test_description_names_what_is_stale(tree, monkeypatch):

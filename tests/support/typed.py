@@ -1,0 +1,55 @@
+"""Which tests run twice: the interpreted run of CI (``-m typed``) takes what has a typed line to compare.
+
+A module that has a ``.pxd`` must answer the same compiled and interpreted. What is left out has no such
+module of its own: it reaches typed lines through the broker, whose own tests, at every layer, run both ways.
+"""
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Folder or test module -> why the interpreted run leaves it out.
+UNTYPED = {
+    "tests/clients": "foreign clients meet the wire, and tests/conformance holds that in octets, both ways",
+    "tests/ctl": "click and the management API",
+    "tests/e2e": "the command: what it says, signals, configuration, TLS, packages",
+    "tests/embedding": "a broker in another program, and the pytest plugin",
+    "tests/management": "Flask, JSON and metrics, above the same broker",
+    "tests/unit/auth": "users, rights and passwords are plain",
+    "tests/unit/config": "files, flags and the environment are plain",
+    "tests/unit/ctl": "commands are plain",
+    "tests/unit/http": "the management API is plain",
+    "tests/unit/observability": "logs and counters are plain",
+    "tests/unit/test_build_info.py": "looks at files",
+    "tests/unit/test_layering.py": "reads sources",
+    "tests/unit/test_tidy.py": "reads sources",
+    "tests/unit/test_typed.py": "reads names of files",
+}
+# Compiled modules without a test module of their own name -> the typed one that enters them.
+ENTERED_BY = {
+    "gomq_py.amqp.server.stream_consumer": "tests/conformance/amqp/test_15_streams.py",
+    "gomq_py.amqp.wire.delivery": "tests/unit/amqp/server/test_delivery.py",
+    "gomq_py.amqp.wire.stream_content": "tests/conformance/amqp/test_15_streams.py",
+    "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
+    "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",
+    "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
+    "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
+    "gomq_py.storage.browser": "tests/unit/broker/test_moving.py",
+    "gomq_py.storage.emptying": "tests/unit/storage/test_message_store.py",
+    "gomq_py.storage.picking": "tests/unit/broker/test_moving.py",
+    "gomq_py.storage.stage": "tests/unit/storage/test_stream_store.py",
+    "gomq_py.storage.stream_cursor": "tests/unit/storage/test_stream_store.py",
+}
+
+
+@cache
+def has_types(path):
+    """Whether a test module is among those that run compiled and interpreted."""
+    return not any(path.is_relative_to(ROOT / untyped) for untyped in UNTYPED)
+
+
+def own_tests(name):
+    """The unit tests of a module: tests/unit/a/test_b.py and test_b_more.py are about gomq_py/a/b.py."""
+    _, *folders, module = name.split(".")
+    folder = ROOT.joinpath("tests", "unit", *folders)
+    return sorted({*folder.glob(f"test_{module}.py"), *folder.glob(f"test_{module}_*.py")})
