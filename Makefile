@@ -7,6 +7,7 @@
 # make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
 # make harness  every value at every place by every door, of which make test runs a chosen part (docs/testing.md): some minutes
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
+# make wheel   dist/*.whl of the compiled modules, tried in an environment of its own
 # make clean   everything that the above made, but no broker's data
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint bench expectations fuzz asan harness fuzz-http clean build
+.PHONY: run test lint bench expectations fuzz asan harness fuzz-http wheel clean build
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -54,6 +55,9 @@ harness: $(VENV)/dev.stamp build
 
 fuzz-http: $(VENV)/dev.stamp build
 	GOMQ_FUZZ_EXAMPLES=25 $(BIN)/python -m pytest -n 2 tests/management/test_fuzz.py
+
+wheel: build
+	.ci/wheel
 
 # Compiles what has changed since the last time; without a compiler it says so and the suite runs interpreted.
 build: $(VENV)/dev.stamp

@@ -58,7 +58,7 @@ class OptionalBuildExt(build_ext):
 
     def throw_away_stale(self):
         """Compiled modules of other sources, and of modules that are compiled no more; where the working copy
-        is to have them, those that lie there, too. What is right is made newer than whatever it was built from.
+        is to have them, those that lie there, too. What is right is made newer than what it was built from.
         """
         names = {self.get_ext_filename(known.name): known.name for known in self.extensions}
         digests = {file: bytes.fromhex(build_info.digest_of(name)) for file, name in names.items()}

@@ -37,7 +37,8 @@ def test_constraints_name_a_version_of_each_within_its_bounds():
     pinned = constraints()
 
     assert [each.name for each in installed if canonicalize_name(each.name) not in pinned] == []
-    assert [str(each) for each in installed if pinned[canonicalize_name(each.name)] not in each.specifier] == []
+    versions = {each: pinned[canonicalize_name(each.name)] for each in installed}
+    assert [str(each) for each, version in versions.items() if version not in each.specifier] == []
 
 
 def test_what_compiles_is_said_alike_for_pip_and_for_make():
