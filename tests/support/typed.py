@@ -25,6 +25,7 @@ UNTYPED = {
     "tests/unit/test_requirements.py": "reads setup.cfg",
     "tests/unit/test_tidy.py": "reads sources",
     "tests/unit/test_typed.py": "reads names of files",
+    "tests/unit/test_waiting.py": "measures time",
 }
 # Compiled modules without a test module of their own name -> the typed one that enters them.
 ENTERED_BY = {

@@ -7,17 +7,27 @@ import time
 INTERVAL_S = 0.01
 
 
-def _patience():
-    """How many times longer than on a quiet machine a deadline is here: what the environment says, else what waits for each core, up to five."""
-    said = os.environ.get("GOMQ_TEST_PATIENCE")
-    if said:
-        return float(said)
-    measured = min(5.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
-    os.environ["GOMQ_TEST_PATIENCE"] = f"{measured:.1f}"  # the same in every process of a run
-    return float(os.environ["GOMQ_TEST_PATIENCE"])
+# A piece of work, and what it may take where nothing else is to do (measured: 0.03 to 0.07 s of a core).
+STEPS, USUAL_S = 1_000_000, 0.1
+# A run beside eight busy loops on two cores; what hangs is to end some day all the same.
+MOST = 8.0
 
 
-PATIENCE = _patience()
+def patience(environment=os.environ, clock=time.perf_counter, load=os.getloadavg):
+    """How many times longer than on a quiet machine each deadline of this run is: what GOMQ_TEST_PATIENCE says,
+    else what a piece of work takes now, and the load of the last minute for each core, whichever is more.
+
+    The first process of a run measures, and tells those that it starts.
+    """
+    if not environment.get("GOMQ_TEST_PATIENCE"):
+        began = clock()
+        sum(step & 1 for step in range(STEPS))
+        measured = max(1.0, (clock() - began) / USUAL_S, load()[0] / (os.cpu_count() or 1))
+        environment["GOMQ_TEST_PATIENCE"] = f"{min(MOST, measured):.1f}"
+    return float(environment["GOMQ_TEST_PATIENCE"])
+
+
+PATIENCE = patience()
 # Bounds what will never be true, and nothing else: on a machine with more to do a process may stand still for seconds.
 TIMEOUT_S = 30.0 * PATIENCE
 

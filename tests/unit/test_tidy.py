@@ -36,7 +36,9 @@ TEST_FILES = tuple(path for path in tracked_files() if path.suffix == ".py" and 
 # The only test module that may sleep: it is what the others wait with.
 WAITING = ROOT / "tests" / "support" / "waiting.py"
 # tests/unit modules without a module of the package behind them.
-ABOUT_THE_TREE = {"test_layering.py", "test_requirements.py", "test_tidy.py", "test_typed.py"}
+ABOUT_THE_TREE = {
+    "test_layering.py", "test_requirements.py", "test_tidy.py", "test_typed.py", "test_waiting.py",
+}
 
 
 def functions(module):
