@@ -30,7 +30,7 @@ def copy(tmp_path):
     """A copy of the sources with one hot module, gomq_py.storage.message."""
     for path in tracked_files():
         place = path.relative_to(ROOT)
-        if place.parts[0] in ("gomq_py", "etc") or len(place.parts) == 1:
+        if place.parts[0] in ("gomq_py", "etc", ".ci") or len(place.parts) == 1:
             if path.suffix != ".pxd" or path.name in LEFT:
                 (tmp_path / "copy" / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, tmp_path / "copy" / place)
@@ -133,7 +133,8 @@ def test_source_archive_holds_what_a_build_needs_and_nothing_that_was_built(copy
     with tarfile.open(next((copy / "dist").glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
 
-    assert {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "etc/gomq.ini", "gomq_py/octets.pxd", "gomq_py/storage/message.pxd"} <= names
+    assert {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE", ".ci/constraints.txt"} <= names
+    assert {"etc/gomq.ini", "gomq_py/octets.pxd", "gomq_py/storage/message.pxd"} <= names
     assert [name for name in names if name.endswith((".so", ".c"))] == []
 
 

@@ -14,8 +14,8 @@ MOST = 8.0
 
 
 def patience(environment=os.environ, clock=time.perf_counter, load=os.getloadavg):
-    """How many times longer than on a quiet machine each deadline of this run is: what GOMQ_TEST_PATIENCE says,
-    else what a piece of work takes now, and the load of the last minute for each core, whichever is more.
+    """How many times longer than on a quiet machine each deadline of this run is: what GOMQ_TEST_PATIENCE
+    says, else what a piece of work takes now, or the load of the last minute for each core, if that is more.
 
     The first process of a run measures, and tells those that it starts.
     """
