@@ -232,13 +232,6 @@ class Site:
         self.end(client)
         wait(lambda: not self.vhost.queues.keys() & set(names))
 
-    def waiting_for_files(self):
-        queue, told = self.declare(), []
-        for number in range(2):
-            queue.when_opened(lambda number=number: told.append(number))
-        queue.wake()
-        wait(lambda: told == [0, 1])
-
     def bindings(self):
         exchange = self.vhost.declare_exchange(f"x{next(numbers)}", "direct")
         queues = [self.declare() for _ in range(5)]
@@ -321,7 +314,6 @@ JOBS = {
     "'ends of connections'": Site.ends,
     "'deleting exclusive queues'": Site.exclusive,
     "'removing bindings'": Site.bindings,
-    "'readers that waited for files'": Site.waiting_for_files,
 }
 # What starts jobs for others, who name them (saboteur.STARTERS).
 HANDED_ON = {"self._name", "name"}

@@ -1,7 +1,7 @@
 """The plain queue: order, counts, turns, requeue, purge and its ends."""
 import pytest
 
-from gomq_py.broker.queues import cancelling
+from gomq_py.broker.queues import cancelling, queue as queue_module
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.errors import AccessRefused
 from gomq_py.storage.errors import StoreError
@@ -334,6 +334,35 @@ def test_very_many_consumers_of_a_deleted_queue_are_cancelled_in_slices_in_their
     assert counts[:3] == [0, 10, 20]
     assert told == [f"c{number}" for number in range(len(consumers)) if number != 40]
     assert all(consumer.queue is None and consumer.bodies == [] for consumer in consumers)
+
+
+def test_readers_that_waited_for_files_are_told_in_slices_and_before_consumers(bench, queue, monkeypatch):
+    monkeypatch.setattr(queue_module, "SliceClock", lambda: SliceClock(9.5, clock=StepClock(1)))
+    bench.publish(queue, b"x")
+    told, consumer = [], KeepingConsumer(credit=1)
+    for number in range(25):
+        queue.when_opened(lambda number=number: told.append((number, list(consumer.bodies))))
+    queue.add_consumer(consumer)
+
+    counts = []
+    while bench.loop.poll():
+        counts.append(len(told))
+
+    assert told == [(number, []) for number in range(25)]
+    assert counts[:3] == [10, 20, 25]
+    assert consumer.bodies == [b"x"]
+
+
+def test_reader_whose_fault_it_is_costs_no_other_reader_and_not_the_queue(bench, queue, caplog):
+    told = []
+    queue.when_opened(lambda: 1 // 0)
+    queue.when_opened(lambda: told.append(True))
+
+    queue.wake()
+    bench.settle()
+
+    assert told == [True] and not queue.closed
+    assert "a reader that waited for files" in caplog.text
 
 
 def test_a_fault_of_the_store_closes_the_queue_and_cancels_its_consumers(bench, queue):
