@@ -9,7 +9,7 @@ from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
-from tests.support.reading import get, head
+from tests.support.reading import get
 
 # How a message dies: the queue's arguments.
 WAYS = {
@@ -54,11 +54,7 @@ def work(files, folder, random, way, confirmed, cut):
 
 def letters_in(node):
     """The numbers among the dead letters, which stay there."""
-    browser, message, found = browse(node.vhost.queue("dead")), Message(), set()
-    while browser.next(message):
-        found.add(int(message.get_body()))
-    browser.close()
-    return found
+    return set(numbers_in(node, "dead"))
 
 
 def let_die(node, queue, way):
@@ -79,14 +75,15 @@ def survivors(folder):
 
 
 def numbers_in(node, name):
-    """Everything that is ready, without letting anything expire first."""
+    """The number of everything that is ready, which stays there. Never switches: nothing dies or moves meanwhile."""
     queue = node.vhost.queues.get(name)
     if queue is None:
-        return
-    message = Message()
-    while head(queue, message):
-        yield int(message.get_body())
-        queue.shift_head()
+        return []
+    browser, message, found = browse(queue), Message(), []
+    while browser.next(message):
+        found.append(int(message.get_body()))
+    browser.close()
+    return found
 
 
 @pytest.mark.parametrize("way", WAYS)

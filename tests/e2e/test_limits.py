@@ -4,13 +4,13 @@ import re
 import gevent
 import pytest
 
-from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen,
     ChannelOpenOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.config.settings import BY_KEY
+from gomq_py.errors import PreconditionFailed
 from tests.support.command import ROOT
 from tests.support.door import Door
 from tests.support.waiting import wait_until

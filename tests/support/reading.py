@@ -6,16 +6,7 @@ from tests.support.waiting import wait_until
 
 def get(queue, message, no_ack=False):
     """Queue.get, which False ends only where nothing is ready."""
-    return _once_opened(queue, lambda: queue.get(message, no_ack))
-
-
-def head(queue, message):
-    """Queue.head, likewise."""
-    return _once_opened(queue, lambda: queue.head(message))
-
-
-def _once_opened(queue, look):
-    while not look():
+    while not queue.get(message, no_ack):
         if not queue.is_opening():
             return False
         wait_until(lambda: not queue.is_opening(), sleep=gevent.sleep)
