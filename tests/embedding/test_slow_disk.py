@@ -524,6 +524,7 @@ def test_disk_that_refuses_a_reader_closes_the_queue_and_nothing_else(left_over,
     files.hold(call)
     reader = Reader(broker, get_all("backlog", []))
     wait_until(files.is_held.is_set, 60)
+    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].is_opening()), 60)  # it has come there
 
     files.let_go()
 
