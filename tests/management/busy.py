@@ -56,6 +56,7 @@ class Busy:
     def _connect(self):
         parameters = pika.URLParameters(self.process.url(vhost=VHOST))
         parameters.client_properties = {"connection_name": "busy-one"}
+        parameters.heartbeat = 0  # nobody reads for minutes, where other tests come between those that look at this
         self.connection = pika.BlockingConnection(parameters)
         self.channel = self.connection.channel()
         self.channel.confirm_delivery()
