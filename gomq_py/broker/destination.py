@@ -4,6 +4,9 @@ Above storage, below routes and doors. A destination takes one message at a time
 puts itself on the scheduler's list (queues.scheduler) when it is first touched. Never yields.
 """
 
+# The answer to a message that may wait, where a thread has to make files for it first.
+LATER = 2
+
 
 class Destination:
     """Takes messages. ``touched`` belongs to the scheduler: True while this waits for its turn at the end of the read.
@@ -19,7 +22,9 @@ class Destination:
         self.touched = self.unable = False
 
     def publish(self, message):
-        """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so). Never raises for the message's sake."""
+        """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so), LATER: nothing was done,
+        and it is to be published again when ``message.lacking(callback)`` has called back. Never raises for the message's sake.
+        """
         return 0
 
     def flush(self):

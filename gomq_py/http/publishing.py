@@ -1,7 +1,9 @@
 """Publishing and taking single messages for the API: the model's own verbs, in the broker's process, without a connection."""
 from flask import g, request
+from gevent.event import AsyncResult
 
 from gomq_py.broker import tracing
+from gomq_py.broker.destination import LATER
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
@@ -16,7 +18,7 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def publish(vhost, exchange, routing_key, properties, body):
-    """Route one message and store it. Returns whether a queue took it. Raises Refused."""
+    """Route one message and store it. Returns whether a queue took it. Raises Refused. May switch, where a queue needs files first."""
     key = routing_key.encode("utf-8")
     if len(key) > 255:
         raise BadRequest("a routing key is at most 255 octets")
@@ -46,10 +48,20 @@ def publish(vhost, exchange, routing_key, properties, body):
     vhost.totals.publishes += 1
     if vhost.tracing:
         tracing.published(vhost, _client(), message, more_keys, destinations)
-    taken = [destination.publish(message) for destination in destinations]
+    taken = [_publish(destination, message) for destination in destinations]
     if not all(taken) and seen_id is not None:
         seen.forget(seen_id)  # whoever publishes may try again what a queue refused
     return any(taken)
+
+
+def _publish(destination, message):
+    """Whether it took the message. May switch."""
+    message.may_wait = True
+    while (answer := destination.publish(message)) == LATER:
+        made = AsyncResult()
+        message.lacking(made.set)
+        message.may_wait = made.get() is None
+    return bool(answer)
 
 
 def take(queue: Queue, count, requeue, reject):

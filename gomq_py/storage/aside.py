@@ -19,20 +19,21 @@ class Aside:
         self._name = name
         self._threads_of = threads_of
         self._work = deque()  # (function, arguments, done or None)
+        self._first = deque()  # the same, which comes before that
         self._greenlet = None
         self._killed = False
 
     def __len__(self):
-        return len(self._work)
+        return len(self._first) + len(self._work)
 
     @property
     def is_idle(self):
         """Whether all of it is done."""
         return self._greenlet is None
 
-    def add(self, function, arguments, done):
+    def add(self, function, arguments, done, first=False):
         """Have ``function(*arguments)`` called in a thread. ``done(result, error)``, if given, is called in the hub after it."""
-        self._work.append((function, arguments, done))
+        (self._first if first else self._work).append((function, arguments, done))
         if self._greenlet is None:
             self._greenlet = gevent.spawn(self._run)
             self._greenlet.name = self._name
@@ -48,14 +49,17 @@ class Aside:
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
             self._greenlet = None
-        while self._work:
-            function, arguments, done = self._work.popleft()
+        while self:
+            function, arguments, done = self._next()
             if done is None:
                 function(*arguments)
 
+    def _next(self):
+        return self._first.popleft() if self._first else self._work.popleft()
+
     def _run(self):
-        while self._work:
-            function, arguments, done = self._work.popleft()
+        while self:
+            function, arguments, done = self._next()
             try:
                 result, error = begin(function, *arguments, pool=self._threads_of()).get(), None
             except Exception as failure:  # the work's, or no thread to be had

@@ -18,5 +18,16 @@ class StoreFull(StoreError):
     """No room on the disk for another segment. The store stays open: the next append tries again."""
 
 
+class StoreLater(StoreError):
+    """A thread has to make files or folders first, and the message may wait (``Message.may_wait``); nothing changed.
+
+    ``wait(callback)``: have them made, and ``callback(error or None)`` called in the hub after it, not before this returns.
+    """
+
+    def __init__(self, path, wait):
+        super().__init__(path, 0, "the files of a new segment have to be made first")
+        self.wait = wait
+
+
 class StoreClosed(StoreError):
     """The store was closed, or fenced after a failed sync or another I/O error."""

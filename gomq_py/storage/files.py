@@ -233,6 +233,7 @@ class Files:
 
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
+        self._coming_folders = set()  # the paths of those that having_folder gave and that nobody was told of
         self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
         self._leaving = set()  # what holds files that have lost their names; threads add to it and take from it
 
@@ -252,9 +253,12 @@ class Files:
         self.made(file)
         return file
 
-    def make(self, path, size):
-        """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it. What it holds is in the system's cache. Blocks."""
-        return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size)))
+    def make(self, path, size, fetched=True):
+        """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it. What it holds is in the system's cache,
+        unless ``fetched`` is False: for what is written with calls. Blocks.
+        """
+        file = self._create(os.fspath(path), size)
+        return self._described_or_not(fetch_ahead(file) if fetched else file)
 
     def make_unnamed(self, folder, size):
         """As ``create_unnamed``, for a thread. What it holds is in the system's cache. Blocks."""
@@ -511,6 +515,49 @@ class Files:
         """``make_folder`` as a Change."""
         path = os.fspath(path)
         return Change(path, lambda: self._make_folder(path), lambda _: self._tell("folder_created", path))
+
+    def have_folder(self, path):
+        """Create one folder unless it is there. One that a thread is at is made here, or told of here, once: who follows hears of a folder before
+        what is in it. Raises OSError. Blocks.
+        """
+        path = os.fspath(path)
+        if path in self._coming_folders:
+            with contextlib.suppress(FileExistsError):
+                self._make_folder(path)
+            self._coming_folders.discard(path)
+            self._tell("folder_created", path)
+        elif not os.path.isdir(path):
+            self.make_folder(path)
+
+    def lacks_folder(self, path):
+        """Whether ``have_folder`` would have to make it."""
+        return path in self._coming_folders or not os.path.isdir(path)
+
+    def is_making_folder(self, path):
+        """Whether a thread makes this folder, or one in it, and nobody was told yet."""
+        return any(coming == path or coming.startswith(path + os.sep) for coming in self._coming_folders)
+
+    def having_folder(self, path):
+        """``have_folder`` as a Change, whose ``told`` is called however it goes."""
+        path = os.fspath(path)
+        self._coming_folders.add(path)
+
+        def act():
+            try:
+                self._make_folder(path)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
+                return False
+            return True
+
+        def told(made):
+            if path in self._coming_folders:  # else the hub has told, that needed it before
+                self._coming_folders.discard(path)
+                if made:
+                    self._tell("folder_created", path)
+
+        return Change(path, act, told)
 
     def remove_folder(self, path):
         """Remove an empty folder. Raises OSError (ENOTEMPTY). Blocks."""

@@ -9,10 +9,13 @@ cdef class Message:
     cdef unsigned int delivery_count
     cdef unsigned char kind, flags, priority
     cdef bint persistent, redelivered
+    cdef public bint may_wait
+    cdef public object lacking
     cpdef assign(
         self, bytes exchange, bytes routing_key, bytes properties, body, uint64_t timestamp_ms, uint64_t expires_at_ms=*, unsigned char priority=*,
         bint persistent=*)
     cpdef bytes get_routing(self)
     cpdef bytes get_properties(self)
     cpdef own(self, properties=*)
+    cpdef Py_ssize_t get_body_length(self)
     cpdef readdress(self, Message other, bytes exchange, bytes routing_key, bytes properties, uint64_t timestamp_ms, uint64_t expires_at_ms=*)

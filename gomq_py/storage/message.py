@@ -14,12 +14,14 @@ class Message:
     """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (wire form), body.
 
     ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the store's handle, see message_store;
-    ``delivery_count`` counts earlier deliveries that came back.
+    ``delivery_count`` counts earlier deliveries that came back. ``may_wait``: whoever publishes it waits where a thread
+    has to make files for it first; ``lacking`` is the ``wait`` of the StoreLater then.
     """
 
     __slots__ = (
         "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at", "body_length",
         "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags", "priority", "persistent", "redelivered",
+        "may_wait", "lacking",
     )
 
     def __init__(self):
@@ -30,7 +32,8 @@ class Message:
         self.timestamp_ms = self.expires_at_ms = self.location = 0
         self.delivery_count = self.flags = self.priority = 0
         self.kind = 1
-        self.persistent = self.redelivered = False
+        self.persistent = self.redelivered = self.may_wait = False
+        self.lacking = None
 
     def restamp(self, now_ms):
         """Count as published at ``now_ms``: its age begins there, and what is left of its time stays as long as it was."""
@@ -105,6 +108,10 @@ class Message:
     def get_body(self):
         """The body (a copy)."""
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
+
+    def get_body_length(self):
+        """Its octets."""
+        return self.body_length
 
     def describe(self):
         """The scalar fields as a dict, for code and tests that are not compiled against this class."""

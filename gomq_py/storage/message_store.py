@@ -58,7 +58,7 @@ class MessageStore(emptying.EmptyingLog):
         size = (44 + message.routing_length + message.properties_length + message.body_length + 7) & ~7
         segment = self._write
         if segment is None or segment.end + size > segment.capacity:
-            segment = self._roll(size)
+            segment = self._roll(size, message.may_wait)
         at = segment.append(message)
         message.location = self._level_bits | segment.number << 28 | at
         self.ready_count += 1

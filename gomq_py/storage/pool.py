@@ -10,6 +10,7 @@ before its next flush. Between message_store and files; never flushes by itself.
 """
 import errno
 import os
+from collections import deque
 
 from gomq_py.storage.damage import DamageNotes
 from gomq_py.storage.data_dir import POWER_LOST
@@ -32,6 +33,9 @@ KEPT_SMALL_PAIRS = 2
 # A pair is made ahead where the disk has room for this many more: nobody else's last room is taken.
 ROOM_FOR_PAIRS = 8
 
+# Which files of the pool a writer takes: None for pairs, the folder of files without names, or this for those of streams, which have no acks.
+ALONE = "alone"
+
 
 class SegmentPool:
     """Hands out pairs of files for new segments and takes back emptied ones. ``folder`` is the pool's own and holds nothing else.
@@ -51,8 +55,11 @@ class SegmentPool:
         self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}
-        self._expected = {}  # (msgs_bytes, folder of unnamed ones or None) -> how many writers will need such files soon
-        self._in_making = dict.fromkeys(self._kept, 0)
+        self._alone = {size: [] for size in self._kept}
+        self._expected = {}  # (msgs_bytes, shelf) -> how many writers will need such files soon
+        self._waiting = {}  # the same -> (folders, callback) of writers who wait for them, each for one and for its folders
+        self._in_making = set()  # of these
+        self._naming = 0  # takers whose files have not got their names yet
         self._coming = dict.fromkeys(self._kept, 0)  # pairs of which the msgs file is on its way here, or has come before the acks file
         self._retiring = {}  # queue folder -> its Retiring pairs, whose msgs file is about to leave, or has left and that is to be flushed
         self.stage = Stage()
@@ -76,40 +83,72 @@ class SegmentPool:
 
         The acks file gets its name first: a process that is killed in between must not leave the messages without the acks it has seen.
         """
-        if self._pairs.get(msgs_bytes):
-            msgs, acks = pair = self._pairs[msgs_bytes].pop()
-            names = [self.files.renaming(acks.path, acks_path, acks, True), self.files.renaming(msgs.path, msgs_path, msgs, True)]
-            self._change(names, lambda error: error is None or self._name_failed(pair, failed, error), soon=True)
-            return pair
-        try:
-            return self._create(msgs_path, acks_path, msgs_bytes)
-        except OSError as error:
-            if error.errno != errno.ENOSPC or not self._give_up_spares():
-                raise
-        return self._create(msgs_path, acks_path, msgs_bytes)
+        return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
+
+    def take_alone(self, msgs_path, msgs_bytes, failed=None):
+        """As ``take``, for a segment of a stream: one file."""
+        return self._take(self._alone, (msgs_path,), msgs_bytes, failed)[0]
 
     def take_unnamed(self, folder, msgs_bytes):
         """One mapped file without a name, for a segment of a transient queue."""
         if self._unnamed.get(msgs_bytes):
             return self._unnamed[msgs_bytes].pop()
+        return self._with_spares_given_up(self.files.create_unnamed, folder, msgs_bytes)
+
+    def _take(self, ready, paths, msgs_bytes, failed):
+        if ready.get(msgs_bytes):
+            files = ready[msgs_bytes].pop()
+        elif self._naming:
+            # No name before those of earlier segments, or a kill would leave a hole between them.
+            files = self._with_spares_given_up(self._create, self._new_paths()[:len(paths)], msgs_bytes)
+        else:
+            return self._with_spares_given_up(self._create, paths, msgs_bytes)
+        self._name(files, paths, failed)
+        return files
+
+    def _name(self, files, paths, failed):
+        def named(error):
+            self._naming -= 1
+            if error is not None:
+                self._name_failed(files, failed, error)
+
+        self._naming += 1
+        names = [self.files.renaming(file.path, path, file, True) for file, path in zip(files, paths)]
+        self._change(names[::-1], named, soon=True)
+
+    def _with_spares_given_up(self, create, *arguments):
         try:
-            return self.files.create_unnamed(folder, msgs_bytes)
+            return create(*arguments)
         except OSError as error:
             if error.errno != errno.ENOSPC or not self._give_up_spares():
                 raise
-        return self.files.create_unnamed(folder, msgs_bytes)
+        return create(*arguments)
 
     # ahead of need
 
-    def expect(self, msgs_bytes, unnamed_in=None):
-        """A writer will soon take files of this size, without a name in the folder ``unnamed_in`` where that is given: have them ready."""
-        key = (msgs_bytes, unnamed_in)
+    def has(self, msgs_bytes, shelf=None, folders=()):
+        """Whether nobody has to wait for such files and for these folders: they are there, or no thread makes any."""
+        if self._aside is None or self._closed:
+            return True
+        return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
+
+    def wait_for(self, msgs_bytes, shelf, folders, callback):
+        """Have a thread make such files, and those of the ``folders`` that are not there, the outer one first. ``callback(error or None)`` is called
+        when that is done, or could not be. It must neither switch nor raise; files that it does not take are the next one's.
+        """
+        key = (msgs_bytes, shelf)
+        self._waiting.setdefault(key, deque()).append((folders, callback))
+        self._make_ahead(key)
+
+    def expect(self, msgs_bytes, shelf=None):
+        """A writer will soon take files of this size: have them ready."""
+        key = (msgs_bytes, shelf)
         self._expected[key] = self._expected.get(key, 0) + 1
         self._make_ahead(key)
 
-    def unexpect(self, msgs_bytes, unnamed_in=None):
+    def unexpect(self, msgs_bytes, shelf=None):
         """The writer has taken them, or is gone."""
-        key = (msgs_bytes, unnamed_in)
+        key = (msgs_bytes, shelf)
         self._expected[key] -= 1
         if self._expected[key]:
             self._make_ahead(key)
@@ -157,11 +196,11 @@ class SegmentPool:
 
     def describe(self):
         """What it holds, for people."""
-        pairs, unnamed = (sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed))
+        pairs, unnamed, alone = (sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone))
         retiring = sum(len(waiting) for waiting in self._retiring.values())
         return (
-            f"{pairs} pairs and {unnamed} without names wait to be used, {retiring} for their names to be flushed; "
-            f"{sum(self._in_making.values())} are being made"
+            f"{pairs} pairs, {alone} for streams and {unnamed} without names wait to be used, {retiring} for their names to be flushed; "
+            f"{len(self._in_making)} are being made, {sum(map(len, self._waiting.values()))} publishers wait for them"
         )
 
     def close(self):
@@ -169,82 +208,101 @@ class SegmentPool:
         self._closed = True
         self.resting.stop()
         self.openings.stop()
-        for pairs in self._pairs.values():
-            while pairs:
-                for file in pairs.pop():
-                    self._drop_now(file, self._aside)
-        for files in self._unnamed.values():
-            while files:
-                self.files.close(files.pop(), self._aside)
+        for key in list(self._waiting):
+            self._tell_waiting(key, OSError(errno.ECANCELED, "the broker stops"))
+        self._drop_spares(self._aside)
 
     # made ahead
 
+    def _ready(self, shelf):
+        return self._pairs if shelf is None else self._alone if shelf == ALONE else self._unnamed
+
     def _make_ahead(self, key):
-        msgs_bytes, unnamed_in = key
-        if self._aside is None or self._closed or msgs_bytes not in self._kept:
+        msgs_bytes, shelf = key
+        # One at a time of each kind: the next is begun when that is there, if it is still wanted.
+        if self._aside is None or self._closed or key in self._in_making:
             return
-        # One at a time for each size: the next is begun when that is there, if it is still expected.
-        ready = self._pairs if unnamed_in is None else self._unnamed
-        if self._in_making[msgs_bytes] or len(ready[msgs_bytes]) >= min(self._expected.get(key, 0), self._kept[msgs_bytes]):
+        waiting, ready = self._waiting.get(key), self._ready(shelf).get(msgs_bytes, ())
+        if waiting is None and len(ready) >= min(self._expected.get(key, 0), self._kept.get(msgs_bytes, 0)):
             return
-        self._in_making[msgs_bytes] += 1
-        if unnamed_in is None:
-            paths = self._new_paths()
-            self._aside(self._make_pair, *paths, msgs_bytes, done=lambda pair, error: self._made(key, pair, error))
-        else:
-            self._aside(self._make_unnamed, unnamed_in, msgs_bytes, done=lambda file, error: self._made(key, file, error))
+        self._in_making.add(key)
+        folders = [] if waiting is None else [self.files.having_folder(path) for path in waiting[0][0] if self.files.lacks_folder(path)]
+        paths = None
+        if shelf is None or shelf == ALONE:
+            paths = self._new_paths()[:2 if shelf is None else 1]
+        self._aside(self._make, folders, shelf, paths, msgs_bytes, waiting is not None, first=True,
+                    done=lambda made, error: self._made(key, folders, made, error, waiting is not None))
 
-    def _make_pair(self, msgs_path, acks_path, msgs_bytes):
-        """In a thread: as _create, nobody being told. Blocks. Raises OSError."""
-        acks_bytes = capacity_for(msgs_bytes)
-        self._check_room(self.folder, msgs_bytes + acks_bytes)
-        msgs = self.files.make(msgs_path, msgs_bytes)
-        try:
-            return msgs, self.files.make(acks_path, acks_bytes)
-        except OSError:
-            self.files.unmake(msgs)
-            raise
+    def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
+        """In a thread: folders, and files as ``_create`` and ``take_unnamed`` do, nobody being told. Blocks. Raises OSError."""
+        for folder in folders:
+            folder.act()
+        if not is_awaited:
+            self._check_room(shelf if paths is None else self.folder, msgs_bytes)
+        if paths is None:
+            return self.files.make_unnamed(shelf, msgs_bytes)
+        is_pair = len(paths) > 1  # a busy stream writes with calls: its file need not be in the cache
+        return self._create_each(lambda path, size: self.files.make(path, size, is_pair), self.files.unmake, paths, msgs_bytes)
 
-    def _make_unnamed(self, folder, msgs_bytes):
-        """In a thread. Blocks. Raises OSError."""
-        self._check_room(folder, msgs_bytes)
-        return self.files.make_unnamed(folder, msgs_bytes)
-
-    def _check_room(self, folder, count):
+    def _check_room(self, folder, msgs_bytes):
         figures = os.statvfs(folder)
-        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * count:
+        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * (msgs_bytes + capacity_for(msgs_bytes)):
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
-    def _made(self, key, made, error):
-        """Files that were made ahead are there, or could not be made: then whoever needs them will hear why."""
-        msgs_bytes, unnamed_in = key
-        self._in_making[msgs_bytes] -= 1
-        if error is not None:
-            return
-        if unnamed_in is not None:
-            self._unnamed[msgs_bytes].append(made)
-        else:
-            for file in made:
-                self.files.made(file)
-            self._pairs[msgs_bytes].append(made)
+    def _made(self, key, folders, made, error, is_awaited):
+        """Files are there that a thread has made, or could not be made: then whoever needs them will hear why."""
+        msgs_bytes, shelf = key
+        self._in_making.discard(key)
+        for folder in folders:
+            folder.told()
+        if error is None:
+            for folder in folders:
+                self.committer.mark_folder(os.path.dirname(folder.path))
+            if isinstance(made, tuple):
+                for file in made:
+                    self.files.made(file)
+            self._ready(shelf).setdefault(msgs_bytes, []).append(made)
         if self._closed:
             self.close()
-        for other in list(self._expected):
-            if other[0] == msgs_bytes:
-                self._make_ahead(other)
+        if error is None or is_awaited:
+            self._tell_waiting(key, error)
+        if error is None or key in self._waiting:
+            self._make_ahead(key)
+        self._drop_surplus(msgs_bytes, shelf)
+
+    def _tell_waiting(self, key, error):
+        """Files are there for the first of those who wait, who takes them at once; what went wrong all of them hear."""
+        waiting = self._waiting.pop(key, ())
+        told = list(waiting) if error is not None else [waiting.popleft()] if waiting else []
+        if error is None and waiting:
+            self._waiting[key] = waiting
+        for _, callback in told:
+            callback(error)
+
+    def _drop_surplus(self, msgs_bytes, shelf):
+        """Files that somebody waited for and has not taken are nobody's where enough are kept, or none of their size."""
+        ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
+        if len(ready.get(msgs_bytes, ())) > kept:
+            surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
+            self._drop_all(surplus, self._aside)
 
     def _give_up_spares(self):
         """The disk is full: what waits to be used goes, at once. False: there was nothing."""
-        found = False
-        for pairs in self._pairs.values():
-            while pairs:
-                found = True
-                for file in pairs.pop():
-                    self._drop_now(file, None)
-        for files in self._unnamed.values():
-            while files:
-                found = True
-                self.files.close(files.pop())
+        return self._drop_spares(None)
+
+    def _drop_spares(self, aside):
+        """Whether there were any."""
+        return any([self._drop_all(files, aside) for ready in (self._pairs, self._alone, self._unnamed) for files in ready.values()])
+
+    def _drop_all(self, spares, aside):
+        found = bool(spares)
+        while spares:
+            spare = spares.pop()
+            for file in spare if isinstance(spare, tuple) else (spare,):
+                if file.named:
+                    self._drop_now(file, aside)
+                else:
+                    self.files.close(file, aside)
         return found
 
     # away
@@ -342,20 +400,27 @@ class SegmentPool:
 
     # there
 
-    def _create(self, msgs_path, acks_path, msgs_bytes):
-        msgs = self.files.create(msgs_path, msgs_bytes)
+    def _create(self, paths, msgs_bytes):
+        return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
+
+    def _create_each(self, create, undo, paths, msgs_bytes):
+        """The msgs file, and the acks file if there is a second path. Raises OSError, leaving neither."""
+        msgs = create(paths[0], msgs_bytes)
         try:
-            return msgs, self.files.create(acks_path, capacity_for(msgs_bytes))
+            return (msgs, *(create(path, capacity_for(msgs_bytes)) for path in paths[1:]))
         except OSError:
-            self.files.close(msgs)
-            self.files.unlink(msgs_path)
+            undo(msgs)
             raise
 
-    def _name_failed(self, pair, failed, error):
-        """A pair that was taken did not get its names: its writer hears why, and what is still here goes."""
+    def _uncreate(self, file):
+        self.files.close(file)
+        self.files.unlink(file.path)
+
+    def _name_failed(self, files, failed, error):
+        """Files that were taken did not get their names: their writer hears why, and what is still here goes."""
         if failed is not None:
             failed(error)
-        for file in pair:
+        for file in files:
             if os.path.dirname(file.path) == self.folder:
                 self._change([self.files.unlinking(file.path)], _nothing)
 

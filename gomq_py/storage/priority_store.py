@@ -273,14 +273,11 @@ class PriorityStore(message_store.MessageStore):
         """The store of a level that nothing has come to yet."""
         if self.failure is not None:
             raise self.failure
-        folder = self.folder
-        if self.durable:
-            if not os.path.isdir(folder):
-                self.files.make_folder(folder)
-                self.committer.mark_folder(os.path.dirname(folder))
-            folder = level_folder(folder, number)
+        folder = level_folder(self.folder, number) if self.durable else self.folder
         store = message_store.MessageStore(
             folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable, number, self)
+        if self.durable:
+            store.lie_in(self.folder)
         if self._opens_aside:
             store.open_aside()
         self._levels[number] = store

@@ -57,6 +57,12 @@ class FolderRemovals:
             LOG.exception("the files of %s stay until the next boot: %s", whose, error)
             self._end(folder)
             return
+        if self._files.is_making_folder(folder):  # for a publisher: what is made behind the removal would stay
+            self._committer.aside(_nothing, done=lambda _, error: self._remove(folder))
+        else:
+            self._remove(folder)
+
+    def _remove(self, folder):
         self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
@@ -85,7 +91,7 @@ class FolderRemovals:
             return
         _, folder, whose, _ = self._waiting[0]
         if error is None and self._left:
-            self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
+            self._remove(folder)
             return
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -98,3 +104,7 @@ class FolderRemovals:
             done()
         if self._waiting:
             self._begin()
+
+
+def _nothing():
+    """A place in the order of what is done aside."""

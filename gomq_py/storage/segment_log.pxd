@@ -4,6 +4,7 @@ from gomq_py.storage.segment cimport Segment
 
 cdef class SegmentLog:
     cdef readonly object folder, files, pool, committer, incarnation, failure
+    cdef object _shelf, _outer
     cdef public object listener
     cdef readonly Py_ssize_t segment_bytes
     cdef readonly bint durable
@@ -28,11 +29,12 @@ cdef class SegmentLog:
     @cython.locals(is_whole=bint)
     cdef int _note_synced(self, Segment segment) except -1
     @cython.locals(before=Segment, segment=Segment)
-    cdef Segment _roll(self, Py_ssize_t size)
+    cdef Segment _roll(self, Py_ssize_t size, bint may_wait)
     cdef int _begin_small(self) except -1
     cdef int _expect_next(self) except -1
     cdef int _unexpect(self) except -1
     cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) except -1
+    cdef int _check_ready(self, Py_ssize_t capacity) except -1
     @cython.locals(segment=Segment)
     cdef Segment _create_segment(self, Py_ssize_t capacity)
     cdef _leave_behind(self, Segment segment)

@@ -5,8 +5,9 @@ between the reader and the writer of a long log is closed; what is open is mappe
 """
 import errno
 import os
+from functools import partial
 
-from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
+from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
 from gomq_py.storage.opening import Opening
@@ -40,7 +41,7 @@ class SegmentLog:
     __slots__ = (
         "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
         "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
-        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside",
+        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf", "_outer",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -54,6 +55,8 @@ class SegmentLog:
         self.segment_bytes = segment_bytes
         self.durable = durable
         self.listener = listener
+        self._shelf = None if durable else self.folder  # which of the pool's files it takes
+        self._outer = None
         self.failure = None
         self._segments = {}
         self._read = self._write = self._last = None
@@ -72,6 +75,10 @@ class SegmentLog:
         ``listener.segment_opened(store)``.
         """
         self._opens_aside = True
+
+    def lie_in(self, folder):
+        """Its folder lies in this one, which nobody else makes."""
+        self._outer = folder
 
     def hand_over(self, pool, committer):
         """Recovered in a thread, which had others in their place: these are told from here on."""
@@ -196,13 +203,17 @@ class SegmentLog:
 
     # segments
 
-    def _roll(self, size):
-        """A new segment to write to, with room for a record of this size."""
+    def _roll(self, size, may_wait):
+        """A new segment to write to, with room for a record of this size. Raises StoreLater, if that may be, where a thread has to make files."""
         if self.failure is not None:
             raise self.failure
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
             raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")  # costs this message, not the queue
-        segment = self._create_segment(self._capacity_for(size))
+        capacity = self._capacity_for(size)
+        if may_wait:
+            self._check_ready(capacity)
+        segment = self._create_segment(capacity)
+        self._next_bytes = min(self._next_bytes * SEGMENT_GROWTH, self.segment_bytes)
         self._unexpect()
         self._expect_at = segment.capacity // EXPECT_PART
         before = self._last
@@ -222,10 +233,22 @@ class SegmentLog:
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
             capacity = self.segment_bytes
-        self._next_bytes = min(self._next_bytes * SEGMENT_GROWTH, self.segment_bytes)
         if HEAD_BYTES + size > capacity:
             capacity = (HEAD_BYTES + size + 4095) & ~4095
         return capacity
+
+    def _check_ready(self, capacity):
+        """Raise StoreLater where the hub would have to make a folder or files for the next segment."""
+        folders = self._folders() if self._write is None else ()
+        if not self.pool.has(capacity, self._shelf, folders):
+            raise StoreLater(self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders))
+        return 0
+
+    def _folders(self):
+        """Those that segments need, the outer one first."""
+        if not self.durable:
+            return ()
+        return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
         """There is no segment to write to; the next one is as a new log's first."""
@@ -239,12 +262,12 @@ class SegmentLog:
         """The writer will roll before long."""
         self._expect_at = _NEVER
         self._expected_bytes = self._next_bytes
-        self.pool.expect(self._expected_bytes, None if self.durable else self.folder)
+        self.pool.expect(self._expected_bytes, self._shelf)
         return 0
 
     def _unexpect(self):
         if self._expected_bytes:
-            self.pool.unexpect(self._expected_bytes, None if self.durable else self.folder)
+            self.pool.unexpect(self._expected_bytes, self._shelf)
             self._expected_bytes = 0
         return 0
 
@@ -276,10 +299,10 @@ class SegmentLog:
 
     def _make_folder(self):
         if self._write is None:
-            if not os.path.isdir(self.folder):
-                self.files.make_folder(self.folder)
-            # One that is there too: the run that made it may have been killed before its name was flushed.
-            self.committer.mark_folder(os.path.dirname(self.folder))
+            for folder in self._folders():
+                self.files.have_folder(folder)
+                # One that is there too: the run that made it may have been killed before its name was flushed.
+                self.committer.mark_folder(os.path.dirname(folder))
 
     def path_of(self, kind, number):
         """Where a segment's file lies."""

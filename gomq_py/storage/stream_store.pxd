@@ -49,7 +49,7 @@ cdef class StreamStore(message_store.MessageStore):
     @cython.locals(segment=Segment)
     cpdef drop_oldest(self)
     @cython.locals(segment=Segment, before=Segment)
-    cdef Segment _begin_segment(self, Py_ssize_t size)
+    cdef Segment _begin_segment(self, Py_ssize_t size, bint may_wait=*)
     @cython.locals(segment=Segment)
     cpdef drop_oldest_if_empty(self)
     cdef _forget(self, Segment segment)

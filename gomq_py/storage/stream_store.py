@@ -11,6 +11,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage import damage, message_store, stage
 from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.pool import ALONE
 from gomq_py.storage.segment import MSGS, Segment
 from gomq_py.storage.segment_log import FIRST_SEGMENT_BYTES, LARGEST_SEGMENT_BYTES, LARGEST_SEGMENT_NUMBER, SegmentLog
 from gomq_py.storage.stream_offsets import StreamOffsets
@@ -46,6 +47,7 @@ class StreamStore(message_store.MessageStore):
         self._order = []
         self._dropped = set()  # left the log, still in the folder until that is safe
         self._reported = set()
+        self._shelf = ALONE
 
     # the hot verb
 
@@ -57,7 +59,7 @@ class StreamStore(message_store.MessageStore):
         size = (44 + message.routing_length + message.properties_length + message.body_length + 7) & ~7
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
-            segment = self._begin_segment(size)
+            segment = self._begin_segment(size, message.may_wait)
         if self._is_busy:
             self._append_staged(segment, message, size)
         else:
@@ -87,6 +89,8 @@ class StreamStore(message_store.MessageStore):
         """End of a batch: what was appended is in the file and announced. Where that fails the store is fenced."""
         segment = self._write
         if segment is not None:
+            if segment.end >= self._expect_at:
+                self._expect_next()
             count = segment.end - segment.announced + self._staged + self._unstaged
             if count:
                 self._is_busy = count >= BUSY_OCTETS
@@ -182,7 +186,13 @@ class StreamStore(message_store.MessageStore):
         segment = self._segments.get(number)
         if segment is None or self.failure is not None:
             return None
-        return os.open(self.path_of("msgs", number), os.O_RDONLY | os.O_CLOEXEC), self._flushed_bytes(segment)
+        try:
+            fd = os.open(self.path_of("msgs", number), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if not segment.is_open:
+                raise
+            fd = os.open(segment.msgs.path, os.O_RDONLY | os.O_CLOEXEC)  # it has not got its name yet
+        return fd, self._flushed_bytes(segment)
 
     def _flushed_bytes(self, segment):
         if segment.number < self._synced_number:
@@ -349,12 +359,12 @@ class StreamStore(message_store.MessageStore):
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         SegmentLog.synced(self)
 
-    def _begin_segment(self, size):
+    def _begin_segment(self, size, may_wait=False):
         """A new segment to write to."""
         if self._staged:
             self._write_staged()
         before = self._last
-        segment = self._roll(size)
+        segment = self._roll(size, may_wait)
         self._order.append(segment)
         self.rolled = True
         if before is not None and before.ordinal == 0:
@@ -397,7 +407,7 @@ class StreamStore(message_store.MessageStore):
         segment = Segment(self._next_number)
         try:
             self._make_folder()
-            msgs = self.files.create(self.path_of("msgs", segment.number), capacity)
+            msgs = self.pool.take_alone(self.path_of("msgs", segment.number), capacity, partial(_fence, self))
         except OSError as error:
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         self.committer.mark_folder(self.folder)
@@ -442,6 +452,11 @@ class StreamStore(message_store.MessageStore):
         if error is None:
             self.committer.change([self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)])
             self.committer.mark_folder(self.folder)
+
+
+def _fence(store, error):
+    """Not the method itself: Cython makes something else of one that a cdef class inherits."""
+    store.fence(error)
 
 
 def usable_segment_bytes(wanted):

@@ -196,11 +196,11 @@ class GroupCommit:
 
     # what nobody waits for
 
-    def aside(self, function, *arguments, done=None):
-        """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, beside the flushes. ``done(result, error)`` is called in
-        the hub after it, and must neither switch nor raise.
+    def aside(self, function, *arguments, done=None, first=False):
+        """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, what somebody waits for ``first``, beside the flushes.
+        ``done(result, error)`` is called in the hub after it, and must neither switch nor raise.
         """
-        self._aside.add(function, arguments, done)
+        self._aside.add(function, arguments, done, first)
 
     def aside_at_leisure(self, function, *arguments, done=None):
         """As ``aside``, for what may take long together: what is put aside waits for none of it."""

@@ -3,12 +3,15 @@
 Each seed is one run of several processes on one modelled disk, with cuts at random seam calls; every cut is booted with the power cut again during
 that boot. A mirror listens all the while and must end up with the same folder.
 """
+import os
 from itertools import count
 from random import Random
 
 import gevent
 import pytest
+from gevent.event import AsyncResult, Event
 
+from gomq_py.broker.destination import LATER
 from gomq_py.broker.timers import HubTimers
 from tests.durability import flush_pool
 from tests.durability.account import body_of
@@ -66,6 +69,62 @@ def test_power_cuts_at_any_moment_and_in_the_boot_after(tmp_path, seed, operatio
     assert mirror.differences() == []
     for folder, then in taken:
         check_cut_twice(folder, then, random)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}], ids=["classic", "priority", "stream"])
+def test_folder_that_a_thread_made_is_on_the_disk_with_the_first_confirm(tmp_path, arguments):
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", Random(1), write_back=0)
+    life = Life(disk.root, PowerCutFiles(disk))
+    queue, _ = life.vhost.declare_queue("q0", durable=True, arguments=arguments)
+    life.message.assign(b"", b"q0", PROPERTIES[True], b"one", 1, 0, 0, True)
+    life.message.may_wait = True
+    life.broker.scheduler.begin(1)
+    while (answer := queue.publish(life.message)) == LATER:
+        made = AsyncResult()
+        life.message.lacking(made.set)
+        assert made.get(timeout=60) is None
+    assert answer == 1
+    life.broker.scheduler.finish()
+    life.committer.wait()
+
+    on_disk = disk.lay_out_flushed(tmp_path / "cut")
+    life.kill()
+    disk.discard()
+
+    assert [name for _, _, names in os.walk(os.path.join(on_disk, "queues")) for name in names if name.startswith("msgs")]
+
+
+def test_message_that_cannot_wait_may_come_while_a_thread_makes_the_folder(tmp_path):
+    """And who follows the files hears of the folder before what is in it."""
+    (tmp_path / "data").mkdir()
+    disk, is_made, may_go_on = Disk(tmp_path / "data", Random(1)), Event(), Event()
+    mirror = Mirror(tmp_path / "data", tmp_path / "mirror")
+
+    def pause(path):
+        if os.path.basename(os.path.dirname(path)) == "queues":
+            is_made.set()
+            assert may_go_on.wait(60)
+
+    life = Life(disk.root, PowerCutFiles(disk, flush_pause=pause, listeners=(mirror,)))
+    queue, _ = life.vhost.declare_queue("q0", durable=True)
+    life.committer.wait()
+    life.message.assign(b"", b"q0", PROPERTIES[True], b"one", 1, 0, 0, True)
+    life.message.may_wait = True
+    life.broker.scheduler.begin(1)
+    assert queue.publish(life.message) == LATER
+    life.message.lacking(lambda error: None)
+    assert is_made.wait(60)
+
+    life.message.may_wait = False
+    assert queue.publish(life.message) == 1
+
+    may_go_on.set()
+    life.broker.scheduler.finish()
+    life.committer.wait()
+    life.stop()
+    disk.discard()
+    assert mirror.differences() == []
 
 
 def test_killed_broker_does_nothing_more(tmp_path):

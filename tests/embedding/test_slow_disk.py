@@ -3,7 +3,12 @@
 The broker is a real one with a hub in its own thread. The call is held wherever a thread makes it; a call that the hub makes is not held but noted,
 so that a test fails at once instead of standing still with the broker.
 """
+import base64
+import errno
+import json
+import os
 import threading
+import urllib.request
 
 import gevent
 import pytest
@@ -11,11 +16,12 @@ import requests
 
 import gomq_py
 from gomq_py import launcher
+from gomq_py.amqp.server import held_publish
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
-from gomq_py.client.errors import ChannelClosed
+from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.properties import Properties
 from tests.support.hub_calls import HubCalls
 from tests.support.waiting import wait_until
@@ -24,17 +30,26 @@ PERSISTENT = Properties(delivery_mode=2)
 LONGEST_HOLD_S = 60.0  # a test that forgets to let go ends all the same
 
 IN_THREADS = frozenset({
-    "unlink", "rename", "remove_folder", "sync", "sync_folder", "make_log", "reserve", "write_accepted", "open", "read_through",
+    "unlink", "rename", "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_log", "reserve", "write_accepted", "open",
+    "read_through",
 })
-# What the hub still asks of the system while it serves: a new segment's files where none were ready, what streams write
-# of a batch. Moves from the middle of a queue and a stream's search for a time, which are not among this work, still open closed segments there.
-STILL_IN_HUB = {"create", "create_unnamed", "make_folder", "write"}
+# What the hub still asks of the system while it serves: what streams write of a batch. Moves from the middle of a queue and a stream's search for
+# a time, which are not among this work, still open closed segments there; for messages that nobody can wait for (dead letters and the like,
+# transactions) it makes the files of a new segment.
+STILL_IN_HUB = {"write"}
 READS = {"open", "read_through", "allocate"}
 BACKLOG = 24  # two to a segment
+FILLED = {
+    "durable": {"durable": True}, "transient": {"durable": False}, "stream": {"durable": True, "arguments": {"x-queue-type": "stream"}},
+    "priority": {"durable": True, "arguments": {"x-max-priority": 3}}, "transient priority": {"durable": False, "arguments": {"x-max-priority": 3}},
+}
+IN_HUB_AT_A_ROLL = {"create", "create_unnamed", "make_folder"}
 
 
 class HeldFiles(HubCalls):
-    """``hold(call)``: from here on it hangs in every thread that makes it, until ``let_go``."""
+    """``hold(call)``: from here on it hangs in every thread that makes it, until ``let_go``. ``full``: nothing gets more room."""
+
+    full = False
 
     def __init__(self, listeners=()):
         super().__init__(listeners)
@@ -57,6 +72,8 @@ class HeldFiles(HubCalls):
             assert self.gone_on.wait(LONGEST_HOLD_S)
             if self.error is not None:
                 raise self.error
+        if self.full and call in {"make", "make_unnamed", "create", "create_unnamed"}:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
 
 
 @pytest.fixture
@@ -112,7 +129,7 @@ def round_trips(channel, count):
         assert bytes(channel.get("other", no_ack=True).body) == b"%d" % number
 
 
-@pytest.mark.parametrize("call", sorted(IN_THREADS | {"make"}))
+@pytest.mark.parametrize("call", sorted(IN_THREADS))
 def test_call_that_hangs_holds_nobody_but_who_asked_for_it(broker, files, call):
     with connect(broker) as other:
         channel = other.channel()
@@ -187,6 +204,210 @@ def test_hub_asks_the_disk_for_nothing_but_what_is_said_here(broker, files):
     wait_until(lambda: IN_THREADS <= set(files[0].elsewhere), 60)
 
     assert set(files[0].in_hub) <= STILL_IN_HUB
+
+
+class Publisher:
+    """A client in a thread that declares a queue of a kind and fills it; ``error`` is how it ended."""
+
+    def __init__(self, broker, kind, count=200, size=3000):
+        self.broker, self.kind, self.count, self.size = broker, kind, count, size
+        self.error = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            with connect(self.broker) as connection:
+                channel = connection.channel()
+                channel.confirm_select()
+                channel.queue_declare("filled", **FILLED[self.kind])
+                for number in range(self.count):
+                    channel.publish("", "filled", (b"%06d" % number).ljust(self.size), Properties(delivery_mode=2, priority=number % 4))
+                channel.wait_for_confirms()
+        except Exception as error:
+            self.error = error
+
+    def is_held(self):
+        return self.broker.call(is_held)
+
+    def end(self):
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        return self.error
+
+
+def is_held(launched):
+    """Whether a publisher waits for files."""
+    return any(held_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.amqp.connections)
+
+
+def numbers_in(broker, kind):
+    """Of the messages in the queue that a Publisher filled, in order."""
+    with connect(broker) as connection:
+        channel = connection.channel()
+        if kind == "stream":
+            channel.qos(500)
+            channel.consume("filled", arguments={"x-stream-offset": "first"})
+            found = [channel.next_delivery(60) for _ in range(channel.queue_declare("filled", passive=True).message_count)]
+        else:
+            found = iter(lambda: channel.get("filled", no_ack=True), None)
+        return sorted(int(bytes(delivery.body)[:6]) for delivery in found)
+
+
+MAKES = {kind: "make" if options["durable"] else "make_unnamed" for kind, options in FILLED.items()}
+
+
+@pytest.mark.parametrize("kind, call", [*MAKES.items(), *[(kind, "rename") for kind in MAKES if MAKES[kind] == "make"], ("priority", "make_folder")])
+def test_publisher_waits_for_the_files_of_its_queue_and_others_do_not(broker, files, kind, call):
+    with connect(broker) as other:
+        channel = other.channel()
+        channel.queue_declare("other", durable=FILLED[kind]["durable"])
+        round_trips(channel, 1)
+        files[0].hold(call)
+        publisher = Publisher(broker, kind)
+        wait_until(files[0].is_held.is_set, 60)
+        if call == MAKES[kind]:
+            wait_until(publisher.is_held, 60)
+
+        round_trips(channel, 20)
+
+        assert publisher.thread.is_alive()
+        files[0].let_go()
+        assert publisher.end() is None
+    assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
+    assert numbers_in(broker, kind) == list(range(200))
+
+
+def test_message_to_several_queues_waits_at_each_that_needs_files_and_comes_once_to_all(broker, files):
+    names = [f"fan{number}" for number in range(8)]
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        for name in names:
+            channel.queue_declare(name, durable=True)
+            channel.queue_bind(name, "amq.fanout")
+        for options in ({}, {"mandatory": True}):  # one lane, and the other
+            for _ in range(30):
+                channel.publish("amq.fanout", "", bytes(3000), PERSISTENT, **options)
+        channel.wait_for_confirms()
+        counts = [channel.queue_declare(name, passive=True).message_count for name in names]
+    assert counts == [60] * 8
+    assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
+
+
+def test_message_of_a_size_of_its_own_has_its_files_made_by_a_thread(broker, files):
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.queue_declare("large", durable=True)
+        for size in (1 << 20, 100, 3 << 20):
+            channel.publish("", "large", bytes(size), PERSISTENT)
+        channel.wait_for_confirms()
+        assert [len(channel.get("large", no_ack=True).body) for _ in range(3)] == [1 << 20, 100, 3 << 20]
+    assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
+
+
+def test_message_that_waits_counts_in_the_budget_for_bodies(broker, files):
+    def held(launched):
+        return launched.amqp.bodies.held
+
+    files[0].hold("make")
+    publisher = Publisher(broker, "durable", 1, 2 << 20)
+    wait_until(publisher.is_held, 60)
+    assert broker.call(held) == 2 << 20
+
+    files[0].let_go()
+
+    assert publisher.end() is None
+    assert broker.call(held) == 0
+
+
+@pytest.mark.parametrize("kind", ["durable", "transient"])
+def test_publisher_that_goes_while_it_waits_leaves_its_messages_and_nothing_else(broker, files, kind):
+    files[0].hold(MAKES[kind])
+    connection = connect(broker)
+    channel = connection.channel()
+    channel.queue_declare("filled", **FILLED[kind])
+    channel.publish("", "filled", b"000000", PERSISTENT)
+    wait_until(lambda: broker.call(is_held), 60)
+    connection.socket.close()
+
+    files[0].let_go()
+
+    wait_until(lambda: not broker.call(lambda launched: launched.amqp.connections), 60)
+    assert numbers_in(broker, kind) == [0]
+
+
+@pytest.mark.parametrize("call", ["make_folder", "make"])
+def test_publisher_goes_on_when_its_queue_is_deleted_while_it_waits(broker, files, call):
+    files[0].hold(call)
+    publisher = Publisher(broker, "durable", 5)
+    wait_until(publisher.is_held, 60)
+    with connect(broker) as other:
+        deleting = threading.Thread(target=other.channel().queue_delete, args=("filled",))
+        deleting.start()
+        wait_until(lambda: broker.call(lambda launched: "filled" not in launched.broker.vhosts["/"].queues), 60)
+        files[0].let_go()
+        deleting.join(60)
+        assert publisher.end() is None
+    wait_until(lambda: not os.listdir(os.path.join(broker.data_dir, "queues")), 60)
+
+
+def test_message_over_http_waits_for_files_too(files):
+    def post():
+        request = urllib.request.Request(broker.http_url + "/api/exchanges/%2F/amq.default/publish", json.dumps(
+            {"properties": {}, "routing_key": "filled", "payload": "000000", "payload_encoding": "string"}).encode(), {
+                "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answers.append(json.load(answer))
+
+    answers = []
+    with gomq_py.Broker(http_port=0) as broker, connect(broker) as other:
+        broker.call(lambda _: files[0].begin())
+        channel = other.channel()
+        for name in ("filled", "other"):
+            channel.queue_declare(name, durable=True)
+        round_trips(channel, 1)
+        files[0].hold("make")
+        posting = threading.Thread(target=post)
+        posting.start()
+        wait_until(files[0].is_held.is_set, 60)
+
+        round_trips(channel, 20)
+
+        assert answers == []
+        files[0].let_go()
+        posting.join(60)
+        assert answers == [{"routed": True}]
+        assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
+
+
+def test_broker_stops_while_a_publisher_waits(files):
+    with gomq_py.Broker(segment_size=65536) as broker:
+        broker.call(lambda _: files[0].begin())
+        files[0].hold("make")
+        publisher = Publisher(broker, "durable")
+        wait_until(publisher.is_held, 60)
+        threading.Thread(target=lambda: (publisher.thread.join(60), files[0].let_go())).start()
+    assert isinstance(publisher.error, ConnectionClosed)
+
+
+def test_publisher_that_waits_for_a_full_disk_hears_the_refusal(broker, files):
+    files[0].hold("make")
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.queue_declare("filled", durable=True)
+        channel.publish("", "filled", b"000000", PERSISTENT)
+        wait_until(lambda: broker.call(is_held), 60)
+        files[0].full = True
+        files[0].let_go()
+
+        assert not channel.wait_for_confirms()
+        files[0].full = False
+        channel.publish("", "filled", b"000001", PERSISTENT)
+        assert channel.wait_for_confirms()
+    assert numbers_in(broker, "durable") == [1]
 
 
 def test_queue_that_is_opened_again_is_read_by_a_thread(broker, files):

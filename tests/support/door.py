@@ -41,6 +41,18 @@ class HandCommitter(GroupCommit):
     def after_sync(self, callback, hurry=True):
         self.waiting.append(callback)
 
+    def aside(self, function, *arguments, done=None, first=False):
+        """Soon, but in the hub: silence is told by polls of the loop, and a thread may take longer than so many."""
+        def work():
+            try:
+                result, error = function(*arguments), None
+            except OSError as failure:
+                result, error = None, failure
+            if done is not None:
+                done(result, error)
+
+        gevent.spawn(work)
+
     def wait(self):
         """The broker's stop: nobody is left who would finish a sync for it."""
         self.finish()

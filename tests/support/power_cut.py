@@ -350,8 +350,8 @@ class PowerCutFiles(WatchedFiles):
         self.disk.born(file.path)
         return file
 
-    def make(self, path, size):
-        file = super().make(path, size)
+    def make(self, path, size, fetched=True):
+        file = super().make(path, size, fetched)
         self._opened.append(file)
         self.disk.born(file.path)
         return file
@@ -381,6 +381,7 @@ class PowerCutFiles(WatchedFiles):
     def _make_folder(self, path):
         super()._make_folder(path)
         self.disk.folder_born(path)
+        self._pause_in_pool(path)
 
     def _rename(self, source, target):
         super()._rename(source, target)

@@ -2,7 +2,7 @@
 
 Beside publish: it counts what is held, and says who must wait. A body that fits one frame never comes here. Over the limit only the oldest
 unfinished body may grow, so that at least one always ends and the memory held stays below ``limit + max_message_size``; the others' connections are
-not read meanwhile. Never holds a body itself.
+not read meanwhile. Messages that wait for files before they are stored count too. Never holds a body itself.
 """
 import gevent
 
@@ -24,6 +24,7 @@ class BodyBudget:
         self._stalled_s = stalled_s
         self._call_later = call_later
         self._sizes = {}
+        self._whole = 0  # octets of messages that wait to be stored
         self._waiting = []
         self._watch = None
         self._seen = None
@@ -32,7 +33,7 @@ class BodyBudget:
         """Count ``octets`` more for ``body``. False: they are counted, but the connection must not be read until ``body.resume()`` is called."""
         self._sizes[body] = self._sizes.get(body, 0) + octets
         self.held += octets
-        if self.held <= self.limit or body is self._oldest():
+        if self.held <= self.limit or (body is self._oldest() and not self._whole):
             return True
         self._waiting.append(body)
         if self._watch is None:
@@ -49,6 +50,15 @@ class BodyBudget:
         if body in self._waiting:
             self._waiting.remove(body)
         if self._waiting:
+            self._let_on()
+
+    def count_whole(self, octets):
+        """Count a message that is complete and waits to be stored, or, less than 0, one that was. Over the limit nobody grows meanwhile: or one
+        after the other would become the oldest, and wait as well.
+        """
+        self._whole += octets
+        self.held += octets
+        if octets < 0 and self._waiting:
             self._let_on()
 
     def close(self):
@@ -77,7 +87,7 @@ class BodyBudget:
         if self.held <= self.limit:
             resumed, self._waiting = self._waiting, []
         else:
-            oldest = self._oldest()
+            oldest = None if self._whole else self._oldest()
             resumed = [body for body in self._waiting if body is oldest]
             self._waiting = [body for body in self._waiting if body is not oldest]
         for body in resumed:
@@ -91,7 +101,7 @@ class BodyBudget:
         if not self._waiting:
             return
         oldest, size = self._progress()
-        if (oldest, size) == self._seen:
+        if (oldest, size) == self._seen and oldest not in self._waiting:
             self._give_up(oldest, size)
         if self._waiting:
             self._seen = self._progress()

@@ -17,6 +17,7 @@ from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
+from gomq_py.amqp.server.held_publish import HeldPublish
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.slow_walk import SlowWalk
@@ -328,6 +329,10 @@ class Connection:
         channel.end()
         if self.channels.get(channel.id) is channel:
             del self.channels[channel.id]
+
+    def publish_later(self, message, destinations, taken, done):
+        """A queue needs files for the message first; for the rest as HeldPublish."""
+        HeldPublish(self, message, destinations, taken, done)
 
     def note_published(self, channel):
         """The slow lane took a publish of a channel in confirm mode."""

@@ -31,6 +31,7 @@ cdef class FastLane:
     cdef Py_ssize_t payload_max, header_max
     cdef uint64_t body_max
     cdef uint64_t now_ms
+    cdef bint held
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t, after=Py_ssize_t, kind=cython.uint, number=cython.uint,
         method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
@@ -49,5 +50,9 @@ cdef class FastLane:
     cdef bint _properties(self, Py_ssize_t start, Py_ssize_t end) except -1
     @cython.locals(route=Route, length=Py_ssize_t)
     cdef Route _route(self, Py_ssize_t routing, Py_ssize_t routing_length)
-    @cython.locals(message=Message, queue=Destination, taken=bint, count=Py_ssize_t)
+    @cython.locals(message=Message, queue=Destination, taken=bint, answer=int)
     cdef _store(self, HotChannel channel, Route route)
+    @cython.locals(message=Message)
+    cdef _wait(self, HotChannel channel, Route route, Destination queue, bint taken)
+    @cython.locals(count=Py_ssize_t)
+    cpdef stored(self, HotChannel channel, Route route, bint persistent, bint taken)

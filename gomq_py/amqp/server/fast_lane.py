@@ -6,9 +6,12 @@ to ``handler.slow_frame``, which answers the same, only slower. Never yields; ra
 
 Every length is checked against the end of its frame before it is used: this module is compiled without bounds checks.
 """
+from functools import partial
+
 from gomq_py import octets
 from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
 from gomq_py.amqp.wire import errors
+from gomq_py.broker.destination import LATER
 from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
 
@@ -27,13 +30,14 @@ class FastLane:
     """Walks one connection's frames. ``channels`` maps channel numbers to HotChannels and belongs to the connection.
 
     The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the connection is closing or paused) and
-    ``route(exchange, routing_key) -> Route`` or None (the publish then goes to slow_frame). ``confirming_channels``: channels in confirm mode with
+    ``route(exchange, routing_key) -> Route`` or None (the publish then goes to slow_frame), and takes over with ``publish_later`` what a queue
+    answers LATER to. ``confirming_channels``: channels in confirm mode with
     new publishes since the connection last cleared the list with take_confirming().
     """
 
     __slots__ = (
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "routes", "scheduler", "settled_channels", "channel",
-        "route", "routing", "message", "scan", "at", "payload_max", "header_max", "body_max", "now_ms",
+        "route", "routing", "message", "scan", "at", "payload_max", "header_max", "body_max", "now_ms", "held",
     )
 
     def __init__(self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072):
@@ -50,6 +54,8 @@ class FastLane:
         self.channel = self.route = None
         self.routing = b""
         self.message = Message()
+        self.message.may_wait = True
+        self.held = False
         self.scan = PropertyScan()
         self.now_ms = 0
         self.header_max = 12 + safe_octets
@@ -67,6 +73,7 @@ class FastLane:
         """Walk the complete frames in ``input[start:end]``; returns where the incomplete rest begins. Raises FrameError for broken framing."""
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
+        self.held = False
         at = self.at
         position = start
         while end - position >= 7:
@@ -91,6 +98,8 @@ class FastLane:
                                 break
                             if after > 0:
                                 position = after
+                                if self.held:
+                                    break
                                 continue
                         elif size == 13 and not (at[position + 19] & 1 and channel.unacked.is_long(octets.be64(at, position + 11))) \
                                 and channel.unacked.settle(octets.be64(at, position + 11), at[position + 19] & 1):
@@ -248,8 +257,24 @@ class FastLane:
         message = self.message
         taken = True
         for queue in route.queues:
-            if not queue.publish(message):
+            answer = queue.publish(message)
+            if answer != 1:
+                if answer == LATER:
+                    return self._wait(channel, route, queue, taken)
                 taken = False
+        self.stored(channel, route, message.persistent, taken)
+
+    def _wait(self, channel, route, queue, taken):
+        """The message is stored by the handler, when it can be; the walk ends behind it."""
+        message = self.message
+        message.own()
+        self.message = Message()
+        self.message.may_wait = self.held = True
+        self.handler.publish_later(
+            message, route.queues[route.queues.index(queue):], taken, partial(self.stored, channel, route, bool(message.persistent)))
+
+    def stored(self, channel, route, persistent, taken):
+        """All queues of the route have had a message: count it."""
         count = len(route.queues)
         route.exchange.publish_in += 1
         if count:
@@ -264,5 +289,5 @@ class FastLane:
                 self.confirming_channels.append(channel)
             if not taken:
                 channel.refused.append(channel.published)
-            elif message.persistent and route.durable:
+            elif persistent and route.durable:
                 channel.unsynced = True

@@ -7,11 +7,14 @@
 Between channel and the vhost's routes; complete and simple, never fast. It must answer what the fast lane answers; a property test holds
 it to that.
 """
+from functools import partial
+
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC
 from gomq_py.amqp.wire.errors import AccessRefused, NoRoute, NotImplemented_, PreconditionFailed, SyntaxError_, UnexpectedFrame
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
+from gomq_py.broker.destination import LATER
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import with_properties
@@ -101,7 +104,7 @@ def content_header(channel, payload):
     content.size = size
     content.properties = properties
     if size == 0:
-        _complete(channel, content)
+        return _complete(channel, content)
     return True
 
 
@@ -113,8 +116,7 @@ def content_body(channel, payload):
         raise content.unexpected_frame()
     content.chunks.append(payload)
     if content.received == content.size:
-        _complete(channel, content)
-        return True
+        return _complete(channel, content)
     if channel.connection.bodies.grow(content, len(payload)):
         return True
     content.hold = channel.connection.stream.hold("room for message bodies")
@@ -130,6 +132,7 @@ def drop_content(channel):
 
 
 def _complete(channel, content):
+    """Returns False when reading must pause."""
     drop_content(channel)
     channel.choose_lane()
     body = content.chunks[0] if len(content.chunks) == 1 else b"".join(content.chunks)
@@ -138,7 +141,9 @@ def _complete(channel, content):
     if channel.transaction is not None:
         channel.transaction.publish(publication)
     else:
+        publication.message.may_wait = True
         store(channel, publication)
+    return not channel.connection.stream.paused
 
 
 # checking and routing
@@ -205,7 +210,9 @@ def _octets(name):
 # storing
 
 def store(channel, publication):
-    """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all of them took it."""
+    """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all of them took it; one that
+    may wait (``may_wait``) may do so, and None is returned.
+    """
     if _is_duplicate(channel, publication):
         publication.destinations = ()
     state, destinations = publication.exchange.state, publication.destinations
@@ -213,9 +220,19 @@ def store(channel, publication):
     if channel.tracing:
         channel.trace_publish(publication.message, publication.more_keys, destinations)
     taken = True
-    for destination in destinations:
-        if not destination.publish(publication.message):
+    for at, destination in enumerate(destinations):
+        answer = destination.publish(publication.message)
+        if answer == LATER:
+            channel.connection.publish_later(publication.message, destinations[at:], taken, partial(_stored, channel, publication))
+            return None
+        if not answer:
             taken = False
+    return _stored(channel, publication, taken)
+
+
+def _stored(channel, publication, taken):
+    """All destinations have had the message. Returns ``taken``: whether they took it."""
+    state, destinations = publication.exchange.state, publication.destinations
     state.publish_out += len(destinations)
     if not taken and publication.seen is not None and publication.exchange.deduplication is not None:
         publication.exchange.deduplication.forget(publication.seen[0])

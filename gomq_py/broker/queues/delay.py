@@ -3,13 +3,13 @@
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at once and stays unacked until it has gone on
 and its copies are on disk; which one is next the due timer knows, made anew from the store at boot. Never yields.
 """
-from gomq_py.broker.destination import Destination
+from gomq_py.broker.destination import LATER, Destination
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.set_aside import SetAside, described
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-from gomq_py.storage.errors import StoreError, StoreFull
+from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
 from gomq_py.storage.message import Message
 
 LOG = logger("queue")
@@ -51,7 +51,7 @@ class DelayQueue(Destination):
         return self._due.count
 
     def publish(self, message):
-        """Keep a message until it is due. 1: kept, 0: it cannot be stored."""
+        """Keep a message until it is due. 1: kept, 0: it cannot be stored, LATER: it waits for files, where it may."""
         if self.closed:
             self.unable = True
             return 0
@@ -64,9 +64,13 @@ class DelayQueue(Destination):
         copy = self._message
         copy.readdress(
             message, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.describe()["timestamp_ms"], due_ms)
+        copy.may_wait = message.may_wait
         try:
             self.store.append(copy)
             self._take_newest()
+        except StoreLater as error:
+            message.lacking = error.wait
+            return LATER
         except StoreError as error:
             self.unable = True
             if isinstance(error, StoreFull):

@@ -12,7 +12,7 @@ from gomq_py.broker.set_aside import SetAside, described
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.errors import AccessRefused
 from gomq_py.observability.log import logger
-from gomq_py.storage.errors import StoreError, StoreFull
+from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
 from gomq_py.storage.message import Message
 
 LOG = logger("queue")
@@ -62,7 +62,7 @@ class Queue(destination.Destination):
     # publishing
 
     def publish(self, message):
-        """Store a copy of the message. 1: stored, 0: refused."""
+        """Store a copy of the message. 1: stored, 0: refused, LATER: it waits for files, where it may."""
         if self.closed:
             self.unable = True
             return 0
@@ -77,6 +77,9 @@ class Queue(destination.Destination):
             self.store.append(message)
             if self.limits is not None:
                 self.limits.appended()
+        except StoreLater as error:
+            message.lacking = error.wait
+            return destination.LATER
         except StoreError as error:
             self._refuse(error)
             return 0

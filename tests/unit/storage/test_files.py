@@ -342,6 +342,43 @@ def test_sync_remembers_how_long_the_file_was(files, tmp_path):
     assert file.synced_size == 3
 
 
+def test_folder_that_a_thread_makes_is_told_of_before_what_is_in_it_and_once(tmp_path):
+    events = Events()
+    files = Files((events,))
+    coming, refused, unused = (files.having_folder(tmp_path / name) for name in ("coming", "refused", "unused"))
+
+    coming.act()  # the thread's half: nobody has been told
+    files.have_folder(tmp_path / "coming")
+    files.create(tmp_path / "coming" / "msgs", 4096)
+    coming.told()
+    files.have_folder(tmp_path / "refused")  # before the thread comes to it
+    refused.make()
+    unused.make()
+
+    assert events.heard == [
+        ("folder_created", "coming"), ("created", "msgs", 4096), ("folder_created", "refused"), ("folder_created", "unused")]
+
+
+@pytest.mark.parametrize("path, error", [("nowhere/queue", FileNotFoundError), ("in the way", FileExistsError)])
+def test_folder_that_a_thread_could_not_make_is_tried_again_by_who_needs_it(tmp_path, path, error):
+    events = Events()
+    files = Files((events,))
+    (tmp_path / "in the way").write_bytes(b"")
+    coming = files.having_folder(tmp_path / path)
+
+    with pytest.raises(error):
+        coming.act()
+    coming.told()
+
+    assert events.heard == [] and files.lacks_folder(tmp_path / path)
+    with pytest.raises(error):
+        files.have_folder(tmp_path / path)
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / "in the way").unlink()
+    files.have_folder(tmp_path / path)
+    assert events.heard == [("folder_created", (tmp_path / path).name)]
+
+
 def test_sync_folder_works_on_a_folder_and_fails_on_a_missing_one(files, tmp_path):
     files.sync_folder(tmp_path)
 

@@ -6,7 +6,7 @@ import pytest
 
 from gomq_py.storage.files import Files
 from gomq_py.storage.format.acks import capacity_for
-from gomq_py.storage.pool import SegmentPool
+from gomq_py.storage.pool import ALONE, SegmentPool
 
 SIZE = 65536
 
@@ -28,7 +28,7 @@ class HeldCommitter:
     def after_sync(self, callback, hurry=True):
         self.callbacks.append(callback)
 
-    def aside(self, function, *arguments, done=None):
+    def aside(self, function, *arguments, done=None, first=False):
         self.asides.append((function, arguments, done))
 
     def change(self, changes, done=None, soon=False):
@@ -419,3 +419,122 @@ def test_close_lets_go_of_everything(bench):
 
     assert pair[0].closed and pair[1].closed and unnamed.closed
     assert bench.names() == ([], [])
+
+
+# who waits
+
+def test_who_waits_for_files_is_told_when_a_thread_has_made_them_one_after_the_other(bench):
+    """Each takes them at once, so that nobody else does."""
+    taken = []
+    for number in (1, 2, 3):
+        assert not bench.pool.has(SIZE)
+        bench.pool.wait_for(SIZE, None, (), lambda error, number=number: taken.append((number, error, bench.take(number))))
+    assert bench.names() == ([], []) and not taken
+
+    bench.committer.run_aside()
+
+    assert [(number, error) for number, error, _ in taken] == [(1, None), (2, None), (3, None)]
+    assert len(bench.names()[0]) == 6 and bench.names()[1] == []
+
+
+def test_who_waits_has_the_last_room_of_the_disk(bench, monkeypatch):
+    monkeypatch.setattr("gomq_py.storage.pool.ROOM_FOR_PAIRS", 1 << 50)
+    bench.pool.expect(SIZE)  # begins first, and finds too little
+    told = []
+    bench.pool.wait_for(SIZE, None, (), told.append)
+
+    bench.committer.run_aside()
+
+    assert told == [None] and bench.pool.has(SIZE)
+
+
+def test_files_that_cannot_be_made_are_said_to_all_who_wait(bench):
+    for path in bench.pool._new_paths():
+        open(path[:-1] + "2", "w").close()
+    told = []
+    for _ in range(2):
+        bench.pool.wait_for(SIZE, None, (), told.append)
+
+    bench.committer.run_aside()
+
+    assert [type(error) for error in told] == [FileExistsError] * 2
+    assert not bench.committer.asides
+
+
+@pytest.mark.parametrize("size, kept", [(SIZE, 2), (3 * SIZE, 0)])
+def test_files_that_nobody_takes_in_the_end_are_kept_as_far_as_others_are(bench, size, kept):
+    for _ in range(4):
+        bench.pool.wait_for(size, None, (), lambda error: None)
+
+    bench.committer.run_aside()
+
+    assert len(bench.names()[1]) == 2 * kept
+
+
+def test_who_waits_when_the_pool_closes_is_told(bench):
+    told = []
+    bench.pool.wait_for(SIZE, None, (), told.append)
+
+    bench.pool.close()
+    bench.committer.run_aside()
+
+    assert [type(error) for error in told] == [OSError]
+    assert bench.names() == ([], []) and bench.pool.has(SIZE)
+
+
+def test_without_threads_nobody_waits(bench):
+    assert SegmentPool(bench.root / "other", bench.files, bench.committer, in_threads=False).has(SIZE)
+
+
+def test_file_of_a_stream_has_no_acks_and_gets_its_name_later(bench):
+    bench.pool.expect(SIZE, ALONE)
+    bench.committer.run_aside()
+    bench.committer.changes = []
+
+    msgs = bench.pool.take_alone(bench.paths(1)[0], SIZE)
+
+    assert bench.names() == ([], ["msgs.0000000001"])
+    bench.committer.make_changes()
+    assert bench.names() == (["msgs.0000000001"], []) and msgs.path == bench.paths(1)[0]
+
+
+@pytest.mark.parametrize("shelf", [None, ALONE])
+def test_files_that_the_hub_makes_get_their_names_behind_those_before_them(bench, shelf):
+    """A process that is killed in between must not leave a hole between two segments."""
+    bench.pool.expect(SIZE, shelf)
+    bench.committer.run_aside()
+    bench.committer.changes = []
+
+    for number in (1, 2):
+        if shelf is None:
+            bench.pool.take(*bench.paths(number), SIZE)
+        else:
+            bench.pool.take_alone(bench.paths(number)[0], SIZE)
+
+    kinds = ["acks", "msgs"] if shelf is None else ["msgs"]
+    names = [f"{kind}.000000000{number}" for kind in kinds for number in (1, 2)]
+    assert bench.names() == ([], names)
+    bench.committer.make_changes()
+    assert bench.names() == (names, [])
+
+
+def test_folders_are_made_with_the_files_by_one_thread(bench):
+    folders, told = (bench.root / "queue 2", bench.root / "queue 2" / "level"), []
+    bench.pool.take(*bench.paths(1), SIZE)
+    bench.pool.wait_for(SIZE, None, folders, told.append)
+
+    assert len(bench.committer.asides) == 1 and not folders[0].exists()
+    bench.committer.run_aside()
+
+    assert told == [None] and folders[1].is_dir() and bench.pool.has(SIZE, None, folders)
+
+
+def test_folder_that_cannot_be_made_is_said_to_who_waits(bench):
+    (bench.root / "in the way").write_bytes(b"")
+    told = []
+    bench.pool.wait_for(SIZE, None, (bench.root / "in the way",), told.append)
+
+    bench.committer.run_aside()
+
+    assert [type(error) for error in told] == [FileExistsError]
+    assert bench.names()[1] == []

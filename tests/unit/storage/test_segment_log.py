@@ -2,11 +2,14 @@
 import errno
 import os
 
+import gevent
 import pytest
 
-from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull
+from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.files import Files
+from gomq_py.storage.message import Message
 from tests.support.stores import StoreBench
+from tests.support.waiting import wait_until
 
 
 def sizes(bench):
@@ -266,3 +269,27 @@ def test_ten_thousand_empty_stores_take_little_memory(tmp_path):
 
     assert len(stores) == 10000
     assert resident() - before < 40 * 1024  # KiB: 4 KiB each, with room for the interpreted twin
+
+
+def test_message_that_may_wait_changes_nothing_until_its_folder_and_files_are_there(tmp_path):
+    bench, told = StoreBench(tmp_path), []
+    message = Message()
+    message.assign(b"", b"q", b"\0\0", bytes(50000), 1, persistent=True)
+    message.may_wait = True
+    for waits in (True, False, True, False):  # for folder and first segment, and for the next
+        if not waits:
+            bench.store.append(message)
+            continue
+        with pytest.raises(StoreLater) as later:
+            bench.store.append(message)
+        later.value.wait(told.append)
+        assert told == []
+        wait_until(lambda: told, sleep=gevent.sleep)
+        assert told.pop() is None
+
+    bench.finish_aside()
+    assert sizes(bench) == [65536, 524288] and bench.store.ready_count == 2
+    message.may_wait = False
+    for _ in range(10):  # a message that may not wait comes to where nothing is ready, all the same
+        bench.store.append(message)
+    assert bench.store.ready_count == 12

@@ -516,6 +516,17 @@ def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
     assert results[-1] is None
 
 
+def test_work_aside_that_somebody_waits_for_is_done_first():
+    committer, done = GroupCommit(SlowFiles()), []
+    for name, first in (("closed", False), ("made", True), ("made too", True)):
+        committer.aside(done.append, name, first=first)
+
+    wait_until(lambda: len(done) == 3)
+
+    assert done == ["made", "made too", "closed"]
+    committer.stop()
+
+
 def test_work_aside_that_a_crash_overtakes():
     """What was to be closed is closed, as the system does it then; nothing is made any more."""
     committer, done = GroupCommit(SlowFiles()), []

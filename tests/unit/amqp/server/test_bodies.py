@@ -114,6 +114,23 @@ def test_body_given_up_while_waiting_is_not_resumed(first, second):
     budget.close()
 
 
+def test_over_the_limit_nobody_grows_while_a_whole_message_waits_to_be_stored(first, second):
+    later = Later()
+    budget = BodyBudget(100, call_later=later)
+    budget.count_whole(90)
+    assert not budget.grow(first, 60)
+    assert not budget.grow(second, 60)
+    later.pass_time()  # it is not the oldest that holds up the other
+    assert (first.resumed, first.failures, second.resumed) == (0, [], 0)
+
+    budget.count_whole(-90)
+
+    assert (first.resumed, second.resumed) == (1, 0)
+    budget.release(first)
+    assert second.resumed == 1
+    budget.close()
+
+
 def test_release_of_an_unknown_body_changes_nothing(first):
     budget = BodyBudget(100)
 

@@ -51,11 +51,13 @@ def test_routes_that_are_looked_for_have_no_more_time_than_slow_frames(door, mon
     client = door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.call(QueueBind(queue="q", exchange="amq.topic", routing_key="#"), QueueBindOk)
+    client.send(publish_frames("first", exchange="amq.topic"))  # it waits for files, which ends a walk as well
+    wait_until(lambda: door.queue("q").ready_count == 1, sleep=gevent.sleep)
     before = len(breaks)
 
     client.send(*(publish_frames(f"key.{number}", exchange="amq.topic") for number in range(100)))
 
-    wait_until(lambda: door.queue("q").ready_count == 100, sleep=gevent.sleep)
+    wait_until(lambda: door.queue("q").ready_count == 101, sleep=gevent.sleep)
     assert len(breaks) - before >= 99
 
 
