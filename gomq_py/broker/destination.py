@@ -27,6 +27,9 @@ class Destination:
         """
         return 0
 
+    def not_stored(self, error):
+        """The files that a message waited for (LATER) could not be made: it is refused."""
+
     def flush(self):
         """End of a batch: let everything taken so far outlive a kill of this process."""
 

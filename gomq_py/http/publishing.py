@@ -48,20 +48,32 @@ def publish(vhost, exchange, routing_key, properties, body):
     vhost.totals.publishes += 1
     if vhost.tracing:
         tracing.published(vhost, _client(), message, more_keys, destinations)
-    taken = [_publish(destination, message) for destination in destinations]
+    # An exchange that deduplicates has noted the id already: a repeat may not be answered before this is stored.
+    taken = [_publish(destination, message, may_wait=seen_id is None) for destination in destinations]
     if not all(taken) and seen_id is not None:
         seen.forget(seen_id)  # whoever publishes may try again what a queue refused
     return any(taken)
 
 
-def _publish(destination, message):
+def _publish(destination, message, may_wait):
     """Whether it took the message. May switch."""
-    message.may_wait = True
-    while (answer := destination.publish(message)) == LATER:
-        made = AsyncResult()
-        message.lacking(made.set)
-        message.may_wait = made.get() is None
-    return bool(answer)
+    message.may_wait = may_wait
+    answer = destination.publish(message)
+    if answer != LATER:
+        return bool(answer)
+    stored = AsyncResult()
+
+    def go_on(error):  # at once: files that are not taken now are another's
+        if error is not None:
+            destination.not_stored(error)
+            stored.set(0)
+        elif (answer := destination.publish(message)) == LATER:
+            message.lacking(go_on)
+        else:
+            stored.set(answer)
+
+    message.lacking(go_on)
+    return bool(stored.get())
 
 
 def take(queue: Queue, count, requeue, reject):

@@ -19,7 +19,8 @@ class Aside:
         self._name = name
         self._threads_of = threads_of
         self._work = deque()  # (function, arguments, done or None)
-        self._first = deque()  # the same, which comes before that
+        self._first = deque()  # the same, which comes before that, in turns: who waits without end may not keep the rest from being done
+        self._was_first = False
         self._greenlet = None
         self._killed = False
 
@@ -55,7 +56,8 @@ class Aside:
                 function(*arguments)
 
     def _next(self):
-        return self._first.popleft() if self._first else self._work.popleft()
+        self._was_first = bool(self._first) and not (self._was_first and self._work)
+        return (self._first if self._was_first else self._work).popleft()
 
     def _run(self):
         while self:

@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 import posix
-from collections import deque
+from collections import Counter, deque
 
 from gomq_py.storage.mapping import CAN_FLUSH_MAPPINGS, flush_mapping, map_file
 from gomq_py.storage.pages import fetch_ahead, populate, read_range
@@ -233,7 +233,7 @@ class Files:
 
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
-        self._coming_folders = set()  # the paths of those that having_folder gave and that nobody was told of
+        self._coming_folders = Counter()  # path -> changes that having_folder gave for it, while nobody was told of it
         self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
         self._leaving = set()  # what holds files that have lost their names; threads add to it and take from it
 
@@ -524,7 +524,7 @@ class Files:
         if path in self._coming_folders:
             with contextlib.suppress(FileExistsError):
                 self._make_folder(path)
-            self._coming_folders.discard(path)
+            del self._coming_folders[path]
             self._tell("folder_created", path)
         elif not os.path.isdir(path):
             self.make_folder(path)
@@ -540,7 +540,7 @@ class Files:
     def having_folder(self, path):
         """``have_folder`` as a Change, whose ``told`` is called however it goes."""
         path = os.fspath(path)
-        self._coming_folders.add(path)
+        self._coming_folders[path] += 1
 
         def act():
             try:
@@ -553,7 +553,9 @@ class Files:
 
         def told(made):
             if path in self._coming_folders:  # else the hub has told, that needed it before
-                self._coming_folders.discard(path)
+                self._coming_folders[path] -= 1
+                if made or not self._coming_folders[path]:
+                    del self._coming_folders[path]
                 if made:
                     self._tell("folder_created", path)
 

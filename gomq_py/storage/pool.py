@@ -120,7 +120,7 @@ class SegmentPool:
         try:
             return create(*arguments)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not self._give_up_spares():
+            if not is_full(error) or not self._give_up_spares():
                 raise
         return create(*arguments)
 
@@ -132,12 +132,13 @@ class SegmentPool:
             return True
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
-    def wait_for(self, msgs_bytes, shelf, folders, callback):
+    def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
         """Have a thread make such files, and those of the ``folders`` that are not there, the outer one first. ``callback(error or None)`` is called
-        when that is done, or could not be. It must neither switch nor raise; files that it does not take are the next one's.
+        when that is done, or could not be. It must neither switch nor raise; files that it does not take are the next one's. For a ``store`` that
+        has ended before its turn comes nothing is made.
         """
         key = (msgs_bytes, shelf)
-        self._waiting.setdefault(key, deque()).append((folders, callback))
+        self._waiting.setdefault(key, deque()).append((folders, callback, store))
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
@@ -208,8 +209,8 @@ class SegmentPool:
         self._closed = True
         self.resting.stop()
         self.openings.stop()
-        for key in list(self._waiting):
-            self._tell_waiting(key, OSError(errno.ECANCELED, "the broker stops"))
+        while self._waiting:
+            self._tell_waiting(next(iter(self._waiting)), OSError(errno.ECANCELED, "the broker stops"))
         self._drop_spares(self._aside)
 
     # made ahead
@@ -230,7 +231,7 @@ class SegmentPool:
         paths = None
         if shelf is None or shelf == ALONE:
             paths = self._new_paths()[:2 if shelf is None else 1]
-        self._aside(self._make, folders, shelf, paths, msgs_bytes, waiting is not None, first=True,
+        self._aside(self._make, folders, shelf, paths, msgs_bytes, waiting is not None, first=waiting is not None,
                     done=lambda made, error: self._made(key, folders, made, error, waiting is not None))
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
@@ -264,20 +265,30 @@ class SegmentPool:
             self._ready(shelf).setdefault(msgs_bytes, []).append(made)
         if self._closed:
             self.close()
-        if error is None or is_awaited:
+        if error is None or (is_awaited and not (is_full(error) and self._give_up_spares())):
             self._tell_waiting(key, error)
+        self._let_go_of_ended(key)
         if error is None or key in self._waiting:
             self._make_ahead(key)
         self._drop_surplus(msgs_bytes, shelf)
 
     def _tell_waiting(self, key, error):
-        """Files are there for the first of those who wait, who takes them at once; what went wrong all of them hear."""
-        waiting = self._waiting.pop(key, ())
-        told = list(waiting) if error is not None else [waiting.popleft()] if waiting else []
-        if error is None and waiting:
-            self._waiting[key] = waiting
-        for _, callback in told:
-            callback(error)
+        """The first of those who wait takes the files at once, or hears what went wrong: it may be its folder, and no fault of the next one's."""
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            return
+        _, callback, _ = waiting.popleft()
+        if not waiting:
+            del self._waiting[key]
+        callback(error)
+
+    def _let_go_of_ended(self, key):
+        """Nothing is made for who waits for a store that has ended meanwhile: its folder may be gone already, and would come back."""
+        while key in self._waiting:
+            store = self._waiting[key][0][2]
+            if store is None or store.failure is None:
+                return
+            self._tell_waiting(key, None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
         """Files that somebody waited for and has not taken are nobody's where enough are kept, or none of their size."""
@@ -463,3 +474,8 @@ def growth(segment_bytes):
         yield size
         size = min(size * SEGMENT_GROWTH, segment_bytes)
     yield segment_bytes
+
+
+def is_full(error):
+    """Whether the disk had no room."""
+    return isinstance(error, OSError) and error.errno == errno.ENOSPC

@@ -241,7 +241,7 @@ class SegmentLog:
         """Raise StoreLater where the hub would have to make a folder or files for the next segment."""
         folders = self._folders() if self._write is None else ()
         if not self.pool.has(capacity, self._shelf, folders):
-            raise StoreLater(self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders))
+            raise StoreLater(self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders, store=self))
         return 0
 
     def _folders(self):

@@ -410,6 +410,63 @@ def test_publisher_that_waits_for_a_full_disk_hears_the_refusal(broker, files):
     assert numbers_in(broker, "durable") == [1]
 
 
+@pytest.mark.parametrize("options", [{}, {"mandatory": True}], ids=["one lane", "the other"])
+def test_queue_whose_files_cannot_be_made_refuses_and_the_other_queues_of_the_message_have_it(broker, files, options):
+    names = ["fan0", "fan1", "fan2"]
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        for name in names:
+            channel.queue_declare(name, durable=True)
+            channel.queue_bind(name, "amq.fanout")
+        files[0].error = OSError(errno.EIO, "the disk failed")
+        files[0].hold("make")
+        channel.publish("amq.fanout", "", b"x", PERSISTENT, **options)
+        wait_until(lambda: broker.call(is_held), 60)
+
+        files[0].let_go()
+
+        assert not channel.wait_for_confirms()
+        assert sorted(channel.queue_declare(name, passive=True).message_count for name in names) == [0, 1, 1]
+        channel.publish("amq.fanout", "", b"x", PERSISTENT, **options)
+        assert channel.wait_for_confirms()
+    assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
+
+
+@pytest.mark.parametrize("kind", ["durable", "transient", "stream"])
+def test_message_over_http_with_a_size_of_its_own_is_stored(files, kind):
+    with gomq_py.Broker(http_port=0, segment_size=65536) as broker, connect(broker) as connection:
+        connection.channel().queue_declare("filled", **FILLED[kind])
+        message = {"properties": {}, "routing_key": "filled", "payload": "x" * 200_000, "payload_encoding": "string"}
+        url = f"{broker.http_url}/api/exchanges/%2F/amq.default/publish"
+
+        assert requests.post(url, json=message, auth=("guest", "guest"), timeout=60).json() == {"routed": True}
+        assert connection.channel().queue_declare("filled", passive=True).message_count == 1
+
+
+@pytest.mark.parametrize("door", ["amqp", "http"])
+def test_repeat_is_not_confirmed_before_what_it_repeats_is_stored(files, door):
+    """An exchange notes an id as seen when the message comes to it: that message does not wait for a thread."""
+    with gomq_py.Broker(http_port=0) as broker, connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.exchange_declare("once", "direct", arguments={"x-message-deduplication": True})
+        channel.queue_declare("filled", durable=True)
+        channel.queue_bind("filled", "once", "k")
+        files[0].hold("make")
+        if door == "amqp":
+            for _ in range(2):
+                channel.publish("once", "k", b"x", Properties(delivery_mode=2, headers={"x-deduplication-header": "a"}))
+            assert channel.wait_for_confirms()
+        else:
+            properties = {"delivery_mode": 2, "headers": {"x-deduplication-header": "a"}}
+            for _ in range(2):
+                requests.post(f"{broker.http_url}/api/exchanges/%2F/once/publish", auth=("guest", "guest"), timeout=60, json={
+                    "properties": properties, "routing_key": "k", "payload": "x", "payload_encoding": "string"}).raise_for_status()
+        assert not files[0].is_held.is_set()
+        assert channel.queue_declare("filled", passive=True).message_count == 1
+
+
 def test_queue_that_is_opened_again_is_read_by_a_thread(broker, files):
     def restart(launched):
         vhost = launched.broker.vhosts["/"]

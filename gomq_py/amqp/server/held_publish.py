@@ -29,11 +29,10 @@ class HeldPublish:
         message.lacking(self._go_on)
 
     def _go_on(self, error):
-        """The files are there, or could not be made: then the queue tries it once more by itself, and says why not. Never raises."""
-        self._message.may_wait = error is None
+        """The files are there, or could not be made: then the queue refuses it, and the others have it all the same. Never raises."""
         self._scheduler.begin(unix_ms())
         try:
-            is_over = self._publish()
+            is_over = self._publish(error)
         finally:
             self._scheduler.finish()
         if is_over:
@@ -43,11 +42,15 @@ class HeldPublish:
             if self._connection.lane is not None:
                 self._connection.batch_done()
 
-    def _publish(self):
-        """Whether all have had it."""
+    def _publish(self, error):
+        """Whether all have had it. ``error``: why the first cannot."""
         for at, destination in enumerate(self._destinations):
             if isinstance(destination, Queue) and self._vhost.queues.get(destination.name) is not destination:
                 continue  # deleted meanwhile
+            if error is not None and at == 0:
+                destination.not_stored(error)
+                self._taken = False
+                continue
             answer = destination.publish(self._message)
             if answer == LATER:
                 self._destinations = self._destinations[at:]

@@ -141,7 +141,8 @@ def _complete(channel, content):
     if channel.transaction is not None:
         channel.transaction.publish(publication)
     else:
-        publication.message.may_wait = True
+        # An exchange that deduplicates has noted the id already: a repeat may not be confirmed before this is stored.
+        publication.message.may_wait = publication.seen is None or publication.seen[0] is None
         store(channel, publication)
     return not channel.connection.stream.paused
 

@@ -81,6 +81,11 @@ class DelayQueue(Destination):
         self._scheduler.touch(self)
         return 1
 
+    def not_stored(self, error):
+        """As Destination.not_stored."""
+        self.unable = True
+        self._complain("refuses messages: %s", error)
+
     def flush(self):
         """End of a batch: what was kept outlives a kill from here on."""
         if not self.closed:

@@ -467,6 +467,10 @@ class Queue(destination.Destination):
         self.store.delete_files()
         return count
 
+    def not_stored(self, error):
+        """As Destination.not_stored."""
+        self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
+
     def _refuse(self, error):
         """A message could not be stored: a full disk may have room again for the next one, any other fault closes the queue."""
         self.unable = True

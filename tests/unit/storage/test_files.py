@@ -359,6 +359,22 @@ def test_folder_that_a_thread_makes_is_told_of_before_what_is_in_it_and_once(tmp
         ("folder_created", "coming"), ("created", "msgs", 4096), ("folder_created", "refused"), ("folder_created", "unused")]
 
 
+@pytest.mark.parametrize("failed_is_told_first", [True, False])
+def test_folder_that_one_thread_could_not_make_and_another_could_is_told_of(tmp_path, failed_is_told_first):
+    events = Events()
+    files = Files((events,))
+    first, second = files.having_folder(tmp_path / "queue" / "level"), files.having_folder(tmp_path / "queue" / "level")
+    with pytest.raises(FileNotFoundError):
+        first.act()
+    (tmp_path / "queue").mkdir()
+    second.act()
+
+    for change in (first, second) if failed_is_told_first else (second, first):
+        change.told()
+
+    assert events.heard == [("folder_created", "level")] and not files.is_making_folder(tmp_path / "queue")
+
+
 @pytest.mark.parametrize("path, error", [("nowhere/queue", FileNotFoundError), ("in the way", FileExistsError)])
 def test_folder_that_a_thread_could_not_make_is_tried_again_by_who_needs_it(tmp_path, path, error):
     events = Events()

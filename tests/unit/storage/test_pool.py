@@ -448,7 +448,7 @@ def test_who_waits_has_the_last_room_of_the_disk(bench, monkeypatch):
     assert told == [None] and bench.pool.has(SIZE)
 
 
-def test_files_that_cannot_be_made_are_said_to_all_who_wait(bench):
+def test_files_that_cannot_be_made_are_said_to_the_one_whose_they_were_and_the_next_has_its_own(bench):
     for path in bench.pool._new_paths():
         open(path[:-1] + "2", "w").close()
     told = []
@@ -457,8 +457,44 @@ def test_files_that_cannot_be_made_are_said_to_all_who_wait(bench):
 
     bench.committer.run_aside()
 
-    assert [type(error) for error in told] == [FileExistsError] * 2
+    assert [type(error) for error in told] == [FileExistsError, type(None)]
     assert not bench.committer.asides
+
+
+def test_nothing_is_made_for_a_store_that_has_ended_before_its_turn(bench):
+    class Store:
+        failure = None
+
+    stores, told = [Store(), Store(), Store()], []
+    folders = [bench.root / f"folder {number}" for number in range(3)]
+    for number, store in enumerate(stores):
+        bench.pool.wait_for(SIZE, None, (folders[number],), lambda error, number=number: told.append((number, error)), store=store)
+    stores[1].failure = OSError("deleted")
+
+    bench.committer.run_aside()
+
+    assert told == [(0, None), (1, None), (2, None)]
+    assert [folder.exists() for folder in folders] == [True, False, True]
+
+
+def test_who_waits_on_a_full_disk_is_given_what_others_do_not_use(bench, monkeypatch):
+    bench.pool.expect(SIZE)
+    bench.committer.run_aside()
+    make, refused = bench.files.make, []
+
+    def make_in_little_room(path, size, *more):
+        if bench.pool._pairs[SIZE]:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, "full")
+        return make(path, size, *more)
+
+    monkeypatch.setattr(bench.files, "make", make_in_little_room)
+    told = []
+    bench.pool.wait_for(2 * SIZE, None, (), told.append)
+
+    bench.committer.run_aside()
+
+    assert told == [None] and len(refused) == 1
 
 
 @pytest.mark.parametrize("size, kept", [(SIZE, 2), (3 * SIZE, 0)])

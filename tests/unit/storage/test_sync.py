@@ -516,14 +516,14 @@ def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
     assert results[-1] is None
 
 
-def test_work_aside_that_somebody_waits_for_is_done_first():
+def test_work_aside_that_somebody_waits_for_comes_first_and_keeps_the_rest_from_nothing():
     committer, done = GroupCommit(SlowFiles()), []
-    for name, first in (("closed", False), ("made", True), ("made too", True)):
+    for name, first in (("closed", False), ("closed too", False), *((f"made {number}", True) for number in range(4))):
         committer.aside(done.append, name, first=first)
 
-    wait_until(lambda: len(done) == 3)
+    wait_until(lambda: len(done) == 6)
 
-    assert done == ["made", "made too", "closed"]
+    assert done == ["made 0", "closed", "made 1", "closed too", "made 2", "made 3"]
     committer.stop()
 
 
