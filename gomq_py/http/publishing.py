@@ -6,6 +6,7 @@ from gomq_py.broker import tracing
 from gomq_py.broker.destination import LATER
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way, until_opened
@@ -29,7 +30,8 @@ def publish(vhost, exchange, routing_key, properties, body):
     headers = with_properties(properties.headers, properties)
     if properties.headers and SECRET_KEYS in properties.headers:
         properties.headers = {key: value for key, value in properties.headers.items() if key != SECRET_KEYS}
-    octets, now_ms = properties.encode(), node().broker.scheduler.now_ms
+    octets, scheduler = properties.encode(), node().broker.scheduler
+    now_ms = unix_ms()
     vhost.tables.check_properties(octets)
     seen = exchange.deduplication
     seen_id, seen_ttl_ms = (None, None) if seen is None else seen.read(octets)
@@ -49,31 +51,44 @@ def publish(vhost, exchange, routing_key, properties, body):
     if vhost.tracing:
         tracing.published(vhost, _client(), message, more_keys, destinations)
     # An exchange that deduplicates has noted the id already: a repeat may not be answered before this is stored.
-    taken = [_publish(destination, message, may_wait=seen_id is None) for destination in destinations]
+    message.may_wait = seen_id is None
+    taken = [_publish(scheduler, vhost, destination, message) for destination in destinations]
     if not all(taken) and seen_id is not None:
         seen.forget(seen_id)  # whoever publishes may try again what a queue refused
     return any(taken)
 
 
-def _publish(destination, message, may_wait):
+def _publish(scheduler, vhost, destination, message):
     """Whether it took the message. May switch."""
-    message.may_wait = may_wait
-    answer = destination.publish(message)
+    answer = _store(scheduler, destination, message)
     if answer != LATER:
         return bool(answer)
     stored = AsyncResult()
 
     def go_on(error):  # at once: files that are not taken now are another's
-        if error is not None:
+        if isinstance(destination, Queue) and vhost.queues.get(destination.name) is not destination:
+            stored.set(0)  # deleted or restarted meanwhile
+        elif error is not None:
             destination.not_stored(error)
             stored.set(0)
-        elif (answer := destination.publish(message)) == LATER:
+        elif (answer := _store(scheduler, destination, message)) == LATER:
             message.lacking(go_on)
         else:
             stored.set(answer)
 
     message.lacking(go_on)
     return bool(stored.get())
+
+
+def _store(scheduler, destination, message):
+    """A batch of its own: a message that lives no longer than this moment is delivered in it, or never. As Destination.publish."""
+    now_ms = unix_ms()
+    message.restamp(now_ms)
+    scheduler.begin(now_ms)
+    try:
+        return destination.publish(message)
+    finally:
+        scheduler.finish()
 
 
 def take(queue: Queue, count, requeue, reject):

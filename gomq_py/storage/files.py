@@ -234,6 +234,7 @@ class Files:
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
         self._coming_folders = Counter()  # path -> changes that having_folder gave for it, while nobody was told of it
+        self._folder_jobs = Counter()  # path -> the same that are not over, whoever has told
         self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
         self._leaving = set()  # what holds files that have lost their names; threads add to it and take from it
 
@@ -534,13 +535,15 @@ class Files:
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
-        """Whether a thread makes this folder, or one in it, and nobody was told yet."""
-        return any(coming == path or coming.startswith(path + os.sep) for coming in self._coming_folders)
+        """Whether a thread makes this folder, or one in it, or will."""
+        path = os.fspath(path)
+        return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
         """``have_folder`` as a Change, whose ``told`` is called however it goes."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
+        self._folder_jobs[path] += 1
 
         def act():
             try:
@@ -552,6 +555,9 @@ class Files:
             return True
 
         def told(made):
+            self._folder_jobs[path] -= 1
+            if not self._folder_jobs[path]:
+                del self._folder_jobs[path]
             if path in self._coming_folders:  # else the hub has told, that needed it before
                 self._coming_folders[path] -= 1
                 if made or not self._coming_folders[path]:

@@ -12,6 +12,7 @@ import errno
 import os
 from collections import deque
 
+from gomq_py.observability.log import logger
 from gomq_py.storage.damage import DamageNotes
 from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.format.acks import capacity_for
@@ -19,6 +20,8 @@ from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.opening import Openings
 from gomq_py.storage.resting import Resting
 from gomq_py.storage.stage import Stage
+
+LOG = logger("storage")
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
@@ -223,6 +226,9 @@ class SegmentPool:
         # One at a time of each kind: the next is begun when that is there, if it is still wanted.
         if self._aside is None or self._closed or key in self._in_making:
             return
+        self._let_go_of_ended(key)
+        if self._closed or key in self._in_making:  # for one who was let go, and went on
+            return
         waiting, ready = self._waiting.get(key), self._ready(shelf).get(msgs_bytes, ())
         if waiting is None and len(ready) >= min(self._expected.get(key, 0), self._kept.get(msgs_bytes, 0)):
             return
@@ -265,12 +271,19 @@ class SegmentPool:
             self._ready(shelf).setdefault(msgs_bytes, []).append(made)
         if self._closed:
             self.close()
-        if error is None or (is_awaited and not (is_full(error) and self._give_up_spares())):
+        if is_awaited and is_full(error) and (spare := self._take_largest_spare()):
+            self._in_making.add(key)
+            self._drop_aside(spare, lambda: self._make_again(key))
+        elif error is None or is_awaited:
             self._tell_waiting(key, error)
-        self._let_go_of_ended(key)
         if error is None or key in self._waiting:
             self._make_ahead(key)
         self._drop_surplus(msgs_bytes, shelf)
+
+    def _make_again(self, key):
+        """There is room that a spare had."""
+        self._in_making.discard(key)
+        self._make_ahead(key)
 
     def _tell_waiting(self, key, error):
         """The first of those who wait takes the files at once, or hears what went wrong: it may be its folder, and no fault of the next one's."""
@@ -295,26 +308,46 @@ class SegmentPool:
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
-            self._drop_all(surplus, self._aside)
+            self._drop_aside(_each_file(surplus))
 
     def _give_up_spares(self):
-        """The disk is full: what waits to be used goes, at once. False: there was nothing."""
+        """The disk is full: what waits to be used goes, at once. False: there was nothing. Blocks."""
         return self._drop_spares(None)
 
     def _drop_spares(self, aside):
         """Whether there were any."""
-        return any([self._drop_all(files, aside) for ready in (self._pairs, self._alone, self._unnamed) for files in ready.values()])
+        spares = self._take_spares()
+        for file in spares:
+            if file.named:
+                self.files.unlink(file.path)
+            self.files.close(file, aside)
+        return bool(spares)
 
-    def _drop_all(self, spares, aside):
-        found = bool(spares)
-        while spares:
-            spare = spares.pop()
-            for file in spare if isinstance(spare, tuple) else (spare,):
-                if file.named:
-                    self._drop_now(file, aside)
-                else:
-                    self.files.close(file, aside)
-        return found
+    def _take_spares(self):
+        """The files that wait to be used, which are the caller's from here on."""
+        spares = []
+        while spare := self._take_largest_spare():
+            spares += spare
+        return spares
+
+    def _take_largest_spare(self):
+        """The files of one, largest first: whoever waits behind its removal waits for no more than is needed."""
+        kept = [(size, files) for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files]
+        return _each_file([max(kept, key=lambda spares: spares[0])[1].pop()]) if kept else []
+
+    def _drop_aside(self, files, done=None):
+        """Have a thread take the names of files that nobody holds, and give their room back. Then ``done()``."""
+        names, parts = [self.files.unlinking(file.path) for file in files if file.named], []
+        for file in files:
+            self.files.close(file, lambda *part: parts.append(part))
+
+        def dropped(gone, _):
+            for name in gone or ():
+                name.told()
+            if done is not None:
+                done()
+
+        self._aside(_drop_each, names, parts, first=done is not None, done=dropped)
 
     # away
 
@@ -405,10 +438,6 @@ class SegmentPool:
             del self._retiring[folder]
         return True
 
-    def _drop_now(self, file, aside):
-        self.files.unlink(file.path)
-        self.files.close(file, aside)
-
     # there
 
     def _create(self, paths, msgs_bytes):
@@ -461,6 +490,26 @@ class Retiring:
         self.acks = acks
         self.acks_path = acks_path
         self.pool_path = None
+
+
+def _each_file(spares):
+    """Of pairs, of streams' files and of those without names."""
+    return [file for spare in spares for file in (spare if isinstance(spare, tuple) else (spare,))]
+
+
+def _drop_each(names, parts):
+    """In a thread: the names that are gone. What keeps its name goes at the next boot. Blocks."""
+    gone = []
+    for name in names:
+        try:
+            name.act()
+        except OSError as error:
+            LOG.warning("a spare segment file stays until the next boot: %s", error)
+        else:
+            gone.append(name)
+    for close, *part in parts:
+        close(*part)
+    return gone
 
 
 def _nothing(error):

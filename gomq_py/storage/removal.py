@@ -58,7 +58,7 @@ class FolderRemovals:
             self._end(folder)
             return
         if self._files.is_making_folder(folder):  # for a publisher: what is made behind the removal would stay
-            self._committer.aside(_nothing, done=lambda _, error: self._remove(folder))
+            self._committer.aside(_nothing, first=True, done=lambda _, error: self._remove(folder))
         else:
             self._remove(folder)
 

@@ -381,7 +381,7 @@ class GroupCommit:
         if not changes:
             return
         try:
-            results = begin(_change_each, [group for group, _ in changes], self._watch, pool=self._threads_of()).get()
+            results = self._change_each([group for group, _ in changes])
         except Exception as failure:  # no thread to be had: nothing was done
             results = [(0, failure)] * len(changes)
         if self._killed:
@@ -398,6 +398,9 @@ class GroupCommit:
                     done(refusal)
             except Exception:
                 logger.exception("a callback after a change of names failed")
+
+    def _change_each(self, groups):
+        return begin(change_each, groups, self._watch, pool=self._threads_of()).get()
 
     def _collect(self, stores, unawaited, failures):
         """What to flush of stores as (function, file, whose it is), files retained. One that failed before fails this sync too, but not one of which
@@ -521,7 +524,7 @@ def _flush_each(jobs, watch):
     return failed
 
 
-def _change_each(groups, watch):
+def change_each(groups, watch):
     """In a pool thread: make each group's changes until one fails. Returns how many were made, and the error or None, for each."""
     results = []
     for group in groups:

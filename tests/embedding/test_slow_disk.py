@@ -19,6 +19,7 @@ from gomq_py import launcher
 from gomq_py.amqp.server import held_publish
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
+from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
@@ -238,7 +239,7 @@ class Publisher:
 
 def is_held(launched):
     """Whether a publisher waits for files."""
-    return any(held_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.amqp.connections)
+    return bool(held_publishers(launched))
 
 
 def numbers_in(broker, kind):
@@ -354,13 +355,6 @@ def test_publisher_goes_on_when_its_queue_is_deleted_while_it_waits(broker, file
 
 
 def test_message_over_http_waits_for_files_too(files):
-    def post():
-        request = urllib.request.Request(broker.http_url + "/api/exchanges/%2F/amq.default/publish", json.dumps(
-            {"properties": {}, "routing_key": "filled", "payload": "000000", "payload_encoding": "string"}).encode(), {
-                "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            answers.append(json.load(answer))
-
     answers = []
     with gomq_py.Broker(http_port=0) as broker, connect(broker) as other:
         broker.call(lambda _: files[0].begin())
@@ -369,7 +363,7 @@ def test_message_over_http_waits_for_files_too(files):
             channel.queue_declare(name, durable=True)
         round_trips(channel, 1)
         files[0].hold("make")
-        posting = threading.Thread(target=post)
+        posting = threading.Thread(target=lambda: answers.append(published_over_http(broker, "filled")))
         posting.start()
         wait_until(files[0].is_held.is_set, 60)
 
@@ -380,6 +374,121 @@ def test_message_over_http_waits_for_files_too(files):
         posting.join(60)
         assert answers == [{"routed": True}]
         assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
+
+
+def published_over_http(broker, queue, **properties):
+    request = urllib.request.Request(broker.http_url + "/api/exchanges/%2F/amq.default/publish", json.dumps(
+        {"properties": properties, "routing_key": queue, "payload": "x", "payload_encoding": "string"}).encode(), {
+            "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("door", ["one lane", "the other", "http"])
+@pytest.mark.parametrize("arguments, expiration", [({}, "0"), ({"x-message-ttl": 0}, None)], ids=["expiration", "time to live"])
+def test_message_that_is_delivered_at_once_or_never_is_delivered_though_it_waits_for_files(files, arguments, expiration, door):
+    with gomq_py.Broker(http_port=0) as broker, connect(broker) as connection:
+        broker.call(lambda _: files[0].begin())
+        channel = connection.channel()
+        channel.queue_declare("now", durable=True, arguments=arguments)
+        channel.consume("now", no_ack=True)
+        files[0].hold("make")
+        if door == "http":
+            options = {"expiration": expiration} if expiration else {}
+            publisher = threading.Thread(target=published_over_http, args=(broker, "now"), kwargs=options)
+            publisher.start()
+        else:
+            publisher = None
+            with_others = connect(broker)
+            with_others.channel().publish(
+                "", "now", b"x", Properties(delivery_mode=2, expiration=expiration), mandatory=door == "the other")
+            wait_until(lambda: broker.call(is_held), 60)
+        assert files[0].is_held.wait(60)
+        since = unix_ms()
+        wait_until(lambda: unix_ms() > since + 1, 60)
+
+        files[0].let_go()
+
+        assert bytes(channel.next_delivery(60).body) == b"x"
+        if publisher is None:
+            with_others.close()
+        else:
+            publisher.join(60)
+
+
+@pytest.mark.parametrize("options", [{}, {"mandatory": True}], ids=["one lane", "the other"])
+def test_message_is_refused_whose_queue_was_restarted_while_it_waited(broker, files, options):
+    with connect(broker) as connection, connect(broker) as other:
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.queue_declare("filled", durable=True)
+        files[0].hold("make")
+        channel.publish("", "filled", b"x", PERSISTENT, **options)
+        wait_until(lambda: broker.call(is_held), 60)
+        assert files[0].is_held.wait(60)
+        broker.call(lambda launched: queue_filled(launched).fail(OSError(errno.EIO, "the disk failed")))
+        broker.call(lambda launched: gevent.spawn(launched.broker.vhosts["/"].restart_queue, queue_filled(launched)) and None)
+        wait_until(lambda: not broker.call(queue_filled).closed, 60)
+
+        files[0].let_go()
+
+        assert not channel.wait_for_confirms()
+        assert other.channel().queue_declare("filled", passive=True).message_count == 0
+
+
+def queue_filled(launched):
+    return launched.broker.vhosts["/"].queues["filled"]
+
+
+def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publisher(broker, files):
+    files[0].hold("make_folder")
+    with connect(broker) as first, connect(broker) as second, connect(broker) as other:
+        channel = other.channel()
+        channel.queue_declare("first", durable=True, arguments={"x-queue-type": "stream"})
+        channel.queue_declare("second", durable=True)
+        first.channel().publish("", "first", b"x", PERSISTENT)
+        assert files[0].is_held.wait(60)
+        second.channel().publish("", "second", b"x", PERSISTENT)
+        wait_until(lambda: broker.call(held_publishers) == 2, 60)
+        channel.queue_delete("second")
+        wait_until(lambda: broker.call(lambda launched: len(launched.broker.committer._aside)) == 2, 60)  # its publisher's folder, and its removal
+
+        files[0].let_go()
+
+        wait_until(lambda: not broker.call(held_publishers), 60)
+        wait_until(lambda: broker.call(lambda launched: launched.broker.committer.is_done_aside), 60)
+        assert len(os.listdir(os.path.join(broker.data_dir, "queues"))) == 1
+
+
+def test_hub_takes_no_names_away_where_the_disk_is_full_and_where_files_are_left_over(broker, files):
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        fill(channel, "emptied", 24)
+        for _ in range(24):
+            channel.get("emptied", no_ack=True)
+        wait_until(lambda: os.listdir(os.path.join(broker.data_dir, "pool")), 60)
+        broker.call(lambda _: files[0].begin())
+        files[0].full = True
+        channel.queue_declare("filled", durable=True)
+        channel.publish("", "filled", bytes(500_000), PERSISTENT)
+        assert not channel.wait_for_confirms()
+        assert not os.listdir(os.path.join(broker.data_dir, "pool"))
+        files[0].full = False
+        files[0].hold("make")
+        channel.publish("", "filled", bytes(500_000), PERSISTENT)
+        wait_until(lambda: broker.call(is_held), 60)
+        with connect(broker) as other:
+            other.channel().queue_delete("filled")
+        files[0].let_go()
+        channel.wait_for_confirms()
+        wait_until(lambda: not os.listdir(os.path.join(broker.data_dir, "pool")), 60)
+    assert "unlink" not in files[0].in_hub, files[0].paths_in_hub
+
+
+def held_publishers(launched):
+    """How many connections wait for files."""
+    return sum(held_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.amqp.connections)
 
 
 def test_broker_stops_while_a_publisher_waits(files):
@@ -423,6 +532,7 @@ def test_queue_whose_files_cannot_be_made_refuses_and_the_other_queues_of_the_me
         files[0].hold("make")
         channel.publish("amq.fanout", "", b"x", PERSISTENT, **options)
         wait_until(lambda: broker.call(is_held), 60)
+        assert files[0].is_held.wait(60)  # its thread has got there
 
         files[0].let_go()
 

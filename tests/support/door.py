@@ -21,7 +21,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.files import Files
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.sync import GroupCommit, change_each
 
 NO_PROPERTIES = b"\x00\x00"
 CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True, "connection.blocked": True}
@@ -53,12 +53,21 @@ class HandCommitter(GroupCommit):
 
         gevent.spawn(work)
 
+    def aside_at_leisure(self, function, *arguments, done=None):
+        """As aside()."""
+        self.aside(function, *arguments, done=done)
+
+    def _change_each(self, groups):
+        """In the hub, too."""
+        return change_each(groups, self._watch)
+
     def wait(self):
         """The broker's stop: nobody is left who would finish a sync for it."""
         self.finish()
 
     def finish(self, error=None):
-        """The sync that everybody waits for is over. Returns how many waited."""
+        """The sync that everybody waits for is over, and what was to change before it has changed. Returns how many waited."""
+        self._make(self._take_changes(), {})
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback(error)

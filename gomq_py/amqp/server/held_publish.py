@@ -30,7 +30,9 @@ class HeldPublish:
 
     def _go_on(self, error):
         """The files are there, or could not be made: then the queue refuses it, and the others have it all the same. Never raises."""
-        self._scheduler.begin(unix_ms())
+        now_ms = unix_ms()
+        self._message.restamp(now_ms)  # or one that is to be delivered at once or never would have waited for too long
+        self._scheduler.begin(now_ms)
         try:
             is_over = self._publish(error)
         finally:
@@ -45,8 +47,10 @@ class HeldPublish:
     def _publish(self, error):
         """Whether all have had it. ``error``: why the first cannot."""
         for at, destination in enumerate(self._destinations):
-            if isinstance(destination, Queue) and self._vhost.queues.get(destination.name) is not destination:
-                continue  # deleted meanwhile
+            if isinstance(destination, Queue) and (now := self._vhost.queues.get(destination.name)) is not destination:
+                if now is not None:  # restarted, or another of its name: whoever publishes may try again
+                    self._taken = False
+                continue
             if error is not None and at == 0:
                 destination.not_stored(error)
                 self._taken = False

@@ -375,6 +375,16 @@ def test_folder_that_one_thread_could_not_make_and_another_could_is_told_of(tmp_
     assert events.heard == [("folder_created", "level")] and not files.is_making_folder(tmp_path / "queue")
 
 
+def test_folder_is_being_made_until_the_last_who_would_make_it_is_done(tmp_path):
+    files = Files()
+    first, second = files.having_folder(tmp_path / "queue"), files.having_folder(tmp_path / "queue")
+    first.make()
+
+    assert files.is_making_folder(tmp_path / "queue")
+    second.make()
+    assert not files.is_making_folder(tmp_path / "queue")
+
+
 @pytest.mark.parametrize("path, error", [("nowhere/queue", FileNotFoundError), ("in the way", FileExistsError)])
 def test_folder_that_a_thread_could_not_make_is_tried_again_by_who_needs_it(tmp_path, path, error):
     events = Events()

@@ -477,6 +477,21 @@ def test_nothing_is_made_for_a_store_that_has_ended_before_its_turn(bench):
     assert [folder.exists() for folder in folders] == [True, False, True]
 
 
+def test_nothing_is_made_for_a_store_that_has_ended_when_the_one_before_it_asks_for_more(bench):
+    class Ended:
+        failure = None
+
+    told = []
+    folders = [bench.root / f"folder {number}" for number in range(2)]
+    bench.pool.wait_for(SIZE, None, (), lambda error: bench.pool.wait_for(SIZE, None, (folders[0],), told.append))
+    bench.pool.wait_for(SIZE, None, (folders[1],), told.append, store=Ended)
+    Ended.failure = OSError("deleted")
+
+    bench.committer.run_aside()
+
+    assert told == [None, None] and [folder.exists() for folder in folders] == [True, False]
+
+
 def test_who_waits_on_a_full_disk_is_given_what_others_do_not_use(bench, monkeypatch):
     bench.pool.expect(SIZE)
     bench.committer.run_aside()
