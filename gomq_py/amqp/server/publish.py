@@ -224,6 +224,7 @@ def store(channel, publication):
     for at, destination in enumerate(destinations):
         answer = destination.publish(publication.message)
         if answer == LATER:
+            publication.body = None  # only what is returned needs it once more; of large ones two copies would wait
             channel.connection.publish_later(publication.message, destinations[at:], taken, partial(_stored, channel, publication))
             return None
         if not answer:
