@@ -101,7 +101,7 @@ def require_topic(verb, exchange, routing_key):
 
 
 def require_all(rights, vhost_name):
-    """The request's user has what ``broker.rights`` says that a verb needs. Raises NotAuthorised."""
+    """The request's user has what ``broker.verbs.rights`` says that a verb needs. Raises NotAuthorised."""
     for verb, kind, name in rights:
         require(verb, kind, name, vhost_name)
 

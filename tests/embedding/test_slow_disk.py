@@ -16,7 +16,7 @@ import requests
 
 import gomq_py
 from gomq_py import launcher
-from gomq_py.amqp.server import held_publish
+from gomq_py.broker.verbs import held_publish
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
 from gomq_py.broker.queues.scheduler import unix_ms

@@ -11,7 +11,7 @@ from functools import cache
 
 from gevent import socket as gevent_socket
 
-from gomq_py.amqp.server.access import Access
+from gomq_py.broker.verbs.access import Access
 from gomq_py.amqp.server.connection import OPEN, Connection
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import Limits

@@ -12,12 +12,10 @@ from functools import partial
 import gevent
 
 from gomq_py.amqp.server import events
-from gomq_py.amqp.server.access import Access
 from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
-from gomq_py.amqp.server.held_publish import HeldPublish
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.slow_walk import SlowWalk
@@ -32,6 +30,8 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.route import Route
 from gomq_py.broker.user_limits import CHANNELS
+from gomq_py.broker.verbs.access import Access
+from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.errors import Refused
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream

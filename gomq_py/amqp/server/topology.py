@@ -7,7 +7,7 @@ from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
     ExchangeBindOk, ExchangeDeclareOk, ExchangeDeleteOk, ExchangeUnbindOk, QueueBindOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueUnbindOk,
 )
-from gomq_py.broker import rights
+from gomq_py.broker.verbs import rights
 from gomq_py.broker.exchange_types import exchange_type
 from gomq_py.broker.names import check_not_reserved, cleaned, server_named
 

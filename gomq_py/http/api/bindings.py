@@ -4,7 +4,7 @@ from urllib.parse import quote
 from flask import Blueprint
 
 from gomq_py.auth.permissions import READ
-from gomq_py.broker import rights
+from gomq_py.broker.verbs import rights
 from gomq_py.broker.binding import Binding, escaped
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced

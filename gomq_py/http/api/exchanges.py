@@ -6,7 +6,7 @@ import struct
 from flask import Blueprint, request
 
 from gomq_py.auth.permissions import CONFIGURE, WRITE
-from gomq_py.broker import rights
+from gomq_py.broker.verbs import rights
 from gomq_py.broker.envelope import keys_among
 from gomq_py.broker.names import cleaned
 from gomq_py.content.properties import Properties

@@ -6,7 +6,7 @@ from flask import Blueprint, request
 from gevent.event import AsyncResult
 
 from gomq_py.auth.permissions import CONFIGURE, READ
-from gomq_py.broker import rights
+from gomq_py.broker.verbs import rights
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.turns import give_way, paced, until_opened
 from gomq_py.content.properties import Properties

@@ -21,7 +21,7 @@ class Access:
         self._vhost_name = vhost_name
 
     def check(self, rights):
-        """Has all of what ``broker.rights`` says that a verb needs."""
+        """Has all of what ``broker.verbs.rights`` says that a verb needs."""
         for verb, kind, name in rights:
             self._require(verb, kind, name)
 

@@ -1,7 +1,7 @@
 """What one user may do in one vhost, in RabbitMQ's words."""
 import pytest
 
-from gomq_py.amqp.server.access import Access
+from gomq_py.broker.verbs.access import Access
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.auth.users import User
 from gomq_py.broker.exchanges.direct import DirectExchange
