@@ -17,6 +17,16 @@ class AccessRefused(Refused):
     """The user may not do this to that."""
 
 
+class NoPermission(AccessRefused):
+    """A permission of the user does not reach: ``verb`` is "configure", "write" or "read", or empty where it is a routing
+    key that is not granted. The text leaves the verb to doors that tell it.
+    """
+
+    def __init__(self, text="", verb=""):
+        super().__init__(text)
+        self.verb = verb
+
+
 class NotFound(Refused):
     """The entity does not exist."""
 

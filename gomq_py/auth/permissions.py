@@ -4,7 +4,7 @@ keys at a topic exchange, as two more.
 Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name only, and no entity has that: the default
 exchange is asked for as ``amq.default``. One that takes too long for a name does not match it, which is said in the log.
 """
-from gomq_py.errors import AccessRefused
+from gomq_py.errors import AccessRefused, NoPermission
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern, escaped
@@ -112,7 +112,7 @@ def refusal(verb, kind, name, vhost, user):
 
 def refused_topic(routing_key, exchange, vhost, user):
     """The error of somebody who may not use this routing key."""
-    return AccessRefused(f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'")
+    return NoPermission(f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'")
 
 
 def compiled(pattern):

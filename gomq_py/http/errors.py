@@ -6,7 +6,7 @@ import orjson
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
-from gomq_py.errors import AccessRefused, NotFound, Refused
+from gomq_py.errors import AccessRefused, NoPermission, NotFound, Refused
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -132,6 +132,9 @@ def from_refused(error):
     """What the model refuses: RabbitMQ answers 404 for what is missing, 401 for what nobody may do, 400 with the text for the rest."""
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
+    if isinstance(error, NoPermission):
+        # RabbitMQ's words: AMQP's, and which right it is that is missing.
+        return from_api_error(NotAuthorised(f"ACCESS_REFUSED - {error.verb} {error.text}" if error.verb else error.text))
     if isinstance(error, AccessRefused):
         return answer(401, "not_authorised", error.text)
     return answer(400, "bad_request", error.text)

@@ -1,8 +1,9 @@
 """Finding what a path names, for somebody who may see it. Raises what the answer will be."""
-from flask import g
+from flask import g, request
 
-from gomq_py.auth.permissions import refusal, refused_topic
 from gomq_py.broker.names import described
+from gomq_py.broker.verbs.access import Access
+from gomq_py.broker.verbs.caller import Caller
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
 from gomq_py.http.login import sees_vhost
@@ -16,6 +17,14 @@ def find_vhost(name):
     if not sees_vhost(name):
         raise NotAuthorised("User not authorised to access virtual host")
     return vhost
+
+
+def caller(vhost_name):
+    """The request's user in a vhost that it may look into, for verbs. Raises NoSuchObject, NotAuthorised.
+
+    RabbitMQ's API has a connection of its own for it, with one channel, which traces tell of.
+    """
+    return Caller(Access(g.user, vhost_name), find_vhost(vhost_name), None, f"HTTP {request.remote_addr}", 1)
 
 
 def writable_vhost(name):
@@ -43,12 +52,6 @@ def find_queue(vhost_name, name):
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
         raise NoSuchObject()
-    return queue
-
-
-def shared(queue):
-    """``queue``, unless it is some connection's alone. Raises ResourceLocked, whatever the tags of the user."""
-    find_vhost(queue.vhost).check_access(queue, None)
     return queue
 
 
@@ -86,28 +89,3 @@ def exchange_to_publish_to(vhost_name, name):
 def named(exchange):
     """The name of the exchange that a path names: the default exchange has none, and ``amq.default`` stands for it."""
     return "" if exchange == "amq.default" else exchange
-
-
-def may_use_topic(user, verb, exchange, routing_key):
-    """Whether a user may use this routing key at an exchange: at a topic exchange that may be limited."""
-    limit = user.topic_permission(exchange.vhost, exchange.name) if exchange.type == "topic" else None
-    return limit is None or limit.allows(verb, routing_key)
-
-
-def require_topic(verb, exchange, routing_key):
-    """The request's user may use this routing key at a topic exchange. Raises NotAuthorised."""
-    if not may_use_topic(g.user, verb, exchange, routing_key):
-        raise NotAuthorised(refused_topic(routing_key, exchange.name, exchange.vhost, g.user.name).text)
-
-
-def require_all(rights, vhost_name):
-    """The request's user has what ``broker.verbs.rights`` says that a verb needs. Raises NotAuthorised."""
-    for verb, kind, name in rights:
-        require(verb, kind, name, vhost_name)
-
-
-def require(verb, kind, name, vhost_name):
-    """The request's user may do this to that, whatever its tags. Raises NotAuthorised."""
-    permission = g.user.permission(vhost_name)
-    if permission is None or not permission.allows(verb, name):
-        raise NotAuthorised(f"ACCESS_REFUSED - {refusal(verb, kind, name, vhost_name, g.user.name).text}")

@@ -10,6 +10,7 @@ from flask import current_app, g, request
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
+from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
 from gomq_py.http.errors import LoginFailed, NotAuthorised, Throttled
 from gomq_py.observability.log import logger
@@ -124,12 +125,4 @@ def require_tag(tag):
 
 def sees_vhost(name):
     """Whether this request's user may look into the vhost: any permission in it, or the monitoring tag."""
-    return MONITORING in g.tags or g.user.permission(name) is not None
-
-
-def permission(vhost_name):
-    """The user's rights in the vhost. Raises NotAuthorised when there are none, whatever the tags: they do not let anybody publish or declare."""
-    rights = g.user.permission(vhost_name)
-    if rights is None:
-        raise NotAuthorised(f"User has no access to vhost '{vhost_name}'")
-    return rights
+    return MONITORING in g.tags or may_enter(g.user, name)

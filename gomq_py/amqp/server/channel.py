@@ -18,6 +18,7 @@ from gomq_py.amqp.wire.methods import (
     TxRollback, TxSelect, decode_method,
 )
 from gomq_py.broker import tracing
+from gomq_py.broker.verbs.caller import Caller
 from gomq_py.net.stream import Hold
 from gomq_py.observability.log import logger
 
@@ -36,7 +37,8 @@ class Channel(HotChannel):
     """
 
     __slots__ = (
-        "connection", "vhost", "access", "state", "replies", "confirms", "content", "transaction", "last_queue", "reply_consumer", "method_id",
+        "connection", "vhost", "access", "caller", "state", "replies", "confirms", "content", "transaction",
+        "last_queue", "reply_consumer", "method_id",
         "closed_by_both", "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
     )
 
@@ -45,6 +47,7 @@ class Channel(HotChannel):
         self.connection = connection
         self.vhost = connection.vhost
         self.access = connection.access
+        self.caller = Caller(connection.access, connection.vhost, connection, connection.name, channel_id)
         self.prefetch_count = connection.default_prefetch
         self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN

@@ -19,6 +19,7 @@ from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk
 from gomq_py.broker.arguments import TYPE_MODULES, queue_type_of
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.values import type_name
+from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
 from gomq_py.storage.message import Message
 
@@ -75,8 +76,7 @@ def basic_cancel(channel, method):
 def basic_get(channel, method):
     """basic.get: the next message, or get-empty."""
     name = named_queue(channel, method.queue)
-    channel.access.read("queue", name)
-    queue = channel.vhost.queue(name, channel.connection)
+    queue = queues.to_take_from(channel.caller, name)
     check_stream_has_no_get(queue)
     _check_unacked(channel, method.no_ack)
     queue.serve()
@@ -149,8 +149,7 @@ def _check_unacked(channel, no_ack):
 
 def _queue_consumer(channel, method, tag):
     name = named_queue(channel, method.queue)
-    channel.access.read("queue", name)
-    queue = channel.vhost.queue(name, channel.connection)
+    queue = queues.to_take_from(channel.caller, name)
     priority = _priority(method.arguments, name, channel.vhost.name)
     _check_ha_failover(method.arguments, name, channel.vhost.name)
     _check_kind(method.arguments, queue, channel.vhost.name)

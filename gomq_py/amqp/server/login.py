@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.methods import ConnectionOpen
 from gomq_py.auth import certificates
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.user_limits import CONNECTIONS
+from gomq_py.broker.verbs.access import may_enter
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -192,7 +193,7 @@ class LoginAttempt:
             text = f"connection refused: node connection limit ({most}) is reached"
         elif vhost is None:
             text = f"vhost {name} not found"
-        elif self.user.permission(name) is None:
+        elif not may_enter(self.user, name):
             text = f"access to vhost '{name}' refused for user '{self.user.name}'"
         elif not self._has_room(vhost):
             limit = vhost.limits["max-connections"]

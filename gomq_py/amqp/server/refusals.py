@@ -8,6 +8,7 @@ from gomq_py.amqp.wire import errors as wire
 
 _ERRORS = {
     errors.AccessRefused: wire.AccessRefused,
+    errors.NoPermission: wire.AccessRefused,
     errors.NotFound: wire.NotFound,
     errors.ResourceLocked: wire.ResourceLocked,
     errors.PreconditionFailed: wire.PreconditionFailed,

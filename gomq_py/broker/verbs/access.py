@@ -1,16 +1,15 @@
-"""Access: what one connection's user may do in its virtual host. Between the channels' handlers and auth; raises what the client is told.
+"""Access: what a user may do in a vhost. Between the verbs and auth: the user's permissions decide, this asks them.
 
-Never decides: the user's permission does. Publishing on a cached route asks nothing here, the route carries the revision of the user's rights
-instead.
+Publishing on a cached route asks nothing here: the route carries the revision of the user's rights instead.
 """
 from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE, refused_topic
-from gomq_py.errors import AccessRefused
+from gomq_py.errors import NoPermission
 
 TOPIC = "topic"
 
 
 class Access:
-    """``user`` in a vhost. ``kind`` is "queue" or "exchange"; the first four methods raise AccessRefused, in
+    """``user`` in a vhost. ``kind`` is "queue" or "exchange"; the methods that ask for a right raise NoPermission, in
     RabbitMQ's words.
     """
 
@@ -46,9 +45,13 @@ class Access:
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
-    def may_publish(self, exchange, routing_key):
+    def may_write(self, name):
+        """Whether write() would pass."""
+        return self._allows(WRITE, name)
+
+    def may_publish(self, exchange, *routing_keys):
         """Whether write() and write_topic() would pass."""
-        return self._allows(WRITE, exchange.name) and self._allows_topic(WRITE, exchange, routing_key)
+        return self.may_write(exchange.name) and all(self._allows_topic(WRITE, exchange, key) for key in routing_keys)
 
     @property
     def state(self):
@@ -74,4 +77,10 @@ class Access:
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):
             shown = name or (DEFAULT_EXCHANGE if kind == "exchange" else "")
-            raise AccessRefused(f"access to {kind} '{shown}' in vhost '{self._vhost_name}' refused for user '{self.user.name}'")
+            raise NoPermission(
+                f"access to {kind} '{shown}' in vhost '{self._vhost_name}' refused for user '{self.user.name}'", verb)
+
+
+def may_enter(user, vhost_name):
+    """Whether a user may do anything at all in a vhost: has a permission there, however little it grants."""
+    return user.permission(vhost_name) is not None

@@ -1,8 +1,7 @@
-"""Rights: which permissions a verb asks of whoever carries it out, as RabbitMQ asks for them.
+"""Rights: which permissions a verb asks of whoever carries it out, as RabbitMQ asks for them, where one name is not enough.
 
-The doors check what this says; none has a rule of its own. Each function returns a list of (verb, kind, name) for
-``auth.permissions``, in the order in which they are asked for. Names are as the model keeps them: without carriage
-returns and line feeds.
+Each function returns a list of (verb, kind, name) for ``auth.permissions``, in the order in which they are asked for.
+Names are as the model keeps them: without carriage returns and line feeds.
 """
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.broker.exchange_types import ALTERNATE_ARGUMENTS
@@ -24,7 +23,7 @@ def to_declare_exchange(vhost, name, arguments):
 def to_bind(source, kind, destination):
     """To unbind, too: write on the ``destination``, a queue or exchange by its ``kind``; read on the exchange ``source``.
 
-    At a topic exchange the doors ask for the routing key besides.
+    At a topic exchange ``verbs.bindings`` asks for the routing key besides.
     """
     return [(WRITE, kind, destination), (READ, EXCHANGE, source)]
 

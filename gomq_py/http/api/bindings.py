@@ -3,16 +3,13 @@ from urllib.parse import quote
 
 from flask import Blueprint
 
-from gomq_py.auth.permissions import READ
-from gomq_py.broker.verbs import rights
 from gomq_py.broker.binding import Binding, escaped
+from gomq_py.broker.verbs import bindings, rights
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import (
-    find_vhost, named, require_all, require_topic, there_is, visible_vhosts, writable_vhost,
-)
+from gomq_py.http.finding import caller, find_vhost, named, there_is, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -85,17 +82,13 @@ def list_between(vhost, source, kind, destination):
 @access(MANAGEMENT)
 def post_binding(vhost, source, kind, destination):
     """Bind; 201 with the place of the binding, also when it was there."""
-    there = writable_vhost(vhost)
-    exchange, end = ends(there, source, kind, destination)
-    require_all(rights.to_bind(exchange.name, KINDS[kind], end.name), vhost)
+    exchange, end = ends(writable_vhost(vhost), source, kind, destination)
     wanted = body()
     routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
     if not isinstance(routing_key, str) or len(routing_key.encode()) > 255:
         raise BadRequest("routing_key must be a string of at most 255 octets")
-    require_topic(READ, exchange, routing_key)
     arguments = decoded_arguments(wanted)
-    bind = there.bind_queue if kind == "q" else there.bind_exchange
-    bind(end.name, exchange.name, routing_key, arguments)
+    bindings.bind(caller(vhost), KINDS[kind], end.name, exchange.name, routing_key, arguments)
     made = [one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments]
     key = made[0].properties_key if made else "~"
     # Relative to the request's path, as RabbitMQ writes it: clients take apart what they find there.
@@ -113,14 +106,12 @@ def get_binding(vhost, source, kind, destination, key):
 @access(MANAGEMENT)
 def delete_binding(vhost, source, kind, destination, key):
     """Unbind."""
-    there = find_vhost(vhost)
-    one = _find(there, source, kind, destination, key)
-    if not isinstance(one, Binding):
-        there.check_not_default("")
-    require_all(rights.to_bind(one.source.name, KINDS[kind], one.destination.name), vhost)
-    require_topic(READ, one.source, one.routing_key)
-    unbind = there.unbind_queue if kind == "q" else there.unbind_exchange
-    unbind(one.destination.name, one.source.name, one.routing_key, one.arguments)
+    one = _find(find_vhost(vhost), source, kind, destination, key)
+    if isinstance(one, Binding):
+        end, source, routing_key, arguments = one.destination.name, one.source.name, one.routing_key, one.arguments
+    else:
+        end, source, routing_key, arguments = one.name, "", one.name, {}  # the default exchange's, which is refused
+    bindings.unbind(caller(vhost), KINDS[kind], end, source, routing_key, arguments)
     return no_content()
 
 
@@ -129,9 +120,9 @@ def _find(vhost, source, kind, destination, key):
     exchange, end = ends(vhost, source, kind, destination)
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end
-    bindings = between(exchange, end)
+    found = between(exchange, end)
     # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of that they undo.
     for matches in (lambda one: key == one.properties_key, lambda one: quote(key, safe="") == one.properties_key, lambda one: key == one.routing_key):
-        for one in filter(matches, bindings):
+        for one in filter(matches, found):
             return one
     raise NoSuchObject()

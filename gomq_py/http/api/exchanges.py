@@ -5,17 +5,15 @@ import struct
 
 from flask import Blueprint, request
 
-from gomq_py.auth.permissions import CONFIGURE, WRITE
-from gomq_py.broker.verbs import rights
 from gomq_py.broker.envelope import keys_among
-from gomq_py.broker.names import cleaned
+from gomq_py.broker.verbs import exchanges
 from gomq_py.content.properties import Properties
 from gomq_py.http import publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
 from gomq_py.http.finding import (
-    exchange_to_publish_to, find_exchange, find_vhost, named, require, require_all, require_topic, visible_vhosts, writable_vhost,
+    caller, exchange_to_publish_to, find_exchange, find_vhost, named, visible_vhosts, writable_vhost,
 )
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -54,18 +52,14 @@ def get_exchange(vhost, name):
 @access(MANAGEMENT)
 def put_exchange(vhost, name):
     """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
-    there = writable_vhost(vhost)
-    name = cleaned(name)
+    writable_vhost(vhost)
     wanted = body()
     arguments = decoded_arguments(wanted)
-    require_all(rights.to_declare_exchange(there, name, arguments), vhost)
     check_node(wanted)
-    type_ = text_of(wanted, "type", "direct")
-    existed = name in there.exchanges
-    there.declare_exchange(
-        name, type_, durable=boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"),
-        internal=boolean_of(wanted, "internal"), arguments=arguments)
-    return no_content(204 if existed else 201)
+    declared = exchanges.declare(
+        caller(vhost), name, text_of(wanted, "type", "direct"), boolean_of(wanted, "durable"),
+        boolean_of(wanted, "auto_delete"), boolean_of(wanted, "internal"), arguments)
+    return no_content(201 if declared.created else 204)
 
 
 @blueprint.delete("/api/exchanges/<vhost>/<name>")
@@ -73,8 +67,7 @@ def put_exchange(vhost, name):
 def delete_exchange(vhost, name):
     """Delete it; ``?if-unused=true`` only without bindings."""
     find_exchange(vhost, name)
-    require(CONFIGURE, "exchange", name, vhost)
-    find_vhost(vhost).delete_exchange(name, if_unused=request.args.get("if-unused") == "true")
+    exchanges.delete(caller(vhost), name, if_unused=request.args.get("if-unused") == "true")
     return no_content()
 
 
@@ -105,14 +98,14 @@ def list_bindings_to(vhost, name):
 def publish(vhost, name):
     """Publish one message; ``routed`` tells whether any queue took it."""
     exchange = exchange_to_publish_to(vhost, name)
-    require(WRITE, "exchange", exchange.name, vhost)
+    may = caller(vhost).access
+    may.write("exchange", exchange.name)
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     if exchange.internal:
         raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
     routing_key = text_of(wanted, "routing_key")
     properties = _properties(wanted["properties"])
-    for key in (routing_key, *keys_among(properties.headers)):
-        require_topic(WRITE, exchange, key)
+    may.write_topic(exchange, (routing_key, *keys_among(properties.headers)))
     held = node().broker.alarms.reason
     if held is not None:
         raise Unavailable(f"publishers are held: {held}")

@@ -9,7 +9,7 @@ from gomq_py.http import certificate, publishing, shapes
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_vhost, require
+from gomq_py.http.finding import caller, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("health", __name__)
@@ -32,8 +32,7 @@ def failed(reason, **facts):
 def aliveness(vhost):
     """Declare a queue, publish to it and take the message out again."""
     there = find_vhost(vhost)
-    for verb in (CONFIGURE, WRITE, READ):
-        require(verb, "queue", "aliveness-test", vhost)
+    caller(vhost).access.check([(verb, "queue", "aliveness-test") for verb in (CONFIGURE, WRITE, READ)])
     queue, _ = there.declare_queue("aliveness-test", durable=False, auto_delete=False)
     publishing.publish(there, there.default_exchange, "aliveness-test", Properties(), b"test_message")
     taken = publishing.take(queue, 1, requeue=False, reject=False)

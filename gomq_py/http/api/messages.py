@@ -1,17 +1,17 @@
 """/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them elsewhere."""
-from flask import Blueprint, g, request
+from flask import Blueprint, request
 from gevent.event import AsyncResult
 
-from gomq_py.auth.permissions import READ, WRITE
-from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
+from gomq_py.broker.moving import Filter, Move
 from gomq_py.broker.peeking import browse
 from gomq_py.broker.turns import give_way
+from gomq_py.broker.verbs import moves, queues
 from gomq_py.content.properties import Properties
 from gomq_py.http.answers import body, json_answer, node, paced_list
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_queue, find_vhost, may_use_topic, require, shared, there_is
+from gomq_py.http.finding import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.storage.message import Message
 
@@ -29,8 +29,8 @@ MAX_PATTERN = 255
 @access(MANAGEMENT)
 def peek_messages(vhost, name):
     """Ready messages from ``offset`` on, up to ``count``, oldest first. The queue stays as it is: nothing is delivered, counted or reordered."""
-    queue = find_queue(vhost, name)
-    require(READ, "queue", name, vhost)
+    find_queue(vhost, name)
+    queue = queues.to_look_at(caller(vhost), name)
     query = request.args
     offset = integer_of(query, "offset", 0)
     count = integer_of(query, "count", DEFAULT_PEEK, 0, MAX_PEEK)
@@ -98,47 +98,28 @@ def copy_messages(vhost, name):
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
     """Bring dead letters back to where x-death says they came from."""
-    queue = shared(find_queue(vhost, name))
-    require(READ, "queue", name, vhost)
+    find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")
     if to not in ("queue", "exchange"):
         raise BadRequest("to must be queue or exchange")
     if x_death not in ("keep", "clean"):
         raise BadRequest("x_death must be keep or clean")
-    may_write, may_publish = _permission_to_write(vhost)
-    route = to_origin(find_vhost(vhost), queue, may_write, may_publish, to, x_death == "clean")
+    queue, route = moves.to_where_they_died(caller(vhost), name, to, x_death == "clean")
     return _run(queue, route, wanted, keep=False)
 
 
 def _move(vhost, name, keep):
-    queue = shared(find_queue(vhost, name))
-    require(READ, "queue", name, vhost)
+    find_queue(vhost, name)
     wanted = body(required=("destination",))
     target_vhost = wanted.get("destination_vhost", vhost)
     if not isinstance(wanted["destination"], str) or not isinstance(target_vhost, str):
         raise BadRequest("destination and destination_vhost must be names")
     target = there_is("queue", find_vhost(target_vhost).queues.get(wanted["destination"]), wanted["destination"], target_vhost)
-    require(WRITE, "queue", target.name, target_vhost)
+    queue, route = moves.to_another_queue(caller(vhost), name, caller(target_vhost), target)
     if target is queue:
         raise BadRequest("destination is the queue itself")
-    return _run(queue, to_queue(target), wanted, keep)
-
-
-def _permission_to_write(vhost):
-    """Two functions that say whether this request's user may write, outside the request too: of a queue's name, and
-    of an exchange and routing keys.
-    """
-    user = g.user
-
-    def may_write(name):
-        permission = user.permission(vhost)
-        return permission is not None and permission.allows(WRITE, name)
-
-    def may_publish(exchange, routing_keys):
-        return may_write(exchange.name) and all(may_use_topic(user, WRITE, exchange, key) for key in routing_keys)
-
-    return may_write, may_publish
+    return _run(queue, route, wanted, keep)
 
 
 def _run(queue, route, wanted, keep):

@@ -1,9 +1,9 @@
 """/api/queues/<vhost>/<name>/pause, resume, restart: what an operator does with a queue besides its messages. LavinMQ's routes."""
 from flask import Blueprint
 
-from gomq_py.auth.permissions import CONFIGURE
+from gomq_py.broker.verbs import queues
 from gomq_py.http.answers import no_content
-from gomq_py.http.finding import find_queue, find_vhost, require, shared
+from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("queue_states", __name__)
@@ -29,13 +29,11 @@ def resume_queue(vhost, name):
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
     """Open a queue again that a fault of its store had closed, with what is in its files. 400 where it is not closed."""
-    queue = find_queue(vhost, name)
-    require(CONFIGURE, "queue", name, vhost)
-    find_vhost(vhost).restart_queue(queue)
+    find_queue(vhost, name)
+    queues.restart(caller(vhost), name)
     return no_content()
 
 
 def _pause(vhost, name, paused):
-    queue = shared(find_queue(vhost, name))
-    require(CONFIGURE, "queue", name, vhost)
-    find_vhost(vhost).pause_queue(queue, paused)
+    find_queue(vhost, name)
+    queues.pause(caller(vhost), name, paused)

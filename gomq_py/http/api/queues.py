@@ -5,19 +5,15 @@ from itertools import islice
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
-from gomq_py.auth.permissions import CONFIGURE, READ
-from gomq_py.broker.verbs import rights
-from gomq_py.broker.names import cleaned
-from gomq_py.broker.turns import give_way, paced, until_opened
+from gomq_py.broker.turns import paced
+from gomq_py.broker.verbs import queues
 from gomq_py.content.properties import Properties
 from gomq_py.http import durability, publishing, shapes, statistics
 from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, paced_list, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import (
-    find_queue, find_vhost, queue_to_take_from, require, require_all, shared, visible_vhosts, writable_vhost,
-)
+from gomq_py.http.finding import caller, find_queue, find_vhost, queue_to_take_from, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -28,8 +24,6 @@ ACK_MODES = {
     "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
 }
 MAX_GET = 10000
-# Messages that go before others get their turn: some 5 ms.
-PURGE_SLICE = 5000
 MAX_UNACKED = 10000
 # Unacknowledged messages between two looks at the clock: some 2 us each.
 UNACKED_LOOK = 10
@@ -78,15 +72,13 @@ def get_queue(vhost, name):
 @access(MANAGEMENT)
 def put_queue(vhost, name):
     """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
-    there = writable_vhost(vhost)
-    name = cleaned(name)
+    writable_vhost(vhost)
     wanted = body()
     arguments = decoded_arguments(wanted)
-    require_all(rights.to_declare_queue(there, name, arguments), vhost)
     check_node(wanted)
-    _, created = there.declare_queue(
-        name, boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=arguments)
-    return no_content(201 if created else 204)
+    declared = queues.declare(
+        caller(vhost), name, boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=arguments)
+    return no_content(201 if declared.created else 204)
 
 
 @blueprint.delete("/api/queues/<vhost>/<name>")
@@ -94,8 +86,8 @@ def put_queue(vhost, name):
 def delete_queue(vhost, name):
     """Delete it; ``?if-unused=true`` only without consumers, ``?if-empty=true`` only without messages."""
     find_queue(vhost, name)
-    require(CONFIGURE, "queue", name, vhost)
-    find_vhost(vhost).delete_queue(name, if_unused=request.args.get("if-unused") == "true", if_empty=request.args.get("if-empty") == "true")
+    queues.delete(
+        caller(vhost), name, if_unused=request.args.get("if-unused") == "true", if_empty=request.args.get("if-empty") == "true")
     return no_content()
 
 
@@ -103,24 +95,15 @@ def delete_queue(vhost, name):
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
     """Drop every ready message, or with ``?count=`` at most so many, the oldest first."""
-    queue = shared(find_queue(vhost, name))
-    require(READ, "queue", name, vhost)
-    count = request.args.get("count", "")
-    if not count:
-        queue.purge()
-        _await_purge(queue)
-        return no_content()
-    left = number_in(count)
-    if left is None or left < 0:
-        raise BadRequest("count must be a number of messages")
-    while left > 0:
-        dropped = queue.purge_some(min(left, PURGE_SLICE))
-        left -= dropped
-        if left and queue.is_opening():
-            until_opened(queue)
-        elif dropped == 0:
-            break
-        give_way()
+    find_queue(vhost, name)
+    asked = request.args.get("count", "")
+    if not asked:
+        queue, _ = queues.purge(caller(vhost), name)
+    else:
+        count = number_in(asked)
+        if count is None or count < 0:
+            raise BadRequest("count must be a number of messages")
+        queue = queues.purge_some(caller(vhost), name, count)
     _await_purge(queue)
     return no_content()
 
@@ -184,8 +167,8 @@ def list_queue_bindings(vhost, name):
 @access(MANAGEMENT)
 def get_messages(vhost, name):
     """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all. This changes the queue."""
-    queue = shared(queue_to_take_from(vhost, name))
-    require(READ, "queue", name, vhost)
+    queue_to_take_from(vhost, name)
+    queue = queues.to_take_from(caller(vhost), name)
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
         wanted["ackmode"] = wanted["ack_mode"]

@@ -7,12 +7,12 @@ import posix
 
 from flask import Blueprint, Response, request
 
-from gomq_py.auth.permissions import READ
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.verbs import queues
 from gomq_py.http.answers import json_answer, no_content
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_queue, require
+from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.hub import in_thread
 
@@ -84,8 +84,8 @@ def delete_offset(vhost, name, tag):
 
 def find_stream(vhost, name):
     """The open stream of this name, for somebody who may read it. Raises NoSuchObject, NotAuthorised."""
-    queue = find_queue(vhost, name)
-    require(READ, "queue", name, vhost)
+    find_queue(vhost, name)
+    queue = queues.to_look_at(caller(vhost), name)
     if not isinstance(queue, StreamQueue):
         raise NoSuchObject(f"queue '{name}' in vhost '{vhost}' is no stream")
     if queue.closed:

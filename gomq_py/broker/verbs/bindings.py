@@ -1,0 +1,52 @@
+"""Verbs of bindings: bind and unbind, of queues and of exchanges, each with the rights that it needs.
+
+Above the vhost, which knows the rules about bindings. ``kind`` says what the destination is: rights.QUEUE or
+rights.EXCHANGE. Both return whether the answer has to wait for the disk.
+"""
+from gomq_py.broker.names import cleaned
+from gomq_py.broker.verbs import rights
+
+
+def bind(caller, kind, destination, source, routing_key, arguments=None):
+    """Write on the destination, read on the source, and on the routing key where that is limited.
+
+    Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """
+    vhost = caller.vhost
+    _check(caller, kind, destination, source, routing_key)
+    if kind == rights.QUEUE:
+        vhost.bind_queue(destination, source, routing_key, arguments, caller.owner)
+    else:
+        vhost.bind_exchange(destination, source, routing_key, arguments)
+    return _is_durable(vhost, kind, destination, source)
+
+
+def unbind(caller, kind, destination, source, routing_key, arguments=None):
+    """The same rights. Of what is not there too. Raises AccessRefused, ResourceLocked."""
+    vhost = caller.vhost
+    _check(caller, kind, destination, source, routing_key)
+    if kind == rights.QUEUE:
+        vhost.unbind_queue(destination, source, routing_key, arguments, caller.owner)
+    else:
+        vhost.unbind_exchange(destination, source, routing_key, arguments)
+    return _is_durable(vhost, kind, destination, source)
+
+
+def _check(caller, kind, destination, source, routing_key):
+    source, destination = cleaned(source), cleaned(destination)
+    if kind == rights.EXCHANGE:
+        caller.vhost.check_not_default(destination)
+        caller.vhost.check_not_default(source)
+    caller.access.check(rights.to_bind(source, kind, destination))
+    caller.access.read_topic(caller.vhost.exchanges.get(source), routing_key)
+
+
+def _is_durable(vhost, kind, destination, source):
+    """Whether a binding between them is kept over a restart, or was until one of them went."""
+    exchange = vhost.exchanges.get(cleaned(source))
+    if exchange is None:
+        return True  # one that went with its last binding, say, may not be gone on the disk yet
+    if kind == rights.EXCHANGE:
+        return exchange.durable
+    queue = vhost.queues.get(cleaned(destination))
+    return queue is None or queue.durable and exchange.durable

@@ -1,0 +1,49 @@
+"""Verbs of exchanges: declare, find (a passive declare) and delete, each with the rights that it needs.
+
+Above the vhost, which knows the rules about exchanges. What they raise is for the door to tell.
+"""
+from typing import Any, NamedTuple
+
+from gomq_py.broker.exchange_types import exchange_type
+from gomq_py.broker.names import cleaned
+from gomq_py.broker.verbs import rights
+
+
+class Declared(NamedTuple):
+    """``durable``: it is answered when it is on the disk."""
+
+    exchange: Any
+    created: bool
+    durable: bool
+
+
+def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
+    """Configure, and for a new one with an alternate read on it and write on that. Returns Declared.
+
+    Raises UnknownType, AccessRefused, PreconditionFailed.
+    """
+    vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
+    exchange_type(type_)
+    vhost.check_not_default(name)
+    caller.access.check(rights.to_declare_exchange(vhost, name, arguments))
+    created = name not in vhost.exchanges
+    exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
+    return Declared(exchange, created, exchange.durable)
+
+
+def find(caller, name):
+    """A passive declare: needs no right. Returns the exchange. Raises AccessRefused, NotFound."""
+    caller.vhost.check_not_default(cleaned(name))
+    return caller.vhost.exchange(name)
+
+
+def delete(caller, name, if_unused=False):
+    """Configure. Of a missing one too. Returns whether its answer has to wait for the disk.
+
+    Raises AccessRefused, PreconditionFailed.
+    """
+    name = cleaned(name)
+    caller.vhost.check_not_default(name)
+    caller.access.configure("exchange", name)
+    exchange = caller.vhost.delete_exchange(name, if_unused)
+    return exchange is None or exchange.durable  # one that is missing may have gone a moment ago

@@ -1,0 +1,37 @@
+"""Verbs of an operator's moves: to move, copy or bring back messages of a queue, and which rights these need.
+
+They say which queue may be moved from and where to (a ``route`` for broker.moving.Move, which does it).
+"""
+from gomq_py.broker.moving import to_origin, to_queue
+from gomq_py.broker.verbs import queues
+
+
+def to_another_queue(caller, name, target_caller, target):
+    """To move or copy: read on the queue ``name``, write on the queue ``target``, maybe of another vhost.
+
+    Returns (queue, route). Raises AccessRefused, NotFound, ResourceLocked.
+    """
+    queue = _source(caller, name)
+    target_caller.access.write("queue", target.name)
+    return queue, to_queue(target)
+
+
+def to_where_they_died(caller, name, to="queue", clean=False):
+    """To replay dead letters: read, and for each write on where it goes, at exchanges with its routing keys.
+
+    ``to`` and ``clean`` are those of to_origin(). Returns (queue, route).
+
+    Raises AccessRefused, NotFound, ResourceLocked.
+    """
+    queue, access = _source(caller, name), caller.access
+
+    def may_publish(exchange, routing_keys):
+        return access.may_publish(exchange, *routing_keys)
+
+    return queue, to_origin(caller.vhost, queue, access.may_write, may_publish, to, clean)
+
+
+def _source(caller, name):
+    queue = queues.to_look_at(caller, name)
+    caller.vhost.check_access(queue, caller.owner)
+    return queue

@@ -1,0 +1,137 @@
+"""Verbs of queues: declare, find, delete, take from, look at, purge, pause, restart, with the rights they need.
+
+Above the vhost, which knows the rules about queues. What they raise is for the door to tell.
+"""
+from typing import Any, NamedTuple
+
+from gomq_py.broker.names import check_not_reserved, cleaned, described, server_named
+from gomq_py.broker.turns import give_way, until_opened
+from gomq_py.broker.verbs import rights
+from gomq_py.errors import NotFound
+
+# Messages that are purged before others get their turn: some 5 ms.
+PURGE_SLICE = 5000
+
+
+class Declared(NamedTuple):
+    """``durable``: it is answered when it is on the disk."""
+
+    queue: Any
+    created: bool
+    durable: bool
+
+
+class Deleted(NamedTuple):
+    """How many messages were ready. ``durable``: it is answered when it is on the disk."""
+
+    message_count: int
+    durable: bool
+
+
+def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
+    """Configure; for a new one with a dead letter exchange read on it and write on that. Returns Declared.
+
+    Without a name it gets one. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """
+    vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
+    generated = not name
+    if generated:
+        name = server_named()  # not by the vhost: permissions are asked for by name
+    else:
+        check_not_reserved("queue", name)
+    caller.access.check(rights.to_declare_queue(vhost, name, arguments))
+    queue, created = vhost.declare_queue(
+        name, durable, exclusive, auto_delete, arguments, caller.owner, server_named=generated)
+    return Declared(queue, created, queue.durable)
+
+
+def find(caller, name):
+    """A passive declare: needs no right, counts as a use of the queue. Raises NotFound, ResourceLocked."""
+    queue = caller.vhost.queue(name, caller.owner)
+    if queue.limits is not None:
+        queue.limits.used()
+    return queue
+
+
+def delete(caller, name, if_unused=False, if_empty=False):
+    """Configure. Of a missing one too. Its consumers are cancelled. Returns Deleted.
+
+    Raises AccessRefused, PreconditionFailed, ResourceLocked.
+    """
+    vhost, name = caller.vhost, cleaned(name)
+    caller.access.configure("queue", name)
+    queue = vhost.queues.get(name)
+    if queue is not None:
+        queue.serve()
+    count = vhost.delete_queue(name, if_unused, if_empty, caller.owner)
+    return Deleted(count, queue is None or queue.durable)  # one that is missing may have gone a moment ago
+
+
+def to_take_from(caller, name):
+    """Read. The queue, for who consumes, gets or drops its messages.
+
+    Raises AccessRefused, NotFound, ResourceLocked.
+    """
+    caller.access.read("queue", cleaned(name))
+    return caller.vhost.queue(name, caller.owner)
+
+
+def to_look_at(caller, name):
+    """Read. The queue, for who only looks at its messages: a closed one, or another connection's, too.
+
+    Raises AccessRefused, NotFound.
+    """
+    caller.access.read("queue", cleaned(name))
+    return _named(caller, name)
+
+
+def purge(caller, name):
+    """Read. Drops the ready messages. Returns (queue, how many); it is answered ``queue.after_purge``.
+
+    Raises AccessRefused, NotFound, ResourceLocked.
+    """
+    queue = to_take_from(caller, name)
+    queue.serve()
+    return queue, queue.purge()
+
+
+def purge_some(caller, name, count):
+    """As purge, of at most ``count``, the oldest first. Returns the queue. May switch."""
+    queue = to_take_from(caller, name)
+    left = count
+    while left > 0:
+        dropped = queue.purge_some(min(left, PURGE_SLICE))
+        left -= dropped
+        if left and queue.is_opening():
+            until_opened(queue)
+        elif dropped == 0:
+            break
+        give_way()
+    return queue
+
+
+def pause(caller, name, paused=True):
+    """Configure. Nothing is delivered until it is resumed (``paused`` False).
+
+    Raises AccessRefused, NotFound, OutOfResources, ResourceLocked.
+    """
+    caller.access.configure("queue", cleaned(name))
+    queue = _named(caller, name)
+    caller.vhost.check_access(queue, caller.owner)
+    caller.vhost.pause_queue(queue, paused)
+
+
+def restart(caller, name):
+    """Configure. Opens one again that a fault of its store has closed.
+
+    Raises AccessRefused, NotFound, PreconditionFailed. May switch.
+    """
+    caller.access.configure("queue", cleaned(name))
+    caller.vhost.restart_queue(_named(caller, name))
+
+
+def _named(caller, name):
+    queue = caller.vhost.queues.get(cleaned(name))
+    if queue is None:
+        raise NotFound(f"no {described('queue', cleaned(name), caller.vhost.name)}")
+    return queue
