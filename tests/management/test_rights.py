@@ -235,6 +235,11 @@ def verbs(n):
             ("DELETE", f"bindings/{{vhost}}/e/{n['x']}/e/{n['x2']}/bound", None),
         ),
         "publish": ([f"write {n['x']}"], *publish(n["x"], "key")),
+        "publish to an exchange with a line feed in its name": (
+            [f"write {n['x']}"],
+            lambda channel: channel.publish("\n" + n["x"], "key", b"x"),
+            None,
+        ),
         "publish to the default exchange": (["write amq[.]default"], *publish("", n["q"])),
         "publish to a topic exchange": (
             [f"write {n['topic']}", f"topic-write {n['topic']} key"],

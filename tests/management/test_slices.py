@@ -13,9 +13,10 @@ import requests
 from gomq_py import Broker, hub
 from gomq_py.broker import turns
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.verbs import taking
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
-from gomq_py.http import answers, paging, publishing
+from gomq_py.http import answers, paging
 
 QUEUES = 2000
 DEFINITIONS = {
@@ -137,8 +138,8 @@ def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypat
         gave_way.append(None)
         hub.give_way()
 
-    monkeypatch.setattr(publishing, "SliceClock", lambda: SliceClock(0))
-    monkeypatch.setattr(publishing, "give_way", give_way)
+    monkeypatch.setattr(taking, "SliceClock", lambda: SliceClock(0))
+    monkeypatch.setattr(taking, "give_way", give_way)
     url, options = many.http_url.rstrip("/"), {"auth": ("guest", "guest"), "timeout": 60}
     queue = f"{url}/api/queues/%2F/taken"
     requests.put(queue, json={}, **options).raise_for_status()

@@ -19,6 +19,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker import tracing
 from gomq_py.broker.verbs.caller import Caller
+from gomq_py.broker.verbs.publishing import traced
 from gomq_py.net.stream import Hold
 from gomq_py.observability.log import logger
 
@@ -37,7 +38,7 @@ class Channel(HotChannel):
     """
 
     __slots__ = (
-        "connection", "vhost", "access", "caller", "state", "replies", "confirms", "content", "transaction",
+        "connection", "vhost", "caller", "state", "replies", "confirms", "content", "transaction",
         "last_queue", "reply_consumer", "method_id",
         "closed_by_both", "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
     )
@@ -46,7 +47,6 @@ class Channel(HotChannel):
         super().__init__(channel_id)
         self.connection = connection
         self.vhost = connection.vhost
-        self.access = connection.access
         self.caller = Caller(connection.access, connection.vhost, connection, connection.name, channel_id)
         self.prefetch_count = connection.default_prefetch
         self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
@@ -153,14 +153,7 @@ class Channel(HotChannel):
 
     def trace_delivery(self, message, queue_name, added):
         """A message goes to the client while the vhost is traced, with these headers besides its own."""
-        tracing.delivered(self.vhost, self._traced_client(), message, queue_name, added)
-
-    def trace_publish(self, message, more_keys, destinations):
-        """A message came from the client while the vhost is traced."""
-        tracing.published(self.vhost, self._traced_client(), message, more_keys, destinations)
-
-    def _traced_client(self):
-        return tracing.Client(self.connection.name, self.id, self.connection.user.name)
+        tracing.delivered(self.vhost, traced(self.caller), message, queue_name, added)
 
     @property
     def confirmed_count(self):

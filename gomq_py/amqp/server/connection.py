@@ -17,6 +17,7 @@ from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
+from gomq_py.amqp.server.publish import wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.server.token_life import TokenLife
@@ -28,10 +29,9 @@ from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
     ConnectionUpdateSecretOk, decode_method,
 )
-from gomq_py.broker.route import Route
 from gomq_py.broker.user_limits import CHANNELS
 from gomq_py.broker.verbs.access import Access
-from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.errors import Refused
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
@@ -217,15 +217,11 @@ class Connection:
             name, key = exchange.decode(), routing_key.decode()
         except UnicodeDecodeError:
             return None
-        found = self.vhost.exchanges.get(name)
-        if found is None or found.internal or not self.access.may_publish(found, key):
-            return None
         if not name and key.startswith(REPLY_TO):
             return None
         if self.slow_walk.is_over():
             return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
-        destinations = self.vhost.route_by_key(found, key)
-        return None if destinations is None else Route(destinations, found.state, self.access.state)
+        return remembered_route(self.access, self.vhost, name, key)
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked: confirm what was published in it."""
@@ -331,8 +327,8 @@ class Connection:
             del self.channels[channel.id]
 
     def publish_later(self, message, destinations, taken, done):
-        """A queue needs files for the message first; for the rest as HeldPublish."""
-        HeldPublish(self, message, destinations, taken, done)
+        """For the fast lane, which asks nothing but whether all destinations took it."""
+        wait_for_files(self, message, destinations, taken, lambda taken, _somebody_took: done(taken))
 
     def note_published(self, channel):
         """The slow lane took a publish of a channel in confirm mode."""

@@ -44,7 +44,7 @@ class Transaction:
 
     def publish(self, publication):
         """Keep a publish. Raises ContentTooLarge."""
-        self._octets += PUBLICATION_OCTETS + len(publication.body)
+        self._octets += PUBLICATION_OCTETS + publication.message.get_body_length()
         if self._octets > TRANSACTION_OCTETS_MAX:
             raise ContentTooLarge(f"the transaction holds more than {TRANSACTION_OCTETS_MAX} octets")
         self._publications.append(publication)

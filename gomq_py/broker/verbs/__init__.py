@@ -1,4 +1,5 @@
-"""Verbs: what a client asks of a vhost, whichever door it comes through: declare, bind, publish, take, with the rights that each needs.
+"""Verbs: what a client may ask of a vhost, through whichever door: declare, bind, publish, take and so on.
 
-Above the vhost, below the doors, which translate between their protocol and these functions and ask for no right themselves.
+Each is one function, which asks for the rights that it needs and then does it. Above the vhost, below the doors:
+they translate between a protocol and these functions, and ask for no right themselves.
 """

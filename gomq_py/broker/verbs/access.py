@@ -1,4 +1,4 @@
-"""Access: what a user may do in a vhost. Between the verbs and auth: the user's permissions decide, this asks them.
+"""Access: what a user may do in a vhost. Between verbs and auth: the user's permissions decide.
 
 Publishing on a cached route asks nothing here: the route carries the revision of the user's rights instead.
 """
@@ -9,8 +9,9 @@ TOPIC = "topic"
 
 
 class Access:
-    """``user`` in a vhost. ``kind`` is "queue" or "exchange"; the methods that ask for a right raise NoPermission, in
-    RabbitMQ's words.
+    """``user`` in a vhost. ``kind`` is "queue" or "exchange".
+
+    The methods that ask for a right raise NoPermission, in RabbitMQ's words.
     """
 
     __slots__ = ("user", "_vhost_name")
@@ -51,7 +52,9 @@ class Access:
 
     def may_publish(self, exchange, *routing_keys):
         """Whether write() and write_topic() would pass."""
-        return self.may_write(exchange.name) and all(self._allows_topic(WRITE, exchange, key) for key in routing_keys)
+        if not self.may_write(exchange.name):
+            return False
+        return all(self._allows_topic(WRITE, exchange, routing_key) for routing_key in routing_keys)
 
     @property
     def state(self):
@@ -77,8 +80,8 @@ class Access:
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):
             shown = name or (DEFAULT_EXCHANGE if kind == "exchange" else "")
-            raise NoPermission(
-                f"access to {kind} '{shown}' in vhost '{self._vhost_name}' refused for user '{self.user.name}'", verb)
+            entity = f"{kind} '{shown}' in vhost '{self._vhost_name}'"
+            raise NoPermission(f"access to {entity} refused for user '{self.user.name}'", verb)
 
 
 def may_enter(user, vhost_name):

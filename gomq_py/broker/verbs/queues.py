@@ -1,4 +1,4 @@
-"""Verbs of queues: declare, find, delete, take from, look at, purge, pause, restart, with the rights they need.
+"""Verbs of queues: declare, find, delete, take from, look at, purge, pause, restart, with their rights.
 
 Above the vhost, which knows the rules about queues. What they raise is for the door to tell.
 """

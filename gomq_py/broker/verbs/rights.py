@@ -1,6 +1,6 @@
-"""Rights: which permissions a verb asks of whoever carries it out, as RabbitMQ asks for them, where one name is not enough.
+"""Rights: which permissions a verb asks for, as RabbitMQ does, where it is more than one.
 
-Each function returns a list of (verb, kind, name) for ``auth.permissions``, in the order in which they are asked for.
+Each function returns a list of (verb, kind, name) for ``Access.check``, in the order in which they are asked for.
 Names are as the model keeps them: without carriage returns and line feeds.
 """
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE

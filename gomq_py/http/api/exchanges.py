@@ -5,10 +5,11 @@ import struct
 
 from flask import Blueprint, request
 
-from gomq_py.broker.envelope import keys_among
 from gomq_py.broker.verbs import exchanges
+from gomq_py.broker.verbs.publishing import prepare, store_and_wait
 from gomq_py.content.properties import Properties
-from gomq_py.http import publishing, shapes, statistics
+from gomq_py.errors import AccessRefused, NoPermission
+from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
@@ -97,20 +98,22 @@ def list_bindings_to(vhost, name):
 @access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
     """Publish one message; ``routed`` tells whether any queue took it."""
-    exchange = exchange_to_publish_to(vhost, name)
-    may = caller(vhost).access
-    may.write("exchange", exchange.name)
+    exchange, publisher, broker = exchange_to_publish_to(vhost, name), caller(vhost), node().broker
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
-    if exchange.internal:
-        raise BadRequest(f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange.name}' in vhost '{vhost}'")
     routing_key = text_of(wanted, "routing_key")
-    properties = _properties(wanted["properties"])
-    may.write_topic(exchange, (routing_key, *keys_among(properties.headers)))
-    held = node().broker.alarms.reason
-    if held is not None:
-        raise Unavailable(f"publishers are held: {held}")
-    routed = publishing.publish(find_vhost(vhost), exchange, routing_key, properties, _payload(wanted))
-    return json_answer({"routed": routed})
+    if len(routing_key.encode("utf-8")) > 255:
+        raise BadRequest("a routing key is at most 255 octets")
+    properties = _properties(wanted["properties"], publisher.vhost.tables)
+    try:
+        publication = prepare(
+            publisher, exchange.name, routing_key, properties, _payload(wanted), broker.scheduler.now_ms, mandatory=True)
+    except NoPermission:
+        raise
+    except AccessRefused as error:  # RabbitMQ tells of an internal exchange what its channel says, as of a missing one
+        raise BadRequest(f"ACCESS_REFUSED - {error.text}") from None
+    if broker.alarms.reason is not None:
+        raise Unavailable(f"publishers are held: {broker.alarms.reason}")
+    return json_answer({"routed": store_and_wait(publisher, publication, broker.scheduler).somebody_took})
 
 
 def _payload(wanted):
@@ -143,8 +146,8 @@ PROPERTIES = {
 }
 
 
-def _properties(given):
-    """AMQP properties from JSON. Raises BadRequest."""
+def _properties(given, limits):
+    """AMQP properties, in wire form, from JSON; as deep and as long as these TableLimits allow. Raises BadRequest, PreconditionFailed."""
     if isinstance(given, list) and not given:
         given = {}  # what PHP clients make of an empty object
     if not isinstance(given, dict):
@@ -158,8 +161,9 @@ def _properties(given):
         if not expected(value):
             raise BadRequest(f"properties: {name} must be {what}")
     try:
-        properties = Properties(**given)
-        properties.encode()
-        return properties
+        octets = Properties(**given).encode()
     except (TypeError, ValueError, AttributeError, struct.error) as error:
         raise BadRequest(f"properties: {error}") from None
+    limits.check_table("headers", given.get("headers"))
+    limits.check_properties(octets)
+    return octets

@@ -3,9 +3,8 @@ import time
 
 from flask import Blueprint
 
-from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
-from gomq_py.content.properties import Properties
-from gomq_py.http import certificate, publishing, shapes
+from gomq_py.broker.verbs.aliveness import is_alive
+from gomq_py.http import certificate, shapes
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest, NoSuchObject
@@ -31,12 +30,9 @@ def failed(reason, **facts):
 @access(MANAGEMENT)
 def aliveness(vhost):
     """Declare a queue, publish to it and take the message out again."""
-    there = find_vhost(vhost)
-    caller(vhost).access.check([(verb, "queue", "aliveness-test") for verb in (CONFIGURE, WRITE, READ)])
-    queue, _ = there.declare_queue("aliveness-test", durable=False, auto_delete=False)
-    publishing.publish(there, there.default_exchange, "aliveness-test", Properties(), b"test_message")
-    taken = publishing.take(queue, 1, requeue=False, reject=False)
-    return json_answer(OK) if taken else failed("the message did not come back")
+    if is_alive(caller(vhost), node().broker.scheduler):
+        return json_answer(OK)
+    return failed("the message did not come back")
 
 
 @blueprint.get("/api/health/checks/alarms")

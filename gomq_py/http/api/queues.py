@@ -7,8 +7,9 @@ from gevent.event import AsyncResult
 
 from gomq_py.broker.turns import paced
 from gomq_py.broker.verbs import queues
+from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
-from gomq_py.http import durability, publishing, shapes, statistics
+from gomq_py.http import durability, shapes, statistics
 from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, paced_list, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
@@ -168,7 +169,6 @@ def list_queue_bindings(vhost, name):
 def get_messages(vhost, name):
     """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all. This changes the queue."""
     queue_to_take_from(vhost, name)
-    queue = queues.to_take_from(caller(vhost), name)
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
         wanted["ackmode"] = wanted["ack_mode"]
@@ -180,7 +180,7 @@ def get_messages(vhost, name):
     count = integer_of(wanted, "count", 1, -1, MAX_GET)
     truncate = integer_of(wanted, "truncate", 0) if "truncate" in wanted else None
     requeue, reject = ACK_MODES[wanted["ackmode"]]
-    taken = publishing.take(queue, MAX_GET if count < 0 else count, requeue, reject)
+    taken = take(caller(vhost), name, MAX_GET if count < 0 else count, requeue, reject)
     return paced_list(_shown(facts, wanted["encoding"], truncate) for facts in taken)
 
 

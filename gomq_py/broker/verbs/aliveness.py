@@ -1,0 +1,19 @@
+"""Aliveness: RabbitMQ's test of a vhost: declare a queue, publish to it and take the message out again."""
+from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
+from gomq_py.broker.verbs import queues
+from gomq_py.broker.verbs.publishing import checked, store_and_wait
+from gomq_py.broker.verbs.rights import QUEUE
+from gomq_py.broker.verbs.taking import take
+
+NAME = "aliveness-test"
+NO_PROPERTIES = b"\0\0"
+
+
+def is_alive(caller, scheduler):
+    """Configure, write and read on the queue. Whether the message came back. Raises Refused. May switch."""
+    caller.access.check([(verb, QUEUE, NAME) for verb in (CONFIGURE, WRITE, READ)])
+    queues.declare(caller, NAME)
+    publication = checked(
+        caller, caller.vhost.default_exchange, NAME, NO_PROPERTIES, b"test_message", scheduler.now_ms)
+    store_and_wait(caller, publication, scheduler)
+    return bool(take(caller, NAME, 1, requeue=False, reject=False))

@@ -1,0 +1,200 @@
+"""Publishing: what a publish means: what is checked, where the message goes, who takes it, what is counted.
+
+    prepare            octets of a client -> Publication: checked and routed; what is wrong is raised here
+    store              Publication -> its destinations; then the door is called back, which answers its client
+    store_and_wait     the same, for who has nothing else to do meanwhile
+
+Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store by themselves what
+needs no look; a property test holds both ways to the same answers.
+"""
+from functools import partial
+
+from gevent.event import AsyncResult
+
+from gomq_py.broker import tracing
+from gomq_py.broker.destination import LATER
+from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
+from gomq_py.broker.names import cleaned
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.broker.route import Route
+from gomq_py.broker.routing import with_properties
+from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.content.fields import encode_shortstr, remove_key
+from gomq_py.content.properties import Properties, PropertyScan
+from gomq_py.errors import AccessRefused, Malformed
+from gomq_py.storage.message import Message
+
+
+class Publication:
+    """A checked message and where it goes.
+
+    Once it is stored, ``taken`` says whether all destinations took it and ``somebody_took`` whether one did; it
+    was unroutable, or a duplicate, where it has no ``destinations``.
+    """
+
+    __slots__ = (
+        "exchange", "message", "destinations", "more_keys", "mandatory", "durable", "seen", "taken",
+        "somebody_took",
+    )
+
+    def __init__(self, exchange, message, destinations, more_keys=(), mandatory=False):
+        self.exchange = exchange
+        self.message = message
+        self.destinations = destinations
+        self.more_keys = more_keys
+        self.mandatory = mandatory
+        self.durable = message.describe()["persistent"] and any(one.durable for one in destinations)
+        self.seen = None  # (id, its own ttl) where the exchange deduplicates
+        self.taken = self.somebody_took = False
+
+    def committed(self, vhost, now_ms):
+        """The transaction it waited for is committed: its time begins now, queues deleted meanwhile get nothing."""
+        self.message.restamp(now_ms)
+        self.destinations = [
+            destination for destination in self.destinations
+            if not isinstance(destination, Queue) or vhost.queues.get(destination.name) is destination
+        ]
+
+
+# checking and routing
+
+def remembered_route(access, vhost, exchange, routing_key):
+    """A Route: where all such messages go while it is current; None where each has to be looked at."""
+    found = vhost.exchanges.get(exchange)
+    if found is None or found.internal or not access.may_publish(found, routing_key):
+        return None
+    destinations = vhost.route_by_key(found, routing_key)
+    return None if destinations is None else Route(destinations, found.state, access.state)
+
+
+def prepare(caller, exchange, routing_key, properties, body, now_ms, mandatory=False, reply_to=None):
+    """A Publication, for who has write on the exchange, and on each routing key where those are limited.
+
+    ``properties`` are in wire form. ``reply_to(name)`` says what stands in the message instead of this reply_to,
+    or None. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed.
+    """
+    vhost, name = caller.vhost, cleaned(exchange)
+    caller.access.write("exchange", name)
+    found = vhost.exchange(name)
+    if found.internal:
+        raise AccessRefused(f"cannot publish to internal exchange '{found.name}' in vhost '{vhost.name}'")
+    return checked(caller, found, routing_key, properties, body, now_ms, mandatory, reply_to)
+
+
+def checked(caller, exchange, routing_key, properties, body, now_ms, mandatory=False, reply_to=None):
+    """As prepare(), for an Exchange that the caller need not have write on."""
+    vhost, scan = caller.vhost, PropertyScan()
+    if not scan.scan_octets(properties):
+        raise Malformed("malformed basic properties")
+    decoded = Properties.decode(properties)
+    if decoded.headers:
+        vhost.tables.check(decoded.headers, len(properties))
+    instead = None if reply_to is None or decoded.reply_to is None else reply_to(decoded.reply_to)
+    if instead is not None:
+        properties = _with_reply_to(properties, scan.reply_to_at, instead)
+    check_user_id(decoded.user_id, caller.access.user)
+    lives_ms = expiration_ms(decoded.expiration)
+    more_keys = keys_among(decoded.headers)
+    persistent = is_persistent(decoded.delivery_mode)
+    if decoded.headers and SECRET_KEYS in decoded.headers:
+        properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
+    caller.access.write_topic(exchange, (routing_key, *more_keys))
+    headers = with_properties(decoded.headers, decoded) if vhost.needs_properties else decoded.headers
+    destinations = vhost.route(exchange, routing_key, headers, more_keys)
+    message = Message()
+    message.assign(
+        _octets(exchange.name), _octets(routing_key), properties, body, now_ms,
+        expires_at_ms=0 if lives_ms is None else now_ms + lives_ms, priority=decoded.priority or 0,
+        persistent=persistent,
+    )
+    publication = Publication(exchange, message, destinations, more_keys, mandatory)
+    if exchange.deduplication is not None:
+        publication.seen = exchange.deduplication.read(properties)
+    return publication
+
+
+def _with_reply_to(properties, at, name):
+    """The properties with another reply_to, every other octet as it was."""
+    return properties[:at] + encode_shortstr(name) + properties[at + 1 + properties[at]:]
+
+
+def _without_header(properties, at, length, name):
+    """The properties without one header, every other octet as it was. Headers stand before reply_to."""
+    return properties[:at] + remove_key(properties[at:at + length], name) + properties[at + length:]
+
+
+def _octets(name):
+    return name.encode("utf-8", "surrogateescape")
+
+
+# storing
+
+def store(caller, publication, now_ms, done, wait=None):
+    """Hand the message to its destinations, then call ``done(publication)``. Returns whether all took it.
+
+    Where a destination needs files for it first, ``wait(message, destinations, taken, done)`` is called, which makes
+    a HeldPublish, and None returned. Without ``wait`` nothing waits.
+    """
+    # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not stored.
+    is_noted = publication.seen is not None and publication.seen[0] is not None
+    publication.message.may_wait = wait is not None and not is_noted
+    if _is_duplicate(publication, now_ms):
+        publication.destinations = ()
+    vhost, message, destinations = caller.vhost, publication.message, publication.destinations
+    publication.exchange.state.publish_in += 1
+    if vhost.tracing:
+        tracing.published(vhost, traced(caller), message, publication.more_keys, destinations)
+    taken, somebody_took = True, False
+    for at, destination in enumerate(destinations):
+        answer = destination.publish(message)
+        if answer == LATER:
+            publication.somebody_took = somebody_took
+            wait(message, destinations[at:], taken, partial(_stored, publication, done))
+            return None
+        if answer:
+            somebody_took = True
+        else:
+            taken = False
+    return _stored(publication, done, taken, somebody_took)
+
+
+def store_and_wait(caller, publication, scheduler):
+    """Store it for who has no channel: the vhost counts it. Returns the Publication. May switch."""
+    stored, now_ms = AsyncResult(), unix_ms()
+    # A batch of its own: a message that lives no longer than this moment is delivered in it, or never.
+    publication.message.restamp(now_ms)
+    scheduler.begin(now_ms)
+    try:
+        store(caller, publication, now_ms, stored.set, partial(HeldPublish, caller.vhost, scheduler))
+    finally:
+        scheduler.finish()
+    caller.vhost.totals.publishes += 1
+    return stored.get()
+
+
+def traced(caller):
+    """How traces tell of the caller."""
+    return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
+
+
+def _stored(publication, done, taken, somebody_took):
+    """All destinations have had the message. Returns ``taken``: whether they took it."""
+    exchange, count = publication.exchange, len(publication.destinations)
+    publication.taken = taken
+    publication.somebody_took = publication.somebody_took or somebody_took
+    exchange.state.publish_out += count
+    if not taken and publication.seen is not None and exchange.deduplication is not None:
+        exchange.deduplication.forget(publication.seen[0])  # what a queue refused may be tried again
+    if not count:
+        exchange.state.unroutable += 1
+        if publication.mandatory:
+            exchange.state.returned += 1
+    done(publication)
+    return taken
+
+
+def _is_duplicate(publication, now_ms):
+    """Whether its exchange has seen the message's id, which is noted if not. A duplicate goes nowhere."""
+    seen = publication.exchange.deduplication
+    return seen is not None and publication.seen is not None and not seen.take(*publication.seen, now_ms)
