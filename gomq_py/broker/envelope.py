@@ -1,7 +1,7 @@
 """Envelope: what the broker itself reads of a message's properties when it is published: who sent it, how long it lives and how well it is kept, and
 further keys to route it by.
 
-For doors, which check every publish with it. Pure functions of decoded properties.
+For broker.verbs.publishing, which checks every publish with it. Pure functions of decoded properties.
 """
 import re
 

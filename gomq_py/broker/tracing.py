@@ -1,6 +1,6 @@
 """Firehose: a copy of every message that clients publish to and are delivered from a vhost, published to ``amq.rabbitmq.trace`` while it is traced.
 
-Called by doors (AMQP and the API), with what they know of the client, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys
+Called by broker.verbs and by what delivers to a client, with what they know of it, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys
 (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
 messages). A copy that cannot be made is left out, and said: what is traced goes on. Never yields.
 """

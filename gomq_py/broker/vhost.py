@@ -1,8 +1,8 @@
 """VHost: names to exchanges and queues, and every rule about declaring, binding and deleting them.
 
 Above exchanges, queues and the topology log, below the doors. A verb checks everything first, then writes the log, then changes the model, all
-without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the doors' business, and so is waiting for the
-committer before an answer about something durable leaves. ``owner`` is any object that stands for a connection.
+without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the business of broker.verbs; waiting for the
+committer before an answer about something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
 """
 import time
 from collections import Counter
