@@ -9,9 +9,9 @@ from base64 import b64decode, b64encode
 from gomq_py import __version__
 from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
-from gomq_py.broker.arguments import CLASSIC, TYPES
+from gomq_py.broker.arguments import CLASSIC, QUORUM, TYPES, queue_type_of
 from gomq_py.broker.names import RESERVED_PREFIX
-from gomq_py.broker.policies import POLICY, usable_definition
+from gomq_py.broker.policies import POLICY, usable_definition, without_effect
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way, paced
 from gomq_py.build_info import RABBITMQ_VERSION
@@ -396,7 +396,7 @@ class Importer:
             self._ignored("policies", entry, f"keys that this broker does not know: {', '.join(unknown)}")
         value = {"pattern": entry["pattern"], "definition": definition, "priority": entry.get("priority", 0),
                  "apply-to": entry.get("apply-to", "all")}
-        idle = {key for key in definition if key.startswith("ha-") or key == "queue-mode"} | self._broker.parameters.idle_parts(POLICY, value).keys()
+        idle = without_effect(definition) | self._broker.parameters.idle_parts(POLICY, value).keys()
         if idle:
             self._changed("policies", entry, f"kept without effect: {', '.join(sorted(idle))}")
         self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
@@ -410,7 +410,7 @@ class Importer:
         return None
 
     def queue(self, entry):
-        if (entry.get("arguments") or {}).get("x-queue-type") == "quorum":
+        if queue_type_of(entry.get("arguments") or {}) == QUORUM:
             self._changed("queues", entry, "quorum: a durable queue of this node, with the delivery limit of quorum queues")
         self._vhost_of(entry).declare_queue(
             entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), with_octets(entry.get("arguments")),

@@ -1,6 +1,5 @@
 """Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
 from gomq_py.broker.arguments import check_values
-from gomq_py.broker.deduplication import ARGUMENTS as DEDUPLICATION
 from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
@@ -8,6 +7,8 @@ from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_ARGUMENTS
+from gomq_py.broker.features.deduplication import ARGUMENTS as DEDUPLICATION
 from gomq_py.broker.values import type_name
 from gomq_py.errors import PreconditionFailed, UnknownType
 
@@ -27,8 +28,6 @@ PREDECLARED = (
     ("amq.topic", "topic", False),
 )
 
-# Both name the alternate exchange; the first holds where both are given.
-ALTERNATE_ARGUMENTS = ("alternate-exchange", "x-alternate-exchange")
 # Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
 COMPARED_ARGUMENTS = (
     *ALTERNATE_ARGUMENTS, "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type", *DEDUPLICATION,

@@ -3,9 +3,10 @@
 Of the policies that match an entity the one of highest priority counts, and of the operator policies likewise; the two are merged. Values only:
 vhosts keep the sets and apply them, parameters persist them.
 """
-from gomq_py.broker.age import milliseconds_of_age
-from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
-from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
+from gomq_py.broker.features.policy_checks import PolicyError
+from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
+from gomq_py.broker.features.table import POLICY_KEYS
+from gomq_py.broker.values import is_integer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern
@@ -20,6 +21,12 @@ ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 EXCHANGE = "exchange"
 POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # components of parameters
 
+# Rows of what policies, and operator policies, can say, by key: RabbitMQ's lists, as far as this broker has the setting.
+KEYS = POLICY_KEYS
+OPERATOR_KEYS = {key: row for key, row in KEYS.items() if row.operator}
+# key: the component whose owner acts on it; nobody else does.
+KEYS_OF_COMPONENTS = {key: row.component for key, row in KEYS.items() if row.component is not None}
+
 # apply-to: the kinds of entity it means
 _APPLIES = {
     ALL: {EXCHANGE, "classic", "quorum", "stream"},
@@ -29,10 +36,6 @@ _APPLIES = {
     "quorum_queues": {"quorum"},
     "streams": {"stream"},
 }
-
-
-class PolicyError(ValueError):
-    """The policy cannot be accepted; the text is for whoever asked."""
 
 
 class Policy:
@@ -178,104 +181,16 @@ def _checked(definition, keys):
     for key, value in definition.items():
         if key not in keys:
             raise PolicyError(f"{key} is not a recognised policy setting")
-        keys[key](key, value)
+        keys[key].check_policy(keys[key], value)
     return dict(definition)
-
-
-# What RabbitMQ calls a setting where it refuses its value; it says "ha-mode value" and the like of all others.
-_WORDS = {
-    "message-ttl": "message TTL", "expires": "queue expiry", "max-length": "maximum length", "max-length-bytes": "maximum length in bytes",
-    "delivery-limit": "delivery limit", "dead-letter-exchange": "dead letter exchange name", "dead-letter-routing-key": "dead letter routing key",
-    "alternate-exchange": "alternate exchange name", "max-age": "max age", "consumer-timeout": "consumer timeout",
-}
-
-
-def _invalid(key, value, needed):
-    return PolicyError(f"{value!r} is not a valid {_WORDS.get(key, f'{key} value')}: {key} needs {needed}")
-
-
-def _count(key, value):
-    if not is_count(value):
-        raise _invalid(key, value, f"a number from 0 to {MAX_INTEGER}")
-
-
-def _positive(key, value):
-    if not is_count(value) or value == 0:
-        raise _invalid(key, value, f"a number from 1 to {MAX_INTEGER}")
-
-
-def _limit(key, value):
-    if not is_integer(value):
-        raise _invalid(key, value, f"a number from {MIN_INTEGER} to {MAX_INTEGER}")
-
-
-def _text(key, value):
-    if not isinstance(value, str):
-        raise _invalid(key, value, "a text")
-
-
-def _routing_key(key, value):
-    _text(key, value)
-    if not fits_short_string(value):
-        raise _invalid(key, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} octets")
-
-
-def _boolean(key, value):
-    if not isinstance(value, bool):
-        raise _invalid(key, value, "true or false")
-
-
-def _one_of(*words):
-    """A check for a text out of a few."""
-    def check(key, value):
-        if value not in words:
-            raise _invalid(key, value, f"one of {', '.join(words)}")
-    return check
-
-
-def _age(key, value):
-    _text(key, value)
-    try:
-        milliseconds_of_age(value)
-    except ValueError:
-        raise _invalid(key, value, "a number above 0 and one of Y, M, D, h, m, s") from None
-
-
-def _anything(_key, _value):
-    """Accepted for definitions that come from RabbitMQ, where it concerns things this broker does not have."""
-
-
-KEYS = {
-    "message-ttl": _count, "expires": _positive, "max-length": _count, "max-length-bytes": _count, "delivery-limit": _limit, "max-age": _age,
-    "overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
-    "dead-letter-exchange": _text, "dead-letter-routing-key": _routing_key, "consumer-timeout": _count, "alternate-exchange": _text,
-    "delayed-message": _boolean, "federation-upstream": _text, "federation-upstream-set": _text, "message-deduplication": _boolean,
-    "stream-max-segment-size-bytes": _count,
-    "delayed-retry-type": _one_of("disabled", "all", "failed", "returned"), "delayed-retry-min": _count, "delayed-retry-max": _count,
-}
-# Settings without effect here, whose values are looked at all the same: a policy with a typing error in it would be refused by the next RabbitMQ.
-KEYS.update({"ha-mode": _one_of("all", "exactly", "nodes"), "queue-mode": _one_of("default", "lazy")})
-KEYS.update(dict.fromkeys((
-    "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure", "queue-version",
-    "queue-master-locator", "queue-leader-locator", "initial-cluster-size", "target-group-size", "dead-letter-strategy", "max-in-memory-length",
-    "max-in-memory-bytes", "stream-filter-size-bytes", "federation-upstream-pattern", "shards-per-node",
-    "routing-key", "max-segment-size-bytes",
-), _anything))
-
-# key: the component whose owner acts on it; nobody else does. Of RabbitMQ's plugins, but for the last, which is LavinMQ's.
-KEYS_OF_COMPONENTS = {
-    **dict.fromkeys(("federation-upstream", "federation-upstream-set", "federation-upstream-pattern"), "federation-upstream"),
-    **dict.fromkeys(("shards-per-node", "routing-key"), "sharding"), "delayed-message": "delayed-message",
-}
-
-# RabbitMQ's list, as far as this broker has the setting.
-OPERATOR_KEYS = {key: KEYS[key] for key in (
-    "expires", "message-ttl", "max-length", "max-length-bytes", "delivery-limit", "overflow", "max-in-memory-length", "max-in-memory-bytes",
-    "target-group-size", "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
-)}
 
 
 def usable_definition(definition):
     """(what of a definition this broker knows, the keys that it does not know, sorted): for files of other brokers."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
+
+
+def without_effect(definition):
+    """The keys of a definition that are kept for RabbitMQ's sake alone: those of mirrors and of queue modes."""
+    return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

@@ -12,6 +12,8 @@ from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.exchanges import delayed
+from gomq_py.broker.features.queue_type import MAX_PRIORITY
+from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.queue_settings import PLAIN
 from gomq_py.broker.queues.delay import DelayQueue
 from gomq_py.broker.queues.limits import QueueLimits
@@ -131,10 +133,10 @@ class QueueFactory:
         shared = (folder, self._files, self._pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
             store, report = how(
-                open_stream_store, *shared, arguments.get("x-stream-max-segment-size-bytes", self._segment_bytes))
-        elif "x-max-priority" in arguments:
+                open_stream_store, *shared, arguments.get(SEGMENT_BYTES, self._segment_bytes))
+        elif MAX_PRIORITY in arguments:
             store, report = how(
-                open_priority_store, *shared, int(arguments["x-max-priority"]), self._segment_bytes, durable)
+                open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
         else:
             store, report = how(open_store, *shared, self._segment_bytes, durable)
         if report.lost:

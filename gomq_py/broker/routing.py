@@ -5,6 +5,7 @@ exchange changes: whoever changes what an exchange leads to tells all that lead 
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.features.alternate_exchange import alternate_of
 
 
 class Routing:
@@ -55,7 +56,7 @@ class Routing:
 
     def set_alternate(self, exchange, from_policy):
         """The exchange's alternate is what its argument says, or else its policy."""
-        alternate = exchange.arguments.get("alternate-exchange", exchange.arguments.get("x-alternate-exchange", from_policy))
+        alternate = alternate_of(exchange.arguments, from_policy)
         if alternate == exchange.alternate:
             return
         self.forget_alternate(exchange)

@@ -5,17 +5,19 @@ do not hold up the hub; an entity that is declared meanwhile gets the policies a
 """
 import time
 
-from gomq_py.broker.arguments import ARGUMENTS, STREAM, queue_type_of
-from gomq_py.broker.deduplication import SeenIds, deduplication_of
+from gomq_py.broker.arguments import STREAM, queue_type_of
+from gomq_py.broker.features import alternate_exchange, consumer_timeout
+from gomq_py.broker.features.deduplication import SeenIds, deduplication_of
 from gomq_py.broker.parameters import Component
-from gomq_py.broker.policies import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
+from gomq_py.broker.policies import EXCHANGE, KEYS, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 # Keys whose arguments streams do not take; what a consumer may take its time for is its channel's affair.
-_NOT_OF_STREAMS = frozenset(key.removeprefix("x-") for key, (_, kinds) in ARGUMENTS.items() if STREAM not in kinds) - {"consumer-timeout"}
+_NOT_OF_STREAMS = frozenset(
+    key for key, row in KEYS.items() if row.argument is not None and STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
 
 
 class VHostPolicies:
@@ -57,7 +59,7 @@ class VHostPolicies:
         self._configure(queue, None if settings.is_plain else settings)
 
     def _configure_exchange(self, exchange, policy):
-        self._vhost.set_alternate(exchange, policy.get("alternate-exchange"))
+        self._vhost.set_alternate(exchange, policy.get(alternate_exchange.POLICY_KEY))
         settings = deduplication_of(exchange.arguments, policy)
         if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):
             exchange.deduplication = None if settings is None else SeenIds(settings)

@@ -3,6 +3,8 @@ import json
 
 import click
 
+from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE
+from gomq_py.broker.features.table import ARGUMENTS
 from gomq_py.ctl.commands import ctl
 from gomq_py.ctl.completion import argument
 
@@ -50,19 +52,10 @@ def delete_queue(session, queue, if_unused, if_empty):
     session.api.delete("queues", session.vhost, queue, **conditions)
 
 
-QUEUE_ARGUMENTS = {
-    "--expires": ("x-expires", int, "Milliseconds without use after which the queue goes."),
-    "--max-length": ("x-max-length", int, "Messages it holds at most."),
-    "--max-length-bytes": ("x-max-length-bytes", int, "Octets of bodies it holds at most."),
-    "--message-ttl": ("x-message-ttl", int, "Milliseconds after which messages expire."),
-    "--delivery-limit": ("x-delivery-limit", int, "How often a message may come back."),
-    "--max-priority": ("x-max-priority", int, "Highest priority."),
-    "--reject-on-overflow": ("x-overflow", None, "Refuse what does not fit instead of dropping the oldest."),
-    "--dead-letter-exchange": ("x-dead-letter-exchange", str, "Exchange for messages that die."),
-    "--dead-letter-routing-key": ("x-dead-letter-routing-key", str, "Their routing key."),
-    "--stream-queue": ("x-queue-type", None, "A stream."),
-}
-_FLAG_VALUES = {"x-overflow": "reject-publish", "x-queue-type": "stream"}
+# flag: (argument, type or None, help), and what a flag without a type sets.
+_FLAGS = [(row, row.flag) for row in ARGUMENTS.values() if row.flag is not None]
+QUEUE_ARGUMENTS = {flag.name: (row.argument, flag.kind, flag.help) for row, flag in _FLAGS}
+_FLAG_VALUES = {row.argument: flag.value for row, flag in _FLAGS if flag.kind is None}
 
 
 def with_arguments(table):
@@ -109,7 +102,7 @@ def create_queue(session, queue, durable, auto_delete, **options):
 @click.pass_obj
 def create_exchange(session, type_, exchange, durable, auto_delete, internal, delayed, alternate_exchange):
     """Declare an exchange: direct, fanout, topic, headers, x-consistent-hash..."""
-    arguments = {} if alternate_exchange is None else {"alternate-exchange": alternate_exchange}
+    arguments = {} if alternate_exchange is None else {ALTERNATE[0]: alternate_exchange}
     if delayed:
         type_, arguments["x-delayed-type"] = "x-delayed-message", type_
     session.api.put("exchanges", session.vhost, exchange, body={

@@ -5,6 +5,7 @@ Field names and types are those of a live RabbitMQ; what has no meaning here is 
 import ssl
 
 from gomq_py.auth import certificates
+from gomq_py.broker.arguments import CLASSIC, STREAM, queue_type_of
 from gomq_py.broker.binding import escaped
 from gomq_py.broker.definitions import jsonable
 from gomq_py.http import statistics
@@ -100,7 +101,7 @@ def in_force(one):
 
 def queue_kind(one):
     """``classic`` or ``stream``: what the queue is, not what was asked for."""
-    return "stream" if one.arguments.get("x-queue-type") == "stream" else "classic"
+    return STREAM if queue_type_of(one.arguments) == STREAM else CLASSIC
 
 
 def queue_itself(one):

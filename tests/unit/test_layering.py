@@ -10,7 +10,7 @@ from tests.unit.source_tree import declarations, imports, module_name, sources
 
 LEAVES = {"octets", "salted_hash", "errors", "content", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
 GROUND = LEAVES | {"storage", "net", "hub"}
-CORE = GROUND | {"auth", "broker"}
+CORE = GROUND | {"auth", "broker", "broker.features"}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
 DOOR = CORE - {"storage"}
 
@@ -32,7 +32,8 @@ MAP = {
     "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
     "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
-    "broker": GROUND | {"auth", ""},  # "": the version, which exported definitions carry
+    "broker": GROUND | {"auth", "broker.features", ""},  # "": the version, which exported definitions carry
+    "broker.features": {"broker", "content"},  # of broker what knows no queue: values, names
     # ground: who may, octets on disk, sockets
     "auth": LEAVES | {"storage", "hub"},
     "storage": LEAVES | {"hub"},
@@ -56,7 +57,7 @@ MAP = {
     # apart
     "client": {"amqp.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "content", "octets", "build_info", ""},
-    "ctl": {"storage.format", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
+    "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
 }

@@ -3,7 +3,7 @@
 Above the channel's unacked ring, which tells the queues. Never answers: these methods have no -ok.
 """
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.broker.queues.retry import FAILED, LOST, RETURNED
+from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
 
 # What becomes of a message; the numbers are those of unacked and of the queues.
 ACK, REQUEUE, DROP = 0, LOST, 8

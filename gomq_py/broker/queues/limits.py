@@ -4,9 +4,10 @@ Beside queue, which asks it (guard). Everything happens at the head, as in Rabbi
 the queue's turn is over, and one timer waits for its time to come. What leaves by a limit goes to the dead letters, if the queue has an exchange for
 them. Never yields; where a great many messages have to go they go in slices.
 """
-from gomq_py.broker.deduplication import SeenIds, has_died_in
+from gomq_py.broker.features.deduplication import SeenIds, has_died_in
+from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
 from gomq_py.broker.header_edit import PropertyEdit
-from gomq_py.broker.queue_settings import DROP_HEAD, PLAIN, REJECT_PUBLISH_DLX
+from gomq_py.broker.queue_settings import PLAIN
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.broker.queues.retry import Retries
 from gomq_py.content.fields import set_key

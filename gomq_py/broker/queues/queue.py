@@ -4,6 +4,7 @@ Above storage.message_store, below routes (publishing) and doors (consuming). A 
 changes what could be delivered touches it, and it gets one turn at the end of the read. Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker import destination
+from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER
 from gomq_py.broker.policies import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.cancelling import cancel_all
@@ -309,7 +310,7 @@ class Queue(destination.Destination):
     @property
     def single_active(self):
         """Whether only one consumer at a time is served."""
-        return self.arguments.get("x-single-active-consumer") is True
+        return self.arguments.get(SINGLE_ACTIVE_CONSUMER) is True
 
     @property
     def consumer_count(self):

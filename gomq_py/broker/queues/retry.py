@@ -5,25 +5,10 @@ loses nothing; the store notes until when, to the second, so that after a restar
 the broker waits from the boot on, where lost deliveries wait at all. Never yields; what is due together goes on in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
-from gomq_py.broker.values import MAX_TIMER_MS, is_count
-
-# How a message comes back: its channel let go of it, basic.nack, basic.reject. The numbers of guard, which are C's there.
-LOST, RETURNED, FAILED = 1, 2, 4
+from gomq_py.broker.values import MAX_TIMER_MS
 
 # Messages that become ready again before others get their turn: about a millisecond.
 SLICE = 1000
-
-# x-delayed-retry-type: what waits. RabbitMQ counts basic.reject as a failure and basic.nack as a return.
-TYPES = {"disabled": 0, "failed": FAILED, "returned": RETURNED, "all": LOST | RETURNED | FAILED}
-
-
-def retry_of(arguments, policy):
-    """(kinds that wait, min_ms, max_ms or None) that arguments, or else the policy, ask for; None: nothing waits."""
-    kinds = TYPES.get(_given("retry-type", arguments, policy), 0)
-    min_ms, max_ms = (_given(f"retry-{end}", arguments, policy) for end in ("min", "max"))
-    if not kinds or not is_count(min_ms) or min_ms == 0:
-        return None
-    return kinds, min(min_ms, MAX_TIMER_MS), min(max_ms, MAX_TIMER_MS) if is_count(max_ms) else None
 
 
 class Retries:
@@ -81,7 +66,3 @@ class Retries:
                 self._queue.ready_again(location)
             except Exception as error:  # the others must not suffer for it
                 self._queue.set_aside(location, error, "making ready again")
-
-
-def _given(key, arguments, policy):
-    return arguments.get(f"x-delayed-{key}", policy.get(f"delayed-{key}"))

@@ -4,10 +4,11 @@ Each function returns a list of (verb, kind, name) for ``Access.check``, in the 
 Names are as the model keeps them: without carriage returns and line feeds.
 """
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
-from gomq_py.broker.exchange_types import ALTERNATE_ARGUMENTS
+from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_ARGUMENTS
+from gomq_py.broker.features.dead_lettering import EXCHANGE_ARGUMENT
 
 QUEUE, EXCHANGE = "queue", "exchange"
-DEAD_LETTER_ARGUMENTS = ("x-dead-letter-exchange",)
+DEAD_LETTER_ARGUMENTS = (EXCHANGE_ARGUMENT,)
 
 
 def to_declare_queue(vhost, name, arguments):

@@ -8,6 +8,8 @@ comes back to it, as from a queue for retries, is no duplicate of itself.
 from collections import OrderedDict
 from hashlib import blake2b
 
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.values import is_count
 from gomq_py.content.fields import get_key
@@ -33,6 +35,18 @@ def deduplication_of(arguments, policy):
     size, ttl_ms, header = arguments.get(SIZE), arguments.get(TTL), arguments.get(HEADER)
     size = min(size, MAX_SIZE) if is_count(size) else DEFAULT_SIZE
     return size, ttl_ms if is_count(ttl_ms) else None, header if isinstance(header, str) else HEADER
+
+
+ROWS = (
+    Feature(
+        argument=ENABLED, place=27, kinds=NO_STREAM, check=checks.boolean,
+        policy=POLICY_KEY, check_policy=policy_checks.boolean,
+        setting="deduplication", merge=lambda _feature, arguments, policy: deduplication_of(arguments, policy),
+    ),
+    Feature(argument=SIZE, place=28, kinds=NO_STREAM, check=checks.up_to(MAX_SIZE)),
+    Feature(argument=TTL, place=29, kinds=NO_STREAM, check=checks.milliseconds),
+    Feature(argument=HEADER, place=30, kinds=NO_STREAM, check=checks.text),
+)
 
 
 class SeenIds:

@@ -1,0 +1,78 @@
+"""Checks of arguments: ``check(value, arguments)``. They say what is wrong in RabbitMQ's words, which are Erlang's."""
+from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
+from gomq_py.content.fields import Seconds
+
+
+class WrongValue(Exception):
+    """The value is not acceptable; the text is RabbitMQ's reason."""
+
+
+def integer(value, _arguments):
+    """An integer of 64 bits."""
+    if is_integer(value):
+        return
+    if not isinstance(value, int) or isinstance(value, (bool, Seconds)):
+        raise WrongValue(f'"expected integer, got {type_name(value)}"')
+    size = "large" if value > 0 else "small"  # JSON has longer ones than AMQP
+    raise WrongValue(f"{{value_too_{size},{value}}}")
+
+
+def not_negative(value, arguments):
+    """One from 0 on."""
+    integer(value, arguments)
+    if value < 0:
+        raise WrongValue(f"{{value_negative,{value}}}")
+
+
+def milliseconds(value, arguments):
+    """A time that a timer has, ten years at most."""
+    not_negative(value, arguments)
+    if value > MAX_TIMER_MS:
+        raise WrongValue(f"{{value_too_large,{value}}}")
+
+
+def positive_milliseconds(value, arguments):
+    """The same, and not 0."""
+    milliseconds(value, arguments)
+    if value == 0:
+        raise WrongValue("{value_zero,0}")
+
+
+def up_to(most):
+    """A check for a count of at most so many."""
+    def check(value, arguments):
+        not_negative(value, arguments)
+        if value > most:
+            raise WrongValue(f"{{max_value_exceeded,{value}}}")
+    return check
+
+
+def text(value, _arguments):
+    """A text."""
+    if not isinstance(value, str):
+        raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
+
+
+def boolean(value, _arguments):
+    """True or false."""
+    if not isinstance(value, bool):
+        raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
+
+
+def age(value, arguments):
+    """An age such as "7D"."""
+    text(value, arguments)
+    try:
+        milliseconds_of_age(value)
+    except ValueError:
+        raise WrongValue("invalid_max_age") from None
+
+
+def one_of(reason, *allowed):
+    """A check for a text out of a few; ``reason`` may show the value."""
+    def check(value, arguments):
+        text(value, arguments)
+        if value not in allowed:
+            raise WrongValue(reason.format(value))
+    return check

@@ -1,0 +1,38 @@
+"""Dead-lettering: where messages go that die in a queue. Acted on by broker.dead_letter."""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
+from gomq_py.broker.features.merging import first_text
+from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
+
+EXCHANGE_ARGUMENT = "x-dead-letter-exchange"
+
+
+def _routing_key(value, arguments):
+    checks.text(value, arguments)
+    if EXCHANGE_ARGUMENT not in arguments:
+        raise checks.WrongValue("routing_key_but_no_dlx_defined")
+    if not fits_short_string(value):
+        raise checks.WrongValue(f'"expected a routing key of at most {NAME_OCTETS_MAX} octets"')
+
+
+ROWS = (
+    Feature(
+        argument=EXCHANGE_ARGUMENT, place=3, kinds=NO_STREAM, check=checks.text,
+        policy="dead-letter-exchange", check_policy=policy_checks.text, word="dead letter exchange name",
+        setting="dead_letter_exchange", merge=first_text(),
+        flag=Flag(name="--dead-letter-exchange", kind=str, help="Exchange for messages that die."),
+    ),
+    Feature(
+        argument="x-dead-letter-routing-key", place=4, kinds=NO_STREAM, check=_routing_key,
+        policy="dead-letter-routing-key", check_policy=policy_checks.routing_key,
+        word="dead letter routing key",
+        setting="dead_letter_routing_key", merge=first_text(),
+        flag=Flag(name="--dead-letter-routing-key", kind=str, help="Their routing key."),
+    ),
+    # Without effect: dead letters wait for the disk in every case.
+    Feature(
+        argument="x-dead-letter-strategy", place=5, kinds=NO_STREAM,
+        check=checks.one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
+        policy="dead-letter-strategy", check_policy=policy_checks.anything,
+    ),
+)

@@ -1,0 +1,25 @@
+"""Delivery limit: how often a message may come back before it dies. Acted on by broker.queues.limits."""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, QUORUM, Feature, Flag
+from gomq_py.broker.features.merging import smallest
+from gomq_py.broker.features.queue_type import queue_type_of
+
+# RabbitMQ's default for quorum queues since 4.0.
+OF_QUORUM_QUEUES = 20
+
+
+def _merge(feature, arguments, policy):
+    is_given = feature.argument in arguments or feature.policy in policy
+    if queue_type_of(arguments) == QUORUM and not is_given:
+        return OF_QUORUM_QUEUES
+    return smallest(feature, arguments, policy)
+
+
+ROWS = (
+    Feature(
+        argument="x-delivery-limit", place=22, kinds=NO_STREAM, check=checks.integer,  # below 0 it is none
+        policy="delivery-limit", operator=True, check_policy=policy_checks.number, word="delivery limit",
+        setting="delivery_limit", merge=_merge,
+        flag=Flag(name="--delivery-limit", kind=int, help="How often a message may come back."),
+    ),
+)

@@ -1,0 +1,19 @@
+"""Expiry: how long messages live, and queues that nobody uses. Acted on by broker.queues.limits."""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
+from gomq_py.broker.features.merging import smallest_time
+
+ROWS = (
+    Feature(
+        argument="x-expires", place=1, kinds=NO_STREAM, check=checks.positive_milliseconds,
+        policy="expires", operator=True, check_policy=policy_checks.positive, word="queue expiry",
+        setting="expires_ms", merge=smallest_time,
+        flag=Flag(name="--expires", kind=int, help="Milliseconds without use after which the queue goes."),
+    ),
+    Feature(
+        argument="x-message-ttl", place=2, kinds=NO_STREAM, check=checks.milliseconds,
+        policy="message-ttl", operator=True, check_policy=policy_checks.count, word="message TTL",
+        setting="message_ttl_ms", merge=smallest_time,
+        flag=Flag(name="--message-ttl", kind=int, help="Milliseconds after which messages expire."),
+    ),
+)

@@ -1,0 +1,42 @@
+"""Length: how much a queue or stream holds, and what happens to what is too much.
+
+Acted on by broker.queues.limits, and of streams by broker.queues.stream_queue.
+"""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, Feature, Flag
+from gomq_py.broker.features.merging import first_text, smallest
+
+DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+_OVERFLOWS = DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX
+
+ROWS = (
+    Feature(
+        argument="x-max-length", place=6, check=checks.not_negative,
+        policy="max-length", operator=True, check_policy=policy_checks.count, word="maximum length",
+        setting="max_length", merge=smallest,
+        flag=Flag(name="--max-length", kind=int, help="Messages it holds at most."),
+    ),
+    Feature(
+        argument="x-max-length-bytes", place=7, check=checks.not_negative,
+        policy="max-length-bytes", operator=True, check_policy=policy_checks.count, word="maximum length in bytes",
+        setting="max_bytes", merge=smallest,
+        flag=Flag(name="--max-length-bytes", kind=int, help="Octets of bodies it holds at most."),
+    ),
+    Feature(
+        argument="x-overflow", place=11, kinds=NO_STREAM, check=checks.one_of("invalid_overflow", *_OVERFLOWS),
+        policy="overflow", operator=True, check_policy=policy_checks.one_of(*_OVERFLOWS),
+        setting="overflow", merge=first_text(DROP_HEAD),
+        flag=Flag(
+            name="--reject-on-overflow", value=REJECT_PUBLISH,
+            help="Refuse what does not fit instead of dropping the oldest."),
+    ),
+    # Without effect: no queue keeps messages in memory.
+    Feature(
+        argument="x-max-in-memory-length", place=8, kinds=QUORUM_ONLY, check=checks.not_negative,
+        policy="max-in-memory-length", operator=True, check_policy=policy_checks.anything,
+    ),
+    Feature(
+        argument="x-max-in-memory-bytes", place=9, kinds=QUORUM_ONLY, check=checks.not_negative,
+        policy="max-in-memory-bytes", operator=True, check_policy=policy_checks.anything,
+    ),
+)

@@ -1,0 +1,72 @@
+"""Checks of what policies say, in RabbitMQ's words: ``check_policy(feature, value)``."""
+from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
+from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
+
+
+class PolicyError(ValueError):
+    """The policy cannot be accepted; the text is for whoever asked."""
+
+
+def _invalid(feature, value, needed):
+    # RabbitMQ says "ha-mode value" and the like of all that it has no other word for.
+    word = feature.word or f"{feature.policy} value"
+    return PolicyError(f"{value!r} is not a valid {word}: {feature.policy} needs {needed}")
+
+
+def count(feature, value):
+    """An integer from 0 on."""
+    if not is_count(value):
+        raise _invalid(feature, value, f"a number from 0 to {MAX_INTEGER}")
+
+
+def positive(feature, value):
+    """An integer from 1 on."""
+    if not is_count(value) or value == 0:
+        raise _invalid(feature, value, f"a number from 1 to {MAX_INTEGER}")
+
+
+def number(feature, value):
+    """An integer."""
+    if not is_integer(value):
+        raise _invalid(feature, value, f"a number from {MIN_INTEGER} to {MAX_INTEGER}")
+
+
+def text(feature, value):
+    """A text."""
+    if not isinstance(value, str):
+        raise _invalid(feature, value, "a text")
+
+
+def routing_key(feature, value):
+    """A text that a routing key holds."""
+    text(feature, value)
+    if not fits_short_string(value):
+        raise _invalid(feature, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} octets")
+
+
+def boolean(feature, value):
+    """True or false."""
+    if not isinstance(value, bool):
+        raise _invalid(feature, value, "true or false")
+
+
+def one_of(*words):
+    """A check for a text out of a few."""
+    def check(feature, value):
+        if value not in words:
+            raise _invalid(feature, value, f"one of {', '.join(words)}")
+    return check
+
+
+def age(feature, value):
+    """An age such as "7D"."""
+    text(feature, value)
+    try:
+        milliseconds_of_age(value)
+    except ValueError:
+        raise _invalid(feature, value, "a number above 0 and one of Y, M, D, h, m, s") from None
+
+
+def anything(_feature, _value):
+    """Accepted for definitions that come from RabbitMQ, where it concerns things this broker does not have."""

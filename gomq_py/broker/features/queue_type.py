@@ -1,0 +1,56 @@
+"""Queue type: which kind of queue it is, and what belongs to a kind: priorities, a single active consumer, its places.
+
+Acted on by broker.queue_factory and broker.queues.
+"""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import (
+    CLASSIC, CLASSIC_ONLY, QUORUM, QUORUM_ONLY, STREAM, STREAM_ONLY, Feature, Flag,
+)
+
+QUEUE_TYPE, MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER = "x-queue-type", "x-max-priority", "x-single-active-consumer"
+QUEUE_MODE_KEY = "queue-mode"
+
+
+def queue_type_of(arguments):
+    """``classic``, ``quorum`` or ``stream``: what was asked for, classic where nothing was."""
+    return arguments.get(QUEUE_TYPE) or CLASSIC
+
+
+def _queue_version(value, arguments):
+    checks.integer(value, arguments)
+    if value not in (1, 2):
+        raise checks.WrongValue(f"\"unsupported queue version '{value}'\"")
+
+
+ROWS = (
+    Feature(
+        argument=QUEUE_TYPE, place=15,
+        check=checks.one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM),
+        flag=Flag(name="--stream-queue", value=STREAM, help="A stream."),
+    ),
+    Feature(
+        argument=MAX_PRIORITY, place=10, kinds=CLASSIC_ONLY, check=checks.up_to(255),
+        flag=Flag(name="--max-priority", kind=int, help="Highest priority."),
+    ),
+    Feature(argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean),
+    # Without effect here. Values are looked at where RabbitMQ looks at them: it would refuse a typing error.
+    Feature(
+        argument="x-queue-mode", place=12, kinds=CLASSIC_ONLY,
+        check=checks.one_of("\"unsupported queue mode '{}'\"", "default", "lazy"),
+        policy=QUEUE_MODE_KEY, check_policy=policy_checks.one_of("default", "lazy"),
+    ),
+    Feature(
+        argument="x-queue-version", place=13, kinds=CLASSIC_ONLY, check=_queue_version,
+        policy="queue-version", check_policy=policy_checks.anything,
+    ),
+    Feature(argument="x-quorum-initial-group-size", place=16, kinds=QUORUM_ONLY, check=checks.not_negative),
+    Feature(
+        argument="x-initial-cluster-size", place=20, kinds=STREAM_ONLY, check=checks.not_negative,
+        policy="initial-cluster-size", check_policy=policy_checks.anything,
+    ),
+    Feature(
+        argument="x-queue-leader-locator", place=21,
+        check=checks.one_of("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"),
+        policy="queue-leader-locator", check_policy=policy_checks.anything,
+    ),
+)

@@ -1,0 +1,41 @@
+"""Retry: messages that came back wait before they are ready again. RabbitMQ's ``x-delayed-retry-*``.
+
+Acted on by broker.queues.retry.
+"""
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import NO_STREAM, Feature
+from gomq_py.broker.values import MAX_TIMER_MS, is_count
+
+# How a message comes back: its channel let go of it, basic.nack, basic.reject. The numbers of queues.guard.
+LOST, RETURNED, FAILED = 1, 2, 4
+
+# x-delayed-retry-type: what waits. RabbitMQ counts basic.reject as a failure and basic.nack as a return.
+TYPES = {"disabled": 0, "failed": FAILED, "returned": RETURNED, "all": LOST | RETURNED | FAILED}
+_WORDS = "disabled", "all", "failed", "returned"
+
+
+def retry_of(arguments, policy):
+    """(kinds that wait, min_ms, max_ms or None) that arguments, or else the policy, ask for; None: nothing waits."""
+    type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
+    kinds = TYPES.get(type_, 0)
+    if not kinds or not is_count(min_ms) or min_ms == 0:
+        return None
+    return kinds, min(min_ms, MAX_TIMER_MS), min(max_ms, MAX_TIMER_MS) if is_count(max_ms) else None
+
+
+ROWS = (
+    Feature(
+        argument="x-delayed-retry-type", place=24, kinds=NO_STREAM,
+        check=checks.one_of("invalid_delayed_retry_type", *_WORDS),
+        policy="delayed-retry-type", check_policy=policy_checks.one_of(*_WORDS),
+        setting="retry", merge=lambda _feature, arguments, policy: retry_of(arguments, policy),
+    ),
+    Feature(
+        argument="x-delayed-retry-min", place=25, kinds=NO_STREAM, check=checks.milliseconds,
+        policy="delayed-retry-min", check_policy=policy_checks.count,
+    ),
+    Feature(
+        argument="x-delayed-retry-max", place=26, kinds=NO_STREAM, check=checks.milliseconds,
+        policy="delayed-retry-max", check_policy=policy_checks.count,
+    ),
+)

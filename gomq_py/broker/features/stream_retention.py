@@ -1,0 +1,48 @@
+"""Stream retention: how long a stream keeps messages, and the size of its segments, of which the oldest go.
+
+Acted on by broker.queues.stream_queue and the stream's store.
+"""
+from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.feature import STREAM_ONLY, Feature
+from gomq_py.broker.features.merging import smallest
+
+SEGMENT_BYTES = "x-stream-max-segment-size-bytes"
+
+
+def _age_ms(value):
+    """An age such as "7D" in milliseconds; None where it is none."""
+    try:
+        return milliseconds_of_age(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _shortest_age(feature, arguments, policy):
+    ages = [_age_ms(value) for value in (arguments.get(feature.argument), policy.get(feature.policy))]
+    return min((age for age in ages if age is not None), default=None)
+
+
+def _filter_size(value, arguments):
+    checks.integer(value, arguments)
+    if not 16 <= value <= 255:
+        raise checks.WrongValue(f"{{value_out_of_range,{value}}}")
+
+
+ROWS = (
+    Feature(
+        argument="x-max-age", place=17, kinds=STREAM_ONLY, check=checks.age,
+        policy="max-age", check_policy=policy_checks.age, word="max age",
+        setting="max_age_ms", merge=_shortest_age, by_queue=False,
+    ),
+    Feature(
+        argument=SEGMENT_BYTES, place=18, kinds=STREAM_ONLY, check=checks.not_negative,
+        policy="stream-max-segment-size-bytes", check_policy=policy_checks.count,
+        setting="segment_bytes", merge=smallest, by_queue=False,
+    ),
+    # Without effect: filters look at the messages.
+    Feature(
+        argument="x-stream-filter-size-bytes", place=19, kinds=STREAM_ONLY, check=_filter_size,
+        policy="stream-filter-size-bytes", check_policy=policy_checks.anything,
+    ),
+)

@@ -1,0 +1,17 @@
+"""Table: the rows of all features, and what is derived of them."""
+from gomq_py.broker.features import (
+    alternate_exchange, consumer_timeout, dead_lettering, deduplication, delivery_limit, elsewhere, expiry, length,
+    queue_type, retry, stream_retention,
+)
+
+FEATURES = tuple(row for module in (
+    expiry, length, delivery_limit, dead_lettering, consumer_timeout, retry, deduplication, stream_retention,
+    queue_type, alternate_exchange, elsewhere,
+) for row in module.ROWS)
+
+# Rows by argument, in the order in which RabbitMQ looks at arguments.
+ARGUMENTS = {row.argument: row for row in sorted(FEATURES, key=lambda row: row.place) if row.argument}
+# Rows by key in policies.
+POLICY_KEYS = {row.policy: row for row in FEATURES if row.policy is not None}
+# Rows of what QueueSettings have.
+SETTINGS = tuple(row for row in FEATURES if row.setting is not None)
