@@ -27,18 +27,15 @@ class SabotagedScheduler(Scheduler):
         self.steps = 0
         self.hit = False
 
-    def run_sliced(self, slice_, failed=None, name=None):
-        def sabotaged():
-            if name == self.target and not self.hit:
-                self.steps += 1
-                if self.steps == self.step:
-                    self.hit = True
-                    if self.when == "after":
-                        slice_()
-                    raise Sabotage(name)
-            return slice_()
-
-        super().run_sliced(sabotaged, failed, name)
+    def _step(self, job):
+        if job.name == self.target and not self.hit:
+            self.steps += 1
+            if self.steps == self.step:
+                self.hit = True
+                if self.when == "after":
+                    job.step()
+                raise Sabotage(job.name)
+        return job.step()
 
 
 class SabotagedTimers(HubTimers):

@@ -34,6 +34,7 @@ ENTERED_BY = {
     "gomq_py.amqp.wire.stream_content": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
     "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",
+    "gomq_py.broker.job": "tests/unit/broker/queues/test_scheduler.py",
     "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",

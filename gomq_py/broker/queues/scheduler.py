@@ -4,8 +4,8 @@ A queue that was published to, or whose consumers may take again, is touched any
 turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
 deep, keeps a socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
 
-Long work is a job: a function called once per poll until it has no more to do. All jobs share one budget of time per poll and take turns, so that
-many of them hold the loop up no longer than one. A job that raises is logged and counted, and its owner is told; the others go on.
+Long work is a job (broker.job), of which one slice is done per poll until there is no more to do. All jobs share one budget of time per poll and
+take turns, so that many of them hold the loop up no longer than one. A job that raises is logged, counted and told; the others go on.
 """
 import time
 from collections import Counter, deque
@@ -13,6 +13,7 @@ from collections import Counter, deque
 import gevent
 
 from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types what is touched)
+from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -27,7 +28,7 @@ JOBS_S = 0.004
 
 
 class Scheduler:
-    """Touched destinations get their turn in ``finish``; ``later`` and ``run_sliced`` put work behind the next poll.
+    """Touched destinations get their turn in ``finish``; ``later`` and ``start`` put work behind the next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry. ``failed_jobs``: {name of a
     job: how many of its slices raised}.
@@ -70,15 +71,20 @@ class Scheduler:
             if not self.armed:
                 self._arm()
 
-    def run_sliced(self, slice_, failed=None, name=None):
-        """Call ``slice_()``, at most once per poll of the loop, until it returns False: how long work is done without holding up the rest.
+    def start(self, job):
+        """Do a slice of the job per poll of the loop, from the next one on, until it has no more to do. One that runs already goes on running.
 
-        A slice that raises is logged and counted under ``name``, for people; then ``failed(error)`` tells the owner, which resets its state and
-        returns True if the job is to go on. Without ``failed`` the job is over.
+        What is started from within its own slice goes on only if that slice answers so.
         """
-        self.jobs.append((slice_, failed, name or getattr(slice_, "__qualname__", repr(slice_))))
-        if not self.armed:
-            self._arm()
+        if not job.running:
+            job.running = True
+            self.jobs.append(job)
+            if not self.armed:
+                self._arm()
+
+    def run_sliced(self, slice_, failed=None, name=None):
+        """Start a job made of functions: ``slice_`` is its step; without ``failed`` it is over once a slice raised."""
+        self.start(_Functions(slice_, failed, name or getattr(slice_, "__qualname__", repr(slice_))))
 
     def is_armed(self):
         """Whether anything waits for the next poll."""
@@ -147,24 +153,45 @@ class Scheduler:
         for _ in range(len(self.jobs)):
             job = self.jobs.popleft()
             try:
-                goes_on = job[0]()
+                goes_on = self._step(job)
             except Exception as error:
                 goes_on = self._failed(job, error)
             if goes_on:
                 self.jobs.append(job)
+            else:
+                job.running = False
             if self.budget.is_over():
                 break
 
+    def _step(self, job):
+        """Do a slice of a job. Tests make it fail."""
+        return job.step()
+
     def _failed(self, job, error):
         """A slice raised. Whether the job goes on."""
-        _, failed, name = job
-        self.failed_jobs[name] += 1
-        self.quiet.error(name, "%s: a slice of it failed; other work goes on", name, exc_info=error)
+        self.failed_jobs[job.name] += 1
+        self.quiet.error(job.name, "%s: a slice of it failed; other work goes on", job.name, exc_info=error)
         try:
-            return failed is not None and failed(error)
+            return job.failed(error)
         except Exception as again:
-            self.quiet.error((name, "given up"), "%s is given up: it failed again when it was told", name, exc_info=again)
+            self.quiet.error((job.name, "given up"), "%s is given up: it failed again when it was told", job.name, exc_info=again)
             return False
+
+
+class _Functions(Job):
+    """A job made of functions."""
+
+    def __init__(self, slice_, failed, name):
+        super().__init__()
+        self.name = name
+        self._slice = slice_
+        self._failed = failed
+
+    def step(self):
+        return self._slice()
+
+    def failed(self, error):
+        return self._failed is not None and self._failed(error)
 
 
 def unix_ms():

@@ -3,6 +3,7 @@ import gevent
 import pytest
 
 from gomq_py.broker.destination import Destination
+from gomq_py.broker.job import Job
 from gomq_py.broker.queues.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.broker.slice_clock import SliceClock
 from tests.support.clocks import StepClock
@@ -205,6 +206,31 @@ def test_a_job_that_raises_at_every_poll_does_not_fill_the_log(scheduler, loop, 
         pass
 
     assert scheduler.failed_jobs["stubborn"] == 99 and len(caplog.messages) == 1
+
+
+class Counting(Job):
+    """Has two slices, then no more."""
+
+    name = "counting"
+    steps = 0
+
+    def step(self):
+        self.steps += 1
+        return self.steps % 2 == 1
+
+    def failed(self, error):
+        return False
+
+
+def test_job_that_runs_is_not_started_twice_and_one_that_is_over_can_be_started_again(scheduler, loop):
+    job = Counting()
+
+    for steps in (2, 4):
+        scheduler.start(job)
+        scheduler.start(job)
+        while loop.poll():
+            pass
+        assert job.steps == steps and not job.running
 
 
 def test_on_a_real_loop_an_idle_scheduler_has_nothing_to_run():
