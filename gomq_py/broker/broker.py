@@ -11,7 +11,6 @@ from gomq_py.auth.users import Users
 from gomq_py.broker import event_sources, events, limits, log_exchange, records, recovery
 from gomq_py.broker.alarms import Alarms
 from gomq_py.broker.arguments import CLASSIC, TYPES
-from gomq_py.broker.dead_letter import DeadLetters
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.names import check_length
 from gomq_py.broker.parameters import Parameters
@@ -23,6 +22,7 @@ from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology_log import TopologyLog
 from gomq_py.broker.totals import Totals
+from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.user_limits import UserLimits
 from gomq_py.broker.vhost import VHost
 from gomq_py.broker.vhost_deletion import VHostDeletion

@@ -15,10 +15,10 @@ from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.queue_settings import PLAIN
-from gomq_py.broker.queues.delay import DelayQueue
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.priority_store import open_priority_store

@@ -4,7 +4,7 @@ from random import Random
 import gevent
 import pytest
 
-from gomq_py.broker.moving import Filter, Move, to_queue
+from gomq_py.broker.transfer.moves import Filter, Move, to_queue
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.durability.test_dead_letters import numbers_in

@@ -15,13 +15,14 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
     TxSelectOk,
 )
-from gomq_py.broker import broker as broker_module, dead_letter, vhost, vhost_deletion
+from gomq_py.broker import broker as broker_module, vhost, vhost_deletion
 from gomq_py.broker.binding import Binding
 from gomq_py.broker.destination import Destination
-from gomq_py.broker.moving import Move, to_queue
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.transfer import dead_letters
+from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
@@ -321,7 +322,7 @@ HANDED_ON = {"self._name", "name"}
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
     "gomq_py.broker.timers": (1, "logs what a callback raises; all below that are given timers have these"),
-    "gomq_py.broker.dead_letter": (1, "test_every_timer_raises_and_others_go_on"),
+    "gomq_py.broker.transfer.dead_letters": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.due_timer": (2, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
@@ -345,7 +346,7 @@ def site(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(broker_module, "Scheduler", SabotagedScheduler)
         patch.setattr(broker_module, "HubTimers", SabotagedTimers)
-        patch.setattr(dead_letter, "TRY_AGAIN_MS", 5)
+        patch.setattr(dead_letters, "TRY_AGAIN_MS", 5)
         for module in (vhost_deletion, vhost, tx):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(server, "SliceClock", short_slices)

@@ -1,7 +1,8 @@
 """Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header (milliseconds) is routed that much later.
 
-The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in ``park``, a broker.queues.delay.DelayQueue
-that the queue factory gives it; when its time has come the header is negated, as RabbitMQ's plugin does, so that no exchange delays it again.
+The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in ``park``, a
+broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has come the header is negated, as
+RabbitMQ's plugin does, so that no exchange delays it again.
 ``x-deliver-at`` (a timestamp, or Unix milliseconds) names the time itself.
 """
 from datetime import datetime

@@ -1,6 +1,6 @@
 """Due heap: which message is due next, of any number of them, at 16 octets each. Typed arrays, no object per message.
 
-Owned by broker.queues.delay. Ties go to the message that was stored first.
+Owned by broker.transfer.delayed. Ties go to the message that was stored first.
 """
 from array import array
 

@@ -1,6 +1,6 @@
 """Due timer: hands over what is due when it is, in order, however much waits: a heap of 16 to 18 octets a message and one timer for the first.
 
-Below broker.queues.delay and broker.queues.retry, whose messages wait in a store; here there are only their locations. Never yields; what is due
+Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only their locations. Never yields; what is due
 together goes on in slices.
 """
 from gomq_py.broker.queues.due_heap import DueHeap

@@ -29,7 +29,7 @@ class Queue(destination.Destination):
 
     ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
     ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
-    a delivery may stay unacked, 0 for any time; channels see to it. ``letters``: messages that are dead and wait for their copies (dead_letter).
+    a delivery may stay unacked, 0 for any time; channels see to it. ``letters``: messages that are dead and wait for their copies.
     ``aside``: the SetAside of this queue, or None.
     ``in_force``: the policies it stands under (broker.policies.InForce), as its vhost has applied them.
     """

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.broker import moving
 from gomq_py.broker.destination import Destination
-from gomq_py.broker.moving import Filter, Move, to_origin, to_queue
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.transfer import moves
+from gomq_py.broker.transfer.moves import Filter, Move, to_origin, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
@@ -56,7 +56,7 @@ def fill(node, name, count=6, **options):
 
 def test_slice_of_a_move_ends_with_its_time(node, monkeypatch):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(moving, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(moves, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs, after_each = [], [], []
@@ -292,7 +292,7 @@ def test_message_that_its_target_fails_over_stays_in_its_place(node, keep):
 
 
 def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node, monkeypatch):
-    monkeypatch.setattr(moving, "SLICE", 3)
+    monkeypatch.setattr(moves, "SLICE", 3)
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 5)
     browsers = []
@@ -314,7 +314,7 @@ def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node,
             self.closed = True
             self.inner.close()
 
-    monkeypatch.setattr(moving.browser, "browse", IllBrowser)
+    monkeypatch.setattr(moves.browser, "browse", IllBrowser)
 
     result = run(node, source, to_queue(target))
     monkeypatch.undo()
@@ -325,11 +325,11 @@ def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node,
 
 def test_reasons_to_stay_are_counted_by_their_number_when_there_are_very_many(node):
     source = declare(node, "from")
-    fill(node, "from", moving.REASONS + 50)
+    fill(node, "from", moves.REASONS + 50)
 
     result = run(node, source, lambda message: (None, f"because of {message.get_body()}", None))
 
-    assert len(result.stayed) == moving.REASONS + 1 and result.stayed["other reasons"] == 50
+    assert len(result.stayed) == moves.REASONS + 1 and result.stayed["other reasons"] == 50
 
 
 def test_letters_go_back_to_an_exchange_that_hashes_a_property_as_they_came(node):
