@@ -1,4 +1,4 @@
-"""Origin: where a dead letter came from, read from the headers that dead-lettering wrote (broker.transfer.dead_letters). Values; changes nothing."""
+"""Origin: where a dead letter came from, read from the headers that dead-lettering wrote (broker.transfer.death). Values; changes nothing."""
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content.fields import get_key, remove_key
 

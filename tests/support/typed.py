@@ -37,6 +37,7 @@ ENTERED_BY = {
     "gomq_py.broker.job": "tests/unit/broker/queues/test_scheduler.py",
     "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
+    "gomq_py.broker.transfer.death": "tests/unit/broker/transfer/test_dead_letters.py",
     "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",
     "gomq_py.storage.browser": "tests/unit/broker/transfer/test_moves.py",
     "gomq_py.storage.emptying": "tests/unit/storage/test_message_store.py",

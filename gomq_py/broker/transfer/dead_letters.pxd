@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py.broker.destination cimport Destination
-from gomq_py.broker.header_edit cimport PropertyEdit
 from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.broker.transfer.death cimport Death
 from gomq_py.storage.message cimport Message
 
 cdef class DeadLetters:
@@ -43,22 +43,12 @@ cdef class Way:
     cdef readonly dict first_deaths, addresses
     cdef object _vhost
     cdef dict _routes
-    cdef routes(self, Letter letter)
-    cdef routes_anew(self, Letter letter)
+    cdef routes(self, Death letter)
+    cdef routes_anew(self, Death letter)
     cdef note(self, counts)
 
 cdef class Address:
-    cdef readonly Letter letter
+    cdef readonly Death letter
     cdef readonly bytes key
     cdef readonly list destinations
     cdef list reached_by(self, destinations)
-
-cdef class Letter:
-    cdef readonly bytes properties
-    cdef readonly list keys
-    cdef PropertyEdit _edit
-    cdef list _deaths
-    cdef str _reason
-    cpdef bint has_come_round(self, str queue) except -1
-
-cdef bytes joined(bytes headers, bytes more)

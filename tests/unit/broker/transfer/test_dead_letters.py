@@ -10,7 +10,7 @@ from gomq_py.broker.destination import Destination
 from gomq_py.broker.queue_settings import QueueSettings
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.transfer import dead_letters
-from gomq_py.broker.transfer.dead_letters import Letter
+from gomq_py.broker.transfer.death import Death
 from gomq_py.content.fields import Int64
 from gomq_py.content.properties import Properties
 from gomq_py.errors import PreconditionFailed
@@ -29,7 +29,7 @@ def message(exchange=b"x", routing_key=b"k", **properties):
 
 
 def letter(dead=None, queue="q", reason="rejected", routing_key=None):
-    return Letter(dead or message(), queue, reason, routing_key, NOW_MS)
+    return Death(dead or message(), queue, reason, routing_key, NOW_MS)
 
 
 def again(previous, queue, reason="expired", routing_key=None):
@@ -124,8 +124,8 @@ def test_letters_of_one_slice_are_as_each_by_itself(properties, key):
     """What several of them have in common is made once; the second finds it."""
     common = {}
     one = letter(message(**properties), routing_key=key)
-    first, second = (Letter(message(**properties), "q", "rejected", key, NOW_MS, common) for _ in range(2))
-    other = Letter(message(b"y", **properties), "q", "rejected", key, NOW_MS, common)
+    first, second = (Death(message(**properties), "q", "rejected", key, NOW_MS, common) for _ in range(2))
+    other = Death(message(b"y", **properties), "q", "rejected", key, NOW_MS, common)
 
     assert (one.properties, one.keys) == (first.properties, first.keys) == (second.properties, second.keys)
     assert headers(other)["x-death"][0]["exchange"] == "y"
