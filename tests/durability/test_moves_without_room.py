@@ -8,7 +8,7 @@ import gevent
 import pika
 import pytest
 
-from gomq_py.broker.transfer import dead_letters, delayed
+from gomq_py.broker.transfer import delayed, engine
 from gomq_py.content.properties import Properties
 from gomq_py.errors import OutOfResources
 from gomq_py.storage.message import Message
@@ -38,7 +38,7 @@ class FillingFiles(WatchedFiles, Unflushed):
 
 @pytest.fixture
 def files(monkeypatch):
-    monkeypatch.setattr(dead_letters, "TRY_AGAIN_MS", 5)
+    monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
     monkeypatch.setattr(delayed, "NO_ROOM_MS", 5)
     return FillingFiles()
 
@@ -135,8 +135,8 @@ def test_letter_does_not_wait_for_a_queue_that_was_deleted_meanwhile(node, files
 
 
 def test_letters_that_begin_to_wait_while_others_are_tried_again_disturb_nothing(node, files, monkeypatch):
-    monkeypatch.setattr(dead_letters, "SLICE", 1)
-    monkeypatch.setattr(dead_letters, "TRY_AGAIN_MS", 1)
+    monkeypatch.setattr(engine, "SLICE", 1)
+    monkeypatch.setattr(engine, "TRY_AGAIN_MS", 1)
     to_dead, to_shut = ({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("dead", "shut"))
     queue, late = declare(node, "q", **to_dead), declare(node, "late", **to_shut)
     dead, shut = declare(node, "dead"), declare(node, "shut")

@@ -6,7 +6,7 @@ from gomq_py.broker.timers import HubTimers
 from tests.unit.source_tree import module_name, sources, tree
 
 # What starts a job by a name that it is given: which of its arguments that is.
-STARTERS = {"DueTimer": 4, "_in_slices": 1}
+STARTERS = {"DueTimer": 4, "_in_slices": 1, "Transfer": 0}
 
 
 class Sabotage(Exception):
@@ -58,7 +58,7 @@ def job_names():
     """{name of a job, or None where it has none: modules that start it}."""
     found = {}
     for path in sources():
-        for call in _calls(path, "run_sliced(", "DueTimer(", "_in_slices("):
+        for call in _calls(path, "run_sliced(", "DueTimer(", "_in_slices(", "Transfer("):
             if _name_of(call.func).lstrip("_") == "run_sliced":
                 name = ast.unparse(call.args[2]) if len(call.args) > 2 else next(
                     (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "name"), None)

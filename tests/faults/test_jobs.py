@@ -21,7 +21,7 @@ from gomq_py.broker.destination import Destination
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.transfer import dead_letters
+from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
@@ -322,7 +322,7 @@ HANDED_ON = {"self._name", "name"}
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
     "gomq_py.broker.timers": (1, "logs what a callback raises; all below that are given timers have these"),
-    "gomq_py.broker.transfer.dead_letters": (1, "test_every_timer_raises_and_others_go_on"),
+    "gomq_py.broker.transfer.engine": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.due_timer": (2, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
@@ -346,7 +346,7 @@ def site(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(broker_module, "Scheduler", SabotagedScheduler)
         patch.setattr(broker_module, "HubTimers", SabotagedTimers)
-        patch.setattr(dead_letters, "TRY_AGAIN_MS", 5)
+        patch.setattr(engine, "TRY_AGAIN_MS", 5)
         for module in (vhost_deletion, vhost, tx):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(server, "SliceClock", short_slices)
@@ -392,4 +392,4 @@ def test_every_timer_raises_and_others_go_on(site, monkeypatch):
         site.letters_without_room()
         site.probe()
 
-    assert {name.split(".")[0] for name in SabotagedTimers.fired} >= {"DeadLetters", "DueTimer", "QueueLimits"}
+    assert {name.split(".")[0] for name in SabotagedTimers.fired} >= {"Transfer", "DueTimer", "QueueLimits"}

@@ -3,38 +3,88 @@ from libc.stdint cimport uint64_t
 from gomq_py.broker.destination cimport Destination
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.broker.transfer.death cimport Death
+from gomq_py.broker.transfer.engine cimport Source, Target, Transfer
 from gomq_py.storage.message cimport Message
+
+cdef class DeadMessage:
+    cdef readonly Queue queue
+    cdef readonly object settings
+    cdef readonly str reason
+    cdef readonly uint64_t location
+    cdef readonly Message copy
+    cdef readonly list owed
 
 cdef class DeadLetters:
     cdef readonly object counts
-    cdef object _vhosts, _committer, _scheduler, _letters
-    cdef list _moved
-    cdef dict _leaving, _ways
-    cdef Way _way
-    cdef bint _running, _closed
-    cdef object _timers, _timer, _again
-    cdef dict _held
-    cdef Message _copy
+    cdef object _scheduler
+    cdef FreshDeadLetters _fresh
+    cdef WaitingDeadLetters _waiting
+    cdef Transfer _going, _trying
+    cdef dict _leaving
+    cdef bint _closed
     cpdef send(self, Queue queue, uint64_t location, str reason)
-    cdef _add(self, tuple letter)
-    @cython.locals(queue=Queue, message=Message, location=uint64_t)
-    cpdef bint _slice(self) except -1
-    cdef bint _read(self, Queue queue, uint64_t location, Message message) except -1
-    @cython.locals(queue=Queue, location=uint64_t)
-    cpdef _drop(self, list moved, error)
-    @cython.locals(way=Way, address=Address, copy=Message, destination=Destination, routing=bytes, properties=bytes)
-    cdef _publish(self, Queue queue, settings, str reason, Message message, owed)
-    cdef _pass_on(self, Queue queue, settings, str reason, uint64_t location, Message message, owed)
-    cdef _set_aside(self, Queue queue, uint64_t location, copy, error)
-    cdef _gone(self, Queue queue, list leaving)
-    @cython.locals(way=Way)
-    cdef _end_slice(self, list leaving)
-    cdef bint _is_behind_others(self, Queue queue, settings, str reason, uint64_t location) except -1
-    @cython.locals(way=Way)
-    cdef Way _way_of(self, Queue queue, settings, str reason)
-    cdef _drop_moved(self)
+    cdef _add(self, DeadMessage dead)
+    cdef bint read(self, Queue queue, uint64_t location, Message message) except -1
+    @cython.locals(queue=Queue)
+    cdef gone(self, DeadMessage dead)
 
-cdef class Way:
+cdef class DeadLetterSource(Source):
+    cdef DeadLetters _all
+    @cython.locals(dead=DeadMessage)
+    cpdef bint show(self, item, Message message) except -1
+    @cython.locals(dead=DeadMessage)
+    cpdef drop(self, item)
+    @cython.locals(dead=DeadMessage)
+    cpdef keep(self, list items, error)
+    @cython.locals(dead=DeadMessage)
+    cpdef fail(self, item, error)
+    @cython.locals(dead=DeadMessage)
+    cpdef set_aside(self, item, error, bint was_sent)
+
+cdef class FreshDeadLetters(DeadLetterSource):
+    cdef WaitingDeadLetters _waiting
+    cdef object _dead
+    cdef add(self, DeadMessage dead)
+    @cython.locals(dead=DeadMessage)
+    cpdef bint show(self, item, Message message) except -1
+
+cdef class WaitingDeadLetters(DeadLetterSource):
+    cdef public Transfer transfer
+    cdef dict _lanes
+    cdef object _round
+    cdef hold(self, DeadMessage dead, owed)
+    @cython.locals(lane=Lane)
+    cdef bint holds(self, DeadMessage dead) except -1
+    @cython.locals(lane=Lane)
+    cpdef take(self, Message message)
+    @cython.locals(lane=Lane)
+    cpdef int no_room(self, item, owed) except -1
+
+cdef class Lane:
+    cdef Queue _queue
+    cdef object _settings
+    cdef str _reason
+    cdef readonly object locations
+    cdef Py_ssize_t _first
+    cdef list _owed
+    cdef DeadMessage take(self)
+    cdef put_back(self, owed)
+
+cdef class DeadLetterExchanges(Target):
+    cdef object _vhosts, _scheduler, _counts
+    cdef dict _routes
+    cdef DeadLetterRoute _route
+    cdef Message _copy
+    @cython.locals(dead=DeadMessage)
+    cpdef send(self, item, Message message)
+    @cython.locals(route=DeadLetterRoute)
+    cpdef slice_over(self)
+    @cython.locals(route=DeadLetterRoute, address=Address, copy=Message, destination=Destination, routing=bytes, properties=bytes)
+    cdef _publish(self, DeadMessage dead, Message message)
+    @cython.locals(route=DeadLetterRoute)
+    cdef DeadLetterRoute _route_of(self, DeadMessage dead)
+
+cdef class DeadLetterRoute:
     cdef readonly Queue queue
     cdef readonly object settings, exchange
     cdef readonly str reason
@@ -42,13 +92,13 @@ cdef class Way:
     cdef public Py_ssize_t count, published
     cdef readonly dict first_deaths, addresses
     cdef object _vhost
-    cdef dict _routes
-    cdef routes(self, Death letter)
-    cdef routes_anew(self, Death letter)
+    cdef dict _by_keys
+    cdef by_keys(self, Death death)
+    cdef by_headers(self, Death death)
     cdef note(self, counts)
 
 cdef class Address:
-    cdef readonly Death letter
+    cdef readonly Death death
     cdef readonly bytes key
     cdef readonly list destinations
     cdef list reached_by(self, destinations)

@@ -9,7 +9,7 @@ from gomq_py.broker.binding import Binding
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.queue_settings import QueueSettings
 from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.transfer import dead_letters
+from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.death import Death
 from gomq_py.content.fields import Int64
 from gomq_py.content.properties import Properties
@@ -387,12 +387,12 @@ class Full(Destination):
 @pytest.mark.parametrize("again", [False, True], ids=["the first time", "after they waited for room"])
 def test_slice_of_letters_ends_with_its_time(node, monkeypatch, again):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(dead_letters, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(engine, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
     target = Full(node.broker.scheduler)
     target.unable = again
     node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
     declare(node, "q", dead_letter_exchange="amq.fanout", max_length=0)
-    monkeypatch.setattr(dead_letters, "TRY_AGAIN_MS", 5)
+    monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
 
     for number in range(20):
         node.publish("", "q", b"%d" % number)
@@ -479,7 +479,7 @@ class IllAtSecondSight(Destination):
 
 
 def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_behind_it_go_on(node, monkeypatch):
-    monkeypatch.setattr(dead_letters, "TRY_AGAIN_MS", 5)
+    monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
     target = IllAtSecondSight()
     node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
     queue = declare(node, "q", dead_letter_exchange="amq.fanout", max_length=0)

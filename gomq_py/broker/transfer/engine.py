@@ -1,0 +1,251 @@
+"""Transfer: the one way in which messages leave where they lie for somewhere else. Each is copied there, and dropped only once the copy is safe.
+
+Below dead letters, delayed messages and moves, above nothing but the store's errors. A Source gives messages in order, one at a time; a Target
+writes their new address and publishes them; the Transfer between the two is the job that does the rest, in slices:
+
+    take -> show -> send -> (the copies are safe) -> drop
+
+- *Order*: what a source gives in order is sent in order. Where something has to wait, the source says whether all of it waits.
+- *No room*: a target says who could not take a message. It stays in its source, and is tried again after TRY_AGAIN_MS.
+- *Safe* is what ``when_safe`` says, GroupCommit.after_sync for a target on this disk: ``when_safe(callback)`` calls ``callback(error or None)`` once
+  all that was sent until now is safe, or cannot be. A target elsewhere answers when the other side has confirmed.
+- *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those behind it go on. One that is sent and
+  cannot be dropped is set aside too.
+- *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the source, whose job it is (broker.job).
+
+A crash at any point leaves a message in two places rather than in none. Never yields.
+"""
+from gomq_py.broker.job import Job
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
+
+LOG = logger("queue")
+
+# Messages before others get their turn: some 2 to 5 ms. Fewer where they take longer than SLICE_S: headers of 128 KiB
+# take 8 ms each, and a headers exchange compares each message with all its bindings.
+SLICE = 200
+SLICE_S = 0.005
+
+# Until what there was no room for is tried again.
+TRY_AGAIN_MS = 1000
+
+# What becomes of a message for which there is no room (Source.no_room): it waits and others go on, nothing goes on
+# until it does, or its source sees to it by itself.
+OTHERS_GO_ON, ALL_WAIT, LEFT_TO_SOURCE = 0, 1, 2
+
+# A target's answer where nothing is left of the message in its source that would have to be dropped.
+NOTHING_TO_DROP = ()
+
+
+class Source:
+    """Where messages come from. An *item* stands for one of them; what it is only its source knows."""
+
+    __slots__ = ()
+
+    def take(self, message):
+        """The item of the message that is next; None: there is none for now. Raises StoreError."""
+        raise NotImplementedError
+
+    def show(self, item, message):
+        """Fill ``message`` with an item's. False: it is not to be sent, and the source has done what there is to do. Raises StoreError."""
+        raise NotImplementedError
+
+    def drop(self, item):
+        """What was sent is safe: let the original go. Raises StoreError."""
+        raise NotImplementedError
+
+    def keep(self, items, error):
+        """What was sent is not safe: the originals stay."""
+        raise NotImplementedError
+
+    def no_room(self, item, owed):
+        """Those ``owed`` it could not take a message. OTHERS_GO_ON and ALL_WAIT: ``try_again`` is called in a while. LEFT_TO_SOURCE: it is not."""
+        raise NotImplementedError
+
+    def set_aside(self, item, error, was_sent):
+        """A message cannot be sent, or was sent and cannot be dropped."""
+        raise NotImplementedError
+
+    def fail(self, item, error):
+        """A StoreError: the store cannot go on. ``item`` is None where none had been taken."""
+        raise NotImplementedError
+
+    def broken(self, error):
+        """Something failed that was no single message; it has been logged. Returns whether the transfer goes on."""
+        raise NotImplementedError
+
+    def try_again(self):
+        """What waited for room may be taken again."""
+
+    def paused(self, unsafe):
+        """The transfer has taken all that there is for now. ``unsafe``: how many that were sent are not safe yet."""
+
+
+class Target:
+    """Where messages go."""
+
+    __slots__ = ()
+
+    def send(self, item, message):
+        """Publish a message under its new address. None: it was sent, NOTHING_TO_DROP, or a list of those who could not take it.
+
+        What it raises other than StoreError is a fault of this message.
+        """
+        raise NotImplementedError
+
+    def slice_over(self):
+        """Others get their turn."""
+
+
+class Transfer(Job):
+    """From ``source`` to ``target``. ``start`` when there is something to take; ``name`` is the job's.
+
+    ``most``, ``most_octets``: how many messages, and of their bodies, may be sent and not yet safe; 0: any number.
+    """
+
+    __slots__ = ("name", "_source", "_target", "_scheduler", "_timers", "_when_safe", "_most", "_most_octets", "_sent", "_sent_octets", "_unsafe",
+                 "_unsafe_octets", "_timer", "_is_resting", "_is_full", "_closed")
+
+    def __init__(self, name, source, target, scheduler, timers, when_safe, most=0, most_octets=0):
+        Job.__init__(self)
+        self.name = name
+        self._source = source
+        self._target = target
+        self._scheduler = scheduler
+        self._timers = timers
+        self._when_safe = when_safe
+        self._most = most
+        self._most_octets = most_octets
+        self._sent = []  # items of this slice
+        self._sent_octets = self._unsafe = self._unsafe_octets = 0
+        self._timer = None
+        self._is_resting = self._is_full = self._closed = False
+
+    def start(self):
+        """There is something to take."""
+        if not self.running and not self._is_resting and not self._closed:
+            self._scheduler.start(self)
+
+    def try_again_later(self):
+        """Something waits for room."""
+        if self._timer is None and not self._closed:
+            self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
+
+    def close(self):
+        """Send nothing any more; what was sent is settled."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def step(self):
+        """The scheduler's next slice."""
+        message = Message()
+        clock = SliceClock(SLICE_S)
+        more = not self._closed
+        left = SLICE
+        while more and left and not self._has_too_much():
+            left -= 1
+            more = self._next(message)
+            if clock.is_over():
+                break
+        self._end_slice()
+        if more and not self._has_too_much():
+            return True
+        self._is_full = more
+        if not (more or self._is_resting or self._closed):
+            self._source.paused(self._unsafe)
+        return False
+
+    def failed(self, error):
+        """What failed was no single message."""
+        self._end_slice()
+        if self._source.broken(error):
+            return True
+        self._source.paused(self._unsafe)
+        return False
+
+    def _next(self, message):
+        """Deal with the next message. False: there is none for now, or nothing goes on."""
+        item = None
+        octets = 0
+        try:
+            item = self._source.take(message)
+            if item is None:
+                return False
+            if not self._source.show(item, message):
+                return True
+            if self._most_octets:
+                octets = message.get_body_length()
+            owed = self._target.send(item, message)
+        except StoreError as error:
+            self._source.fail(item, error)
+            return True
+        except Exception as error:  # whatever is the matter with this one, the others must not suffer for it
+            if item is None:
+                raise
+            self._source.set_aside(item, error, False)
+            return True
+        if owed is None:
+            self._sent.append(item)
+            self._sent_octets += octets
+            return True
+        return not owed or self._wait(self._source.no_room(item, owed))
+
+    def _wait(self, how):
+        """There is no room for the message that is next. Whether the ones behind it go on."""
+        if how != LEFT_TO_SOURCE:
+            self.try_again_later()
+        self._is_resting = how == ALL_WAIT
+        return not self._is_resting
+
+    def _room_again(self):
+        self._timer = None
+        self._is_resting = False
+        self._source.try_again()
+        self.start()
+
+    def _has_too_much(self):
+        """Whether what is on its way must be safe before more is sent."""
+        return (0 < self._most <= self._unsafe + len(self._sent)) or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
+
+    def _end_slice(self):
+        """What was sent is dropped when it is safe."""
+        if self._sent:
+            sent, octets = self._sent, self._sent_octets
+            self._sent, self._sent_octets = [], 0
+            self._unsafe += len(sent)
+            self._unsafe_octets += octets
+            self._when_safe(lambda error: self._settle(sent, octets, error))
+        self._target.slice_over()
+
+    def _settle(self, sent, octets, error):
+        """These are safe, or cannot be."""
+        self._unsafe -= len(sent)
+        self._unsafe_octets -= octets
+        try:
+            if error is not None:
+                self._source.keep(sent, error)
+            else:
+                self._drop(sent)
+        except Exception as fault:  # the source must hear of it all the same
+            LOG.exception("%s: what was sent cannot be settled", self.name)
+            self._source.broken(fault)
+        if self.running:
+            return
+        if self._is_full:
+            self._is_full = False
+            self.start()
+        else:
+            self._source.paused(self._unsafe)
+
+    def _drop(self, sent):
+        for item in sent:
+            try:
+                self._source.drop(item)
+            except StoreError as error:
+                self._source.fail(item, error)
+            except Exception as error:
+                self._source.set_aside(item, error, True)
