@@ -34,5 +34,5 @@ cdef class Transfer(Job):
     cdef bint _next(self, Message message) except -1
     cdef bint _wait(self, int how) except -1
     cdef bint _has_too_much(self) noexcept
-    cdef _end_slice(self)
+    cdef _make_safe(self)
     cdef _drop(self, list sent)

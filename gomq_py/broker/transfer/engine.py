@@ -102,7 +102,8 @@ class Target:
 class Transfer(Job):
     """From ``source`` to ``target``. ``start`` when there is something to take; ``name`` is the job's.
 
-    ``most``, ``most_octets``: how many messages, and of their bodies, may be sent and not yet safe; 0: any number.
+    ``most``, ``most_octets``: how many messages, and of their bodies, may be sent and not yet safe: so many are sent before they are made safe
+    together, if there are as many. 0: any number, and each slice is made safe by itself.
     """
 
     __slots__ = ("name", "_source", "_target", "_scheduler", "_timers", "_when_safe", "_most", "_most_octets", "_sent", "_sent_octets", "_unsafe",
@@ -118,7 +119,7 @@ class Transfer(Job):
         self._when_safe = when_safe
         self._most = most
         self._most_octets = most_octets
-        self._sent = []  # items of this slice
+        self._sent = []  # items that nobody has been asked to make safe yet
         self._sent_octets = self._unsafe = self._unsafe_octets = 0
         self._timer = None
         self._is_resting = self._is_full = self._closed = False
@@ -151,7 +152,9 @@ class Transfer(Job):
             more = self._next(message)
             if clock.is_over():
                 break
-        self._end_slice()
+        if self._has_too_much() or not more or not (self._most or self._most_octets):
+            self._make_safe()
+        self._target.slice_over()
         if more and not self._has_too_much():
             return True
         self._is_full = more
@@ -161,7 +164,8 @@ class Transfer(Job):
 
     def failed(self, error):
         """What failed was no single message."""
-        self._end_slice()
+        self._make_safe()
+        self._target.slice_over()
         if self._source.broken(error):
             return True
         self._source.paused(self._unsafe)
@@ -211,7 +215,7 @@ class Transfer(Job):
         """Whether what is on its way must be safe before more is sent."""
         return (0 < self._most <= self._unsafe + len(self._sent)) or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
 
-    def _end_slice(self):
+    def _make_safe(self):
         """What was sent is dropped when it is safe."""
         if self._sent:
             sent, octets = self._sent, self._sent_octets
@@ -219,7 +223,6 @@ class Transfer(Job):
             self._unsafe += len(sent)
             self._unsafe_octets += octets
             self._when_safe(lambda error: self._settle(sent, octets, error))
-        self._target.slice_over()
 
     def _settle(self, sent, octets, error):
         """These are safe, or cannot be."""

@@ -1,35 +1,33 @@
 """Moving: messages that an operator copies or moves from a queue to somewhere else, and dead letters that go back where they came from.
 
-Above queues and vhosts, below doors. The queue goes on meanwhile: its ready messages are walked with a browser, in slices; those that are wanted are
-published again, and where they are to move, picked out of the queue. A picked message is dropped only once its copy is on disk, so that a crash
-leaves it in two places rather than in none. Nothing that comes to the queue after the start is looked at, so that a loop ends. A message that cannot
-be copied stays, and is counted with the reason; whatever fails, whoever asked for the move is answered.
+Above queues and vhosts, below doors. The queue goes on meanwhile: the engine of all transfers walks its ready messages
+with a browser; those that are wanted are published again, and where they are to move, picked out of the queue. A picked
+message is dropped only once its copy is on disk, so that a crash leaves it in two places rather than in none. Nothing
+that comes to the queue after the start is looked at, so that a loop ends. A message that cannot be copied stays, and is
+counted with the reason; whatever fails, whoever asked for the move is answered.
 """
 from fnmatch import fnmatchcase
 
 from gomq_py.broker.origin import origin_of
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.set_aside import described
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, Source, Target, Transfer
 from gomq_py.content.fields import get_key
 from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.observability.log import logger
 from gomq_py.storage import browser
-from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Messages looked at before others get their turn: some 3 ms. Fewer where they take longer than SLICE_S, as large
-# headers do that a filter looks at.
-SLICE = 200
-SLICE_S = 0.005
 # What may be picked and not yet dropped: after so many messages or octets the disk is waited for.
 UNSYNCED_MESSAGES = 2000
 UNSYNCED_OCTETS = 8 * 1024 * 1024
 # Different reasons to stay that are counted each by itself: messages bring them about.
 REASONS = 100
 OTHER_REASONS = "other reasons"
+
+SETTING_ASIDE = "moving"
 
 
 class Filter:
@@ -72,10 +70,11 @@ class Result:
 
     def goes(self, target):
         """One more message goes there."""
+        self.done += 1
         self.targets[target] = self.targets.get(target, 0) + 1
 
 
-class Move:
+class Move(Source):
     """One move or copy, from ``queue`` to where ``route(message)`` says; ``start`` begins it, ``done(result, error)`` is called at its end.
 
     ``route`` returns (name of the target, destinations, the Message to publish there) or (None, reason, None): the message stays.
@@ -83,149 +82,131 @@ class Move:
 
     def __init__(self, queue, route, committer, scheduler, done, wanted=None, count=None, keep=False, dry_run=False):
         """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
+        self.result = Result()
         self._queue = queue
-        self._route = route
-        self._committer = committer
-        self._scheduler = scheduler
         self._done = done
         self._filter = wanted or Filter()
-        self._left = count
+        self._target = Copies(queue, route, self.result, count, keep, dry_run)
         self._keep = keep
-        self._dry_run = dry_run
         self._browser = None
-        self._moved = []
-        self._moved_octets = 0
         self._ended = False
-        self._picked = False  # whether the message that is dealt with has been taken out of the queue
-        self.result = Result()
+        self._error = None  # what the disk says
+        self._transfer = Transfer(
+            "moving messages", self, self._target, scheduler, None, committer.after_sync, UNSYNCED_MESSAGES, UNSYNCED_OCTETS)
 
     def start(self):
         """Begin; the first slice runs after the next poll of the loop."""
         self._browser = browser.browse(self._queue.store)
-        self._go_on()
+        self._transfer.start()
 
     def cancel(self):
         """Stop after this slice; what has moved has moved."""
         self._ended = True
 
-    def _go_on(self):
-        self._scheduler.run_sliced(self._slice, self._failed, "moving messages")
-
-    def _slice(self):
-        """The scheduler's next slice; False: no more of them for now."""
-        message = Message()
-        clock = SliceClock(SLICE_S)
-        try:
-            for _ in range(SLICE):
-                if self._ended or self._queue.closed or self._left == 0 or not self._browser.next(message):
-                    self._ended = True
-                    break
-                self._try(message)
-                if clock.is_over():
-                    break
-        except StoreError as error:
-            self._queue.fail(error)
+    def take(self, message):
+        if self._ended or self._queue.closed or self._target.left == 0 or not self._browser.next(message):
             self._ended = True
-        if not self._ended and len(self._moved) < UNSYNCED_MESSAGES and self._moved_octets < UNSYNCED_OCTETS:
-            return True
-        self._wait_for_disk()
-        return False
+            return None
+        self.result.examined += 1
+        self._target.has_picked = False
+        return message.describe()["location"]
 
-    def _failed(self, error):
+    def show(self, item, message):
+        if not self._filter.matches(message):
+            return False
+        self.result.matched += 1
+        return True
+
+    def no_room(self, item, owed):
+        """It stays in its place: whoever asked is told, and asks again."""
+        self._stays(item, "refused by the target")
+        return LEFT_TO_SOURCE
+
+    def drop(self, item):
+        if not self._keep:
+            self._queue.drop(item)
+
+    def keep(self, items, error):
+        self._ended = True
+        self._error = error
+        if self._keep:
+            return
+        LOG.error("%d moved messages come back to queue '%s': their copies are not on disk: %s", len(items), self._queue.name, error)
+        self.result.done -= len(items)
+        for location in items:
+            try:
+                if not self._queue.closed:
+                    self._queue.store.unpick(location)
+            except Exception as fault:
+                self._queue.set_aside(location, fault, SETTING_ASIDE)
+        self._queue.wake()
+
+    def set_aside(self, item, error, was_sent):
+        """A message that cannot be dealt with stays in its place, or where it was sent already, unacked."""
+        if was_sent:
+            self._queue.set_aside(item, error, SETTING_ASIDE)
+        else:
+            self._stays(item, described(error))
+
+    def fail(self, item, error):
+        self._ended = True
+        self._queue.fail(error)
+
+    def broken(self, error):
         """The messages cannot be walked any further: what has moved has moved."""
         self._ended = True
         self.result.fault = described(error)
-        self._wait_for_disk()
         return False
 
-    def _wait_for_disk(self):
-        moved, self._moved, self._moved_octets = self._moved, [], 0
-        if self._ended:
-            self._browser.close()
-        self._committer.after_sync(lambda error: self._synced(moved, error))
-
-    def _try(self, message):
-        """Deal with one message; one that cannot be dealt with stays in its place."""
-        self.result.examined += 1
-        self._picked = False
-        location = message.describe()["location"]
-        try:
-            self._one(message, location)
-        except StoreError:
-            raise
-        except Exception as error:
-            self.result.stays(described(error))
-            if self._picked:
-                self._put_back(location)
-
-    def _put_back(self, location):
-        self._queue.store.unpick(location)
-        self._queue.wake()
-
-    def _one(self, message, location):
-        if not self._filter.matches(message):
+    def paused(self, unsafe):
+        if not self._ended:
             return
-        self.result.matched += 1
-        octets = len(message.get_body())
+        if self._browser is not None:
+            self._browser.close()
+            self._browser = None
+        if not unsafe and self._done is not None:
+            done, self._done = self._done, None
+            done(self.result, self._error)
+
+    def _stays(self, location, reason):
+        self.result.stays(reason)
+        if self._target.has_picked:
+            self._queue.store.unpick(location)
+            self._queue.wake()
+
+
+class Copies(Target):
+    """Publishes copies to where ``route`` leads, and takes the originals out of the queue's order. ``left``: how many more may go, None: all."""
+
+    def __init__(self, queue, route, result, left, keep, dry_run):
+        self.left = left
+        self.has_picked = False  # whether the message that is dealt with has been taken out of the queue
+        self._queue = queue
+        self._route = route
+        self._result = result
+        self._keep = keep
+        self._dry_run = dry_run
+
+    def send(self, item, message):
         target, destinations, copy = self._route(message)
         if target is None:
-            self.result.stays(destinations)
-            return
-        if self._left is not None:
-            self._left -= 1
+            self._result.stays(destinations)
+            return NOTHING_TO_DROP
+        if self.left is not None:
+            self.left -= 1
         if self._dry_run:
-            self._count(target)
-        elif self._keep:
-            if self._publish(destinations, copy):
-                self._count(target)
-        elif not self._queue.store.pick(location):
-            self.result.stays("taken by a consumer")
-        else:
-            self._picked = True
-            if self._publish(destinations, copy):
-                self._count(target)
-                self._moved.append(location)
-                self._moved_octets += octets
-            else:
-                self._put_back(location)
-
-    def _count(self, target):
-        self.result.done += 1
-        self.result.goes(target)
-
-    def _publish(self, destinations, copy):
-        """Whether somebody took it. One of several that refuses does not keep the others from it, as with any publish."""
-        if any([destination.publish(copy) for destination in destinations]):
-            return True
-        self.result.stays("refused by the target")
-        return False
-
-    def _synced(self, moved, error):
-        try:
-            self._settle(moved, error)
-        except Exception as fault:  # whoever asked must hear of the end all the same
-            LOG.exception("moving messages out of queue '%s' ended", self._queue.name)
-            self._ended = True
-            self.result.fault = described(fault)
-        if self._ended or error is not None:
-            self._done(self.result, error)
-        else:
-            self._go_on()
-
-    def _settle(self, moved, error):
-        """The copies are on disk, or cannot be: then the originals stay."""
-        if error is not None:
-            LOG.error("%d moved messages come back to queue '%s': their copies are not on disk: %s", len(moved), self._queue.name, error)
-            self.result.done -= len(moved)
-        for location in moved:
-            try:
-                if error is None:
-                    self._queue.drop(location)
-                elif not self._queue.closed:
-                    self._queue.store.unpick(location)
-            except Exception as fault:
-                self._queue.set_aside(location, fault, "moving")
-        self._queue.wake()
+            self._result.goes(target)
+            return NOTHING_TO_DROP
+        if not self._keep:
+            self.has_picked = bool(self._queue.store.pick(item))
+            if not self.has_picked:
+                self._result.stays("taken by a consumer")
+                return NOTHING_TO_DROP
+        # One of several that refuses does not keep the others from it, as with any publish.
+        if not any([destination.publish(copy) for destination in destinations]):
+            return destinations
+        self._result.goes(target)
+        return None
 
 
 def to_queue(target):

@@ -7,7 +7,7 @@ import pytest
 from gomq_py.broker.destination import Destination
 from gomq_py.broker.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.transfer import moves
+from gomq_py.broker.transfer import engine, moves
 from gomq_py.broker.transfer.moves import Filter, Move, to_origin, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.storage.browser import browse
@@ -56,15 +56,15 @@ def fill(node, name, count=6, **options):
 
 def test_slice_of_a_move_ends_with_its_time(node, monkeypatch):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(moves, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(engine, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs, after_each = [], [], []
-    scheduler = SimpleNamespace(run_sliced=lambda slice_, failed, name: jobs.append(slice_))
+    scheduler = SimpleNamespace(start=jobs.append)
     move = Move(source, to_queue(target), node.broker.committer, scheduler, lambda *end: ended.append(end))
 
     move.start()
-    while jobs[-1]():
+    while jobs[-1].step():
         after_each.append(move.result.examined)
     node.wait(lambda: ended)
 
@@ -292,7 +292,7 @@ def test_message_that_its_target_fails_over_stays_in_its_place(node, keep):
 
 
 def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node, monkeypatch):
-    monkeypatch.setattr(moves, "SLICE", 3)
+    monkeypatch.setattr(engine, "SLICE", 3)
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 5)
     browsers = []
