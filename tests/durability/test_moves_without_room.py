@@ -8,7 +8,7 @@ import gevent
 import pika
 import pytest
 
-from gomq_py.broker.transfer import delayed, engine
+from gomq_py.broker.transfer import engine
 from gomq_py.content.properties import Properties
 from gomq_py.errors import OutOfResources
 from gomq_py.storage.message import Message
@@ -39,7 +39,6 @@ class FillingFiles(WatchedFiles, Unflushed):
 @pytest.fixture
 def files(monkeypatch):
     monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
-    monkeypatch.setattr(delayed, "NO_ROOM_MS", 5)
     return FillingFiles()
 
 

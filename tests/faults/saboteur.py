@@ -6,7 +6,9 @@ from gomq_py.broker.timers import HubTimers
 from tests.unit.source_tree import module_name, sources, tree
 
 # What starts a job by a name that it is given: which of its arguments that is.
-STARTERS = {"DueTimer": 4, "_in_slices": 1, "Transfer": 0}
+STARTERS = {"_in_slices": 1, "Transfer": 0}
+# Classes of jobs that are given their names.
+GENERAL = {"Transfer", "_Functions"}
 
 
 class Sabotage(Exception):
@@ -58,14 +60,25 @@ def job_names():
     """{name of a job, or None where it has none: modules that start it}."""
     found = {}
     for path in sources():
-        for call in _calls(path, "run_sliced(", "DueTimer(", "_in_slices(", "Transfer("):
+        for call in _calls(path, "run_sliced(", "_in_slices(", "Transfer("):
             if _name_of(call.func).lstrip("_") == "run_sliced":
                 name = ast.unparse(call.args[2]) if len(call.args) > 2 else next(
                     (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "name"), None)
                 found.setdefault(name, set()).add(module_name(path))
             elif _name_of(call.func) in STARTERS:
                 found.setdefault(ast.unparse(call.args[STARTERS[_name_of(call.func)]]), set()).add(module_name(path))
+        for name in _names_of_jobs(path):
+            found.setdefault(name, set()).add(module_name(path))
     return found
+
+
+def _names_of_jobs(path):
+    """The name of each class of jobs in a module, as the source has it; None of one without."""
+    if "(Job)" in path.read_text(encoding="utf-8"):
+        for made in ast.walk(tree(path)):
+            if isinstance(made, ast.ClassDef) and any(_name_of(base) == "Job" for base in made.bases) and made.name not in GENERAL:
+                yield next((ast.unparse(line.value) for line in made.body
+                            if isinstance(line, ast.Assign) and _name_of(line.targets[0]) == "name"), None)
 
 
 def timer_sites():

@@ -323,7 +323,7 @@ HANDED_ON = {"self._name", "name"}
 TIMERS = {
     "gomq_py.broker.timers": (1, "logs what a callback raises; all below that are given timers have these"),
     "gomq_py.broker.transfer.engine": (1, "test_every_timer_raises_and_others_go_on"),
-    "gomq_py.broker.queues.due_timer": (2, "test_every_timer_raises_and_others_go_on"),
+    "gomq_py.broker.queues.due_timer": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),

@@ -1,28 +1,22 @@
-"""Due timer: hands over what is due when it is, in order, however much waits: a heap of 16 to 18 octets a message and one timer for the first.
+"""Due timer: says when something is due, and hands over what is, in order, however much waits: a heap of 16 to 18 octets a message and one timer.
 
-Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only their locations. Never yields; what is due
-together goes on in slices.
+Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only their
+locations. Never yields. What is due together is taken one by one, by a job of whoever waits for it.
 """
 from gomq_py.broker.queues.due_heap import DueHeap
 
 
 class DueTimer:
-    """``go_on(locations)`` gets what is due, at most ``at_once`` between two polls of the loop, and returns how many of them it had time for; None:
-    all. The others come again next. ``name``: the job's, for people.
+    """``on_due()`` is called when the first message is due; ``take`` then gives those that are, and ``arm`` waits for the next."""
 
-    Where ``go_on`` raises, those that it was given are not handed over again; the others are, in their time.
-    """
-
-    def __init__(self, scheduler, timers, at_once, go_on, name="messages that are due"):
-        self._scheduler = scheduler
+    def __init__(self, timers, on_due):
         self._timers = timers
-        self._at_once = at_once
-        self._go_on = go_on
-        self._name = name
+        self._on_due = on_due
         self._heap = DueHeap()
         self._timer = None
         self._timer_ms = 0
-        self._running = self._stopped = self._hastened = self._resting = False
+        self._now_ms = 0  # as the one that was taken last found it
+        self._stopped = self._hastened = False
 
     @property
     def count(self):
@@ -33,9 +27,26 @@ class DueTimer:
         """One more waits; ``arm`` makes the timer know."""
         self._heap.push(due_ms, location)
 
+    def take(self):
+        """The first that is due, which waits no more; None: none is."""
+        if self.has_due():
+            return self._heap.pop()
+        self._now_ms = 0
+        return None
+
+    def has_due(self):
+        """Whether something is due."""
+        if not self._heap.count:
+            return False
+        due_ms = self._heap.first_due_ms()
+        if not self._hastened and due_ms > self._now_ms:
+            self._now_ms = self._timers.now_ms()
+            return due_ms <= self._now_ms
+        return True
+
     def arm(self):
         """Wait for whatever is first now."""
-        if self._running or self._stopped or self._resting or not self._heap.count:
+        if self._stopped or not self._heap.count:
             return
         due_ms = self._heap.first_due_ms()
         if self._timer is not None:
@@ -44,12 +55,6 @@ class DueTimer:
             self._timer.stop()
         self._timer_ms = due_ms
         self._timer = self._timers.start(due_ms - self._timers.now_ms(), self._first_is_due)
-
-    def rest(self, ms):
-        """Hand over nothing for so long, whatever is due."""
-        self._stop_timer()
-        self._resting = True
-        self._timer = self._timers.start(ms, self._rested)
 
     def hasten(self):
         """Nothing waits any more: everything is due, whenever it was."""
@@ -63,38 +68,10 @@ class DueTimer:
         self._stop_timer()
         self._heap = DueHeap()
 
-    def _rested(self):
-        self._timer = None
-        self._resting = False
-        self.arm()
-
     def _first_is_due(self):
         self._timer = None
-        if not self._running and not self._stopped:
-            self._running = True
-            self._scheduler.run_sliced(self._slice, self._failed, self._name)
-
-    def _slice(self):
-        """The scheduler's next slice of what is due; False: that was all."""
-        now_ms = self._timers.now_ms()
-        heap = self._heap
-        due, times = [], []
-        while len(due) < self._at_once and heap.count and (self._hastened or heap.first_due_ms() <= now_ms):
-            times.append(heap.first_due_ms())
-            due.append(heap.pop())
-        done = self._go_on(due) if due else None
-        left = 0 if done is None or self._stopped else len(due) - done
-        for at in range(len(due) - left, len(due)):
-            self._heap.push(times[at], due[at])
-        self._running = (left > 0 or len(due) == self._at_once) and not self._stopped and not self._resting
-        self.arm()
-        return self._running
-
-    def _failed(self, _error):
-        """A slice of them failed: the rest goes on in its time."""
-        self._running = False
-        self.arm()
-        return False
+        if not self._stopped:
+            self._on_due()
 
     def _stop_timer(self):
         if self._timer is not None:

@@ -4,6 +4,7 @@ Beside limits, which hands over what came back. A message stays unacked in its s
 loses nothing; the store notes until when, to the second, so that after a restart it waits for the rest of its time. One whose delivery was lost with
 the broker waits from the boot on, where lost deliveries wait at all. Never yields; what is due together goes on in slices.
 """
+from gomq_py.broker.job import Job
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
 
@@ -11,15 +12,19 @@ from gomq_py.broker.values import MAX_TIMER_MS
 SLICE = 1000
 
 
-class Retries:
+class Retries(Job):
     """What waits in ``queue``, which makes a message ready again."""
 
+    name = "messages that came back"
+
     def __init__(self, queue, scheduler, timers):
+        super().__init__()
         self.min_ms, self.max_ms = 0, None
         self._timers = timers
         self._queue = queue
         self._began_ms = timers.now_ms()
-        self._due = DueTimer(scheduler, timers, SLICE, self._go_on, "messages that came back")
+        self._scheduler = scheduler
+        self._due = DueTimer(timers, self._first_is_due)
 
     @property
     def count(self):
@@ -56,13 +61,32 @@ class Retries:
         """The queue is gone or closed."""
         self._due.stop()
 
-    def _push(self, due_ms, location):
-        self._due.push(due_ms, location)
-        self._due.arm()
-
-    def _go_on(self, locations):
-        for location in locations:
+    def step(self):
+        """Make ready what is due."""
+        for _ in range(SLICE):
+            location = self._due.take()
+            if location is None:
+                break
             try:
                 self._queue.ready_again(location)
             except Exception as error:  # the others must not suffer for it
                 self._queue.set_aside(location, error, "making ready again")
+        return self._goes_on()
+
+    def failed(self, error):
+        """What failed was no single message: the others are ready in their time."""
+        return self._goes_on()
+
+    def _goes_on(self):
+        if self._due.has_due():
+            return True
+        self._due.arm()
+        return False
+
+    def _first_is_due(self):
+        self._scheduler.start(self)
+
+    def _push(self, due_ms, location):
+        self._due.push(due_ms, location)
+        if not self.running:
+            self._due.arm()

@@ -6,7 +6,7 @@ and its copies are on disk; which one is next the due timer knows, made anew fro
 from gomq_py.broker.destination import LATER, Destination
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.set_aside import SetAside, described
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.transfer.engine import ALL_WAIT, LEFT_TO_SOURCE, Source, Target, Transfer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
@@ -15,11 +15,7 @@ from gomq_py.storage.message import Message
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
-# Messages that go on before others get their turn: some 5 ms. Fewer where their headers or their routes take longer than SLICE_S.
-SLICE = 200
-SLICE_S = 0.005
-# Until what is due is tried again: where the disk had no room for it, and where a queue has to be opened again by somebody.
-NO_ROOM_MS = 1000
+# Until a message is tried again that only queues which somebody has to open again have yet to take.
 CLOSED_MS = 10_000
 # Between two lines in the log about a full disk.
 COMPLAIN_MS = 10_000
@@ -36,19 +32,19 @@ class DelayQueue(Destination):
         self.closed = False
         self.aside = None  # a SetAside, once there is a message in it
         self._complained_ms = 0
-        self._owed = {}  # location: destinations that have yet to take the message, of those that others have taken
         self.due_ms_of = self.release = None
-        self._scheduler = scheduler
-        self._committer = committer
-        self._timers = timers
-        self._due = DueTimer(scheduler, timers, SLICE, self._go_on, "delayed messages")
+        self.scheduler = scheduler
+        self.timers = timers
+        waiting = DueMessages(self)
+        self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.owed), scheduler, timers, committer.after_sync)
+        self.due = DueTimer(timers, self._transfer.start)
         self._message = Message()
         self._rebuild()
 
     @property
     def count(self):
         """Messages that wait."""
-        return self._due.count
+        return self.due.count
 
     def publish(self, message):
         """Keep a message until it is due. 1: kept, 0: it cannot be stored, LATER: it waits for files, where it may."""
@@ -74,17 +70,17 @@ class DelayQueue(Destination):
         except StoreError as error:
             self.unable = True
             if isinstance(error, StoreFull):
-                self._complain("refuses messages: %s", error)
+                self.complain("refuses messages: %s", error)
             else:
-                self._fail(error)
+                self.fail(error)
             return 0
-        self._scheduler.touch(self)
+        self.scheduler.touch(self)
         return 1
 
     def not_stored(self, error):
         """As Destination.not_stored."""
         self.unable = True
-        self._complain("refuses messages: %s", error)
+        self.complain("refuses messages: %s", error)
 
     def flush(self):
         """End of a batch: what was kept outlives a kill from here on."""
@@ -92,20 +88,22 @@ class DelayQueue(Destination):
             try:
                 self.store.flush()
             except StoreError as error:
-                self._fail(error)
+                self.fail(error)
 
     def turn(self):
         """End of a batch: the timer waits for whatever is first now."""
-        self._due.arm()
+        if not self._transfer.running:
+            self.due.arm()
         return 0
 
     def hold_back(self):
         """Nothing goes on any more; of what has gone on the files still hear."""
-        self._due.stop()
+        self.due.stop()
+        self._transfer.close()
 
     def close(self):
         """No more messages in or out; the files stay."""
-        self._due.stop()
+        self.hold_back()
         if not self.closed:
             self.closed = True
             self.store.close()
@@ -115,12 +113,12 @@ class DelayQueue(Destination):
         until now stays gone if a kill undoes the deletion.
         """
         self.flush()
-        self._due.stop()
+        self.hold_back()
         self.closed = True
 
     def delete(self):
         """Nothing stays of the messages."""
-        self._due.stop()
+        self.hold_back()
         self.closed = True
         self.store.delete_files()
 
@@ -128,7 +126,7 @@ class DelayQueue(Destination):
         """Everything the last run left waits again."""
         while self.store.ready_count and self._take_newest():
             pass
-        self._due.arm()
+        self.due.arm()
 
     def _take_newest(self):
         """Take the store's only ready message, which waits from here on. False: it was damaged."""
@@ -137,80 +135,87 @@ class DelayQueue(Destination):
             return False
         fields = message.describe()
         self.store.shift()
-        self._due.push(fields["expires_at_ms"], fields["location"])
+        self.due.push(fields["expires_at_ms"], fields["location"])
         return True
 
-    def _go_on(self, locations):
-        """These are due. Returns how many of them there was time for; the others are still to go on."""
-        moved = []
-        done = len(locations)
-        clock = SliceClock(SLICE_S)
-        try:
-            for at, location in enumerate(locations):
-                if at and clock.is_over():
-                    done = at
-                    break
-                if self.closed or not self.store.read(location, self._message):
-                    continue
-                try:
-                    owed = self.release(self._message, self._owed.pop(location, None))
-                except StoreError:
-                    raise
-                except Exception as error:  # whatever is the matter with this one, the others must not suffer for it
-                    self._set_aside(location, error)
-                    continue
-                if not owed:
-                    moved.append(location)
-                elif all(getattr(destination, "closed", False) for destination in owed):
-                    self._owed[location] = owed
-                    self._due.push(self._timers.now_ms() + CLOSED_MS, location)
-                else:
-                    self._owed[location] = owed
-                    self._wait_for_room(locations[at:])
-                    break
-        except StoreError as error:
-            self._fail(error)
-        if moved:
-            self._committer.after_sync(lambda error: self._drop(moved, error))
-        return done
+    def wait_again(self, location):
+        """There is no room where the message goes: it is due when it was."""
+        self.complain("keeps messages that are due: there is no room where they go%s", "")
+        if self.store.read(location, self._message):
+            self.due.push(self._message.describe()["expires_at_ms"], location)
 
-    def _wait_for_room(self, locations):
-        """The disk is full: these, and what is due behind them, go on when it is not."""
-        self._complain("keeps messages that are due: there is no room where they go%s", "")
-        for location in locations:
-            if self.store.read(location, self._message):
-                self._due.push(self._message.describe()["expires_at_ms"], location)
-        self._due.rest(NO_ROOM_MS)
-
-    def _complain(self, text, detail):
-        now_ms = self._timers.now_ms()
+    def complain(self, text, detail):
+        """Say in the log, now and then, what a full disk does."""
+        now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms
             LOG.error(f"%s {text}", self.name, detail)
 
-    def _drop(self, moved, error):
-        """The copies are on disk, or cannot be: then the messages come again at the next boot."""
-        if error is not None:
-            LOG.error("%s: %d messages that were due stay, their copies are not on disk: %s", self.name, len(moved), error)
-            return
-        if self.closed:
-            return
-        for location in moved:
-            try:
-                self.store.delete(location)
-            except StoreError as failure:
-                self._fail(failure)
-                return
-            except Exception as failure:
-                self._set_aside(location, failure)
-        self._scheduler.touch(self)
-
-    def _set_aside(self, location, error):
+    def set_aside(self, location, error):
+        """A message cannot go on, or not leave: it stays as it is until the next boot."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
 
-    def _fail(self, error):
+    def fail(self, error):
+        """The store cannot go on."""
         LOG.error("%s closed: %s", self.name, error)
         self.closed = True
-        self._due.stop()
+        self.hold_back()
+
+
+class DueMessages(Source):
+    """The messages of a DelayQueue whose time has come. ``owed``: {location: destinations that have yet to take it, of those that others have taken}."""
+
+    def __init__(self, queue):
+        self.owed = {}
+        self._queue = queue
+
+    def take(self, message):
+        return self._queue.due.take()
+
+    def show(self, item, message):
+        return not self._queue.closed and self._queue.store.read(item, message)
+
+    def drop(self, item):
+        queue = self._queue
+        if not queue.closed:
+            queue.store.delete(item)
+            queue.scheduler.touch(queue)
+
+    def keep(self, items, error):
+        """They come again at the next boot."""
+        LOG.error("%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name, len(items), error)
+
+    def no_room(self, item, owed):
+        """Where only queues that are closed have yet to take it, the others do not wait for it."""
+        self.owed[item] = owed
+        if all(getattr(destination, "closed", False) for destination in owed):
+            self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
+            return LEFT_TO_SOURCE
+        self._queue.wait_again(item)
+        return ALL_WAIT
+
+    def set_aside(self, item, error, was_sent):
+        self._queue.set_aside(item, error)
+
+    def fail(self, item, error):
+        self._queue.fail(error)
+
+    def broken(self, error):
+        """The others go on in their time."""
+        return False
+
+    def paused(self, unsafe):
+        self._queue.due.arm()
+
+
+class ReleasedMessages(Target):
+    """Hands messages to their exchange again."""
+
+    def __init__(self, queue, owed):
+        self._queue = queue
+        self._owed = owed
+
+    def send(self, item, message):
+        return self._queue.release(message, self._owed.pop(item, None)) or None

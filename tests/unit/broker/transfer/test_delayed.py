@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.transfer import delayed
+from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.storage.recovery import open_store
 from tests.support.clocks import StepClock
@@ -59,7 +59,7 @@ def test_earlier_one_that_comes_later_goes_first(bench, park):
 
 
 def test_many_that_are_due_together_go_in_slices(bench, monkeypatch):
-    monkeypatch.setattr(delayed, "SLICE", 10)
+    monkeypatch.setattr(engine, "SLICE", 10)
     park = make(bench, bench.store("park"))
     bench.publish(park, *[b"5"] * 35)
     bench.now_ms += 5
@@ -74,7 +74,7 @@ def test_many_that_are_due_together_go_in_slices(bench, monkeypatch):
 
 def test_slice_ends_with_its_time_and_the_others_go_on_in_their_order(bench, monkeypatch):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(delayed, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(engine, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
     park = make(bench, bench.store("park"))
     bodies = [b"%05d" % (number % 3) for number in range(20)]
     bench.publish(park, *bodies)
