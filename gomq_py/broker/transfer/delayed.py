@@ -165,7 +165,10 @@ class DelayQueue(Destination):
 
 
 class DueMessages(Source):
-    """The messages of a DelayQueue whose time has come. ``owed``: {location: destinations that have yet to take it, of those that others have taken}."""
+    """The messages of a DelayQueue whose time has come.
+
+    ``owed``: {location: destinations that have yet to take it, of those that others have taken}.
+    """
 
     def __init__(self, queue):
         self.owed = {}
