@@ -75,7 +75,7 @@ class Broker:
         self.alarms = Alarms()
         self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         self._log = TopologyLog(
-            files, data_dir.definitions_path, committer, self.scheduler.run_sliced, settings.max_deleted_definitions)
+            files, data_dir.definitions_path, committer, self.scheduler, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log, self.tables)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
@@ -197,8 +197,8 @@ class Broker:
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
         deletion = self.leaving[name] = VHostDeletion(vhost, connections, self.users, partial(self._vhost_gone, vhost))
-        if deletion.slice():
-            self.scheduler.run_sliced(deletion.slice, lambda error: True, "deleting a vhost")
+        if deletion.step():
+            self.scheduler.start(deletion)
         return vhost
 
     @staticmethod

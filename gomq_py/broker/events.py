@@ -8,6 +8,7 @@ import socket
 from collections import deque
 
 from gomq_py.broker.header_edit import told_in_headers
+from gomq_py.broker.job import Job
 from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -29,19 +30,21 @@ WAITING_EVENTS = 100_000
 PERSISTENT = 2
 
 
-class Events:
+class Events(Job):
     """The events of one broker. ``actor`` is the name of the user on whose behalf something is done; doors set it while they do.
 
     Nothing is published before ``start``: what boot makes is not new.
     """
 
+    name = "events"
+
     def __init__(self, scheduler):
+        super().__init__()
         self.actor = INTERNAL_USER
         self._scheduler = scheduler
         self._vhosts = None
         self._waiting = deque()
         self._left_out = 0
-        self._running = False
 
     def start(self, vhosts):
         """From here on, what happens is published to the exchange in ``vhosts["/"]``, while that is there."""
@@ -85,15 +88,13 @@ class Events:
             self._waiting.popleft()
             self._left_out += 1
         self._waiting.append((key, headers))
-        if not self._running:
-            self._running = True
-            self._scheduler.run_sliced(self._slice, self._failed, "events")
+        self._scheduler.start(self)
 
     def _exchange(self):
         vhost = self._vhosts.get("/") if self._vhosts is not None else None
         return None if vhost is None else vhost.exchanges.get(NAME)
 
-    def _slice(self):
+    def step(self):
         """The next slice of events; False: no more of them."""
         exchange = self._exchange()
         if self._left_out:
@@ -106,15 +107,11 @@ class Events:
                     self._publish(exchange, key, headers)
             except Exception as error:  # a number in somebody's parameter that no field holds, or a fault of ours
                 QUIET.error(key, "event %s cannot be told: %s: %s", key, type(error).__name__, error)
-        return self._goes_on()
+        return bool(self._waiting)
 
-    def _failed(self, _error):
+    def failed(self, error):
         """What failed was no single event: go on with the next ones."""
-        return self._goes_on()
-
-    def _goes_on(self):
-        self._running = bool(self._waiting)
-        return self._running
+        return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
         now_ms = self._scheduler.now_ms

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 
+from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import ROOT, escape
 from gomq_py.storage.message import Message
@@ -27,7 +28,8 @@ class LogExchange(logging.Handler):
         self._vhost = vhost
         self._scheduler = scheduler
         self._lines = deque(maxlen=WAITING_LINES)
-        self._publishing = self._waiting = False
+        self._publishing = False
+        self._job = LogLines(self)
         self._thread = threading.get_native_id()
         self._logger = logging.getLogger(ROOT)
         self._logger.addHandler(self)
@@ -42,9 +44,7 @@ class LogExchange(logging.Handler):
             self.handleError(record)  # as other handlers do: whoever writes a line must not fail over it
             return
         self._lines.append((record.levelname.lower(), line))
-        if not self._waiting:
-            self._waiting = True
-            self._scheduler.run_sliced(self._publish, self._failed, "log lines")
+        self._scheduler.start(self._job)
 
     def close(self):
         """Publish no more."""
@@ -52,9 +52,12 @@ class LogExchange(logging.Handler):
         self._lines.clear()
         super().close()
 
-    def _publish(self):
-        """The scheduler's next slice; False: every line has gone."""
-        self._waiting = False
+    def has_lines(self):
+        """Whether lines wait."""
+        return bool(self._lines)
+
+    def publish_some(self):
+        """Publish some of the lines that wait. Whether others do still."""
         exchange = self._vhost.exchanges.get(NAME)
         self._publishing = True
         clock = SliceClock()
@@ -66,13 +69,24 @@ class LogExchange(logging.Handler):
                 for destination in self._vhost.route(exchange, severity):
                     destination.publish(message)
                 if clock.is_over():
-                    self._waiting = bool(self._lines)
-                    break
+                    return bool(self._lines)
         finally:
             self._publishing = False
-        return self._waiting
+        return False
 
-    def _failed(self, _error):
+
+class LogLines(Job):
+    """Publishes the lines of a LogExchange."""
+
+    name = "log lines"
+
+    def __init__(self, exchange):
+        super().__init__()
+        self._exchange = exchange
+
+    def step(self):
+        return self._exchange.publish_some()
+
+    def failed(self, error):
         """A line could not be published; it is in the log itself. Go on with the next ones."""
-        self._waiting = bool(self._lines)
-        return self._waiting
+        return self._exchange.has_lines()

@@ -14,6 +14,7 @@ from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
+from gomq_py.broker.job import Job
 from gomq_py.broker.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
@@ -40,7 +41,6 @@ class QueueFactory:
 
     def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes, dead_letters, timers, on_idle):
         self.scheduler = scheduler
-        self.run_sliced = scheduler.run_sliced
         self.exchange_defaults = {}
         self.consumer_timeout_ms = 0  # of queues that say nothing about it
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
@@ -56,7 +56,7 @@ class QueueFactory:
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
         self._known_folders = set()
         self._removals = FolderRemovals(files, committer)
-        self._partings = Partings(scheduler.run_sliced)
+        self._partings = Partings(scheduler)
 
     def close(self):
         """The broker stops: what was to be removed and is not yet goes at the next boot."""
@@ -259,25 +259,27 @@ class QueueFactory:
         self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error, done))
 
 
-class Partings:
+class Partings(Job):
     """Parts deleted queues that have no files from their limits, in slices."""
 
-    def __init__(self, run_sliced):
-        self._run_sliced = run_sliced
+    name = "parting queues from their limits"
+
+    def __init__(self, scheduler):
+        super().__init__()
+        self._scheduler = scheduler
         self._waiting = deque()
 
     def add(self, queue):
         """Part it soon: its caller may still be in it."""
         self._waiting.append(queue)
-        if len(self._waiting) == 1:
-            self._run_sliced(self._slice, self._failed, "parting queues from their limits")
+        self._scheduler.start(self)
 
-    def _slice(self):
+    def step(self):
         for _ in range(min(PARTED_AT_ONCE, len(self._waiting))):
             part(self._waiting.popleft())
         return bool(self._waiting)
 
-    def _failed(self, error):
+    def failed(self, error):
         LOG.error("deleted queues are given back later: %s", error)
         return bool(self._waiting)
 

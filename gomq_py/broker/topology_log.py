@@ -11,6 +11,7 @@ slow with names holds nobody up.
 """
 import os
 
+from gomq_py.broker.job import Job
 from gomq_py.broker.records import SHAPES
 from gomq_py.content.fields import encode_table
 from gomq_py.observability.log import logger
@@ -30,14 +31,14 @@ SLICE = 200
 class TopologyLog:
     """The log of one broker. Exhaust ``replay`` before the first ``append``.
 
-    ``snapshot()`` gives functions, each returning the record of one definition or None if it is gone by now; ``run_sliced`` is the scheduler's.
+    ``snapshot()`` gives functions, each returning the record of one definition or None if it is gone by now.
     """
 
-    def __init__(self, files, path, committer, run_sliced, slack=SLACK):
+    def __init__(self, files, path, committer, scheduler, slack=SLACK):
         self._files = files
         self._path = os.fspath(path)
         self._committer = committer
-        self._run_sliced = run_sliced
+        self._scheduler = scheduler
         self._slack = slack
         self._snapshot = None
         self._size_hint = 0  # definitions in the last snapshot
@@ -173,16 +174,15 @@ class TopologyLog:
         pending = list(self._snapshot())
         pending.reverse()
         self._size_hint = len(pending)
-        self._run_sliced(
-            lambda: self._write_slice(following, pending), lambda error: self._failed(following, error), "compacting the definitions")
+        self._scheduler.start(Compaction(self, following, pending))
 
-    def _failed(self, following, error):
+    def compaction_failed(self, following, error):
+        """A slice of the compaction into ``following`` failed."""
         if self._next is following and not self._renaming:  # a log that is about to take the first one's name is whole, and needed
             self._give_up(error)
-        return False
 
-    def _write_slice(self, following, pending):
-        """The scheduler's next slice; False: no more of them."""
+    def write_slice(self, following, pending):
+        """Write some of the definitions, the last of the list first. Whether there are more to write."""
         if self._next is not following:
             return False
         records = []
@@ -260,3 +260,23 @@ class TopologyLog:
     def _removed(self, error):
         if error is not None:
             LOG.warning("definitions: %s stays until the next boot: %s", self._path + NEXT, error)
+
+
+class Compaction(Job):
+    """The definitions as they are now, written to the log that is to follow ``log``'s."""
+
+    name = "compacting the definitions"
+
+    def __init__(self, log, following, pending):
+        super().__init__()
+        self._log = log
+        self._following = following
+        self._pending = pending
+
+    def step(self):
+        return self._log.write_slice(self._following, self._pending)
+
+    def failed(self, error):
+        """It is given up; it begins anew when the log has grown."""
+        self._log.compaction_failed(self._following, error)
+        return False

@@ -17,6 +17,7 @@ from gomq_py.broker.exchange_types import COMPARED_ARGUMENTS, PREDECLARED, check
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.job import Job
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing import Routing, published, with_properties
@@ -64,7 +65,7 @@ class VHost(Routing):
         self.waiting = set()  # those of them that nobody acted on when they were set
         self.limits = {}
         self.totals = Totals()
-        self.policies = VHostPolicies(self, factory.run_sliced, factory.configure)
+        self.policies = VHostPolicies(self, factory.scheduler, factory.configure)
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
         for predeclared, type_, internal in PREDECLARED:
@@ -413,20 +414,11 @@ class VHost(Routing):
         """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the rest as a job that goes on whatever
         one step raises. ``before_rest()`` is called where there is a rest.
         """
-        clock = SliceClock(clock=time.thread_time)
-
-        def slice_():
-            clock.begin()
-            while step():
-                if clock.is_over():
-                    return True
-            return False
-
-        if slice_():
+        steps = Steps(name, step, self._events)
+        if steps.some():
             if before_rest is not None:
                 before_rest()
-            actor = self._events.actor
-            self._factory.run_sliced(lambda: self._events.on_behalf_of(actor, slice_), lambda error: True, name)
+            self._factory.scheduler.start(steps)
 
     def _record(self, record):
         """Write a durable change before it is made. Raises OutOfResources or PreconditionFailed (on the channel); then nothing may change."""
@@ -618,6 +610,32 @@ class VHost(Routing):
         """The last consumer of a queue has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
+
+
+class Steps(Job):
+    """A change of the model step by step, on behalf of whoever began it. It goes on whatever one step raises."""
+
+    def __init__(self, name, step, events):
+        super().__init__()
+        self.name = name
+        self._step = step
+        self._events = events
+        self._actor = events.actor
+        self._clock = SliceClock(clock=time.thread_time)
+
+    def step(self):
+        return self._events.on_behalf_of(self._actor, self.some)
+
+    def some(self):
+        """Take some steps. Whether there are more."""
+        self._clock.begin()
+        while self._step():
+            if self._clock.is_over():
+                return True
+        return False
+
+    def failed(self, error):
+        return True
 
 
 def metadata(description, tags, default_queue_type, is_protected):

@@ -9,16 +9,20 @@ from functools import partial
 
 from gevent.event import Event
 
+from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 
 
-class VHostDeletion:
+class VHostDeletion(Job):
     """One vhost being taken apart. ``connections`` are those in it; ``done()`` is called when nothing of it is left."""
 
+    name = "deleting a vhost"
+
     def __init__(self, vhost, connections, users, done):
+        super().__init__()
         self.vhost = vhost
         # From now on nothing is kept of what is done in it, before the first of its connections is closed.
         self._steps = self._all_steps(list(connections), vhost.departures(), users)
@@ -26,13 +30,17 @@ class VHostDeletion:
         self._over = Event()
         self._clock = SliceClock(clock=time.thread_time)  # a small vhost is gone at once, however busy the machine is
 
-    def slice(self):
+    def step(self):
         """The scheduler's next slice; False: it is over."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
                 return True
         return False
+
+    def failed(self, error):
+        """What hears that the vhost is gone failed; the next slice finds nothing left."""
+        return True
 
     def finish(self):
         """Take apart what is left, at once: the broker stops, or somebody needs the name. Nothing where it is over."""

@@ -8,6 +8,7 @@ import time
 from gomq_py.broker.arguments import STREAM, queue_type_of
 from gomq_py.broker.features import alternate_exchange, consumer_timeout
 from gomq_py.broker.features.deduplication import SeenIds, deduplication_of
+from gomq_py.broker.job import Job
 from gomq_py.broker.parameters import Component
 from gomq_py.broker.policies import EXCHANGE, KEYS, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.queue_settings import PLAIN, QueueSettings
@@ -20,14 +21,17 @@ _NOT_OF_STREAMS = frozenset(
     key for key, row in KEYS.items() if row.argument is not None and STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
 
 
-class VHostPolicies:
-    """``user`` and ``operator`` are PolicySets. ``run_sliced`` is the scheduler's, ``configure(queue, settings)`` the queue factory's."""
+class VHostPolicies(Job):
+    """``user`` and ``operator`` are PolicySets. ``configure(queue, settings)`` is the queue factory's."""
 
-    def __init__(self, vhost, run_sliced, configure):
+    name = "applying policies"
+
+    def __init__(self, vhost, scheduler, configure):
+        super().__init__()
         self.user = PolicySet()
         self.operator = PolicySet()
         self._vhost = vhost
-        self._run_sliced = run_sliced
+        self._scheduler = scheduler
         self._configure = configure
         self._round = None
         # Of the processor's time, so that a change is in force at once for some queues however busy the machine is.
@@ -79,19 +83,21 @@ class VHostPolicies:
     def changed(self):
         """Policies came or went: go through everything. A round that is under way is given up for this one."""
         self._pairs = {}
-        round_ = self._round = self._go_through()
+        self._round = self._go_through()
+        if self.step():
+            self._scheduler.start(self)
 
-        def slice_():
-            if round_ is not self._round:
-                return False
-            self._clock.begin()
-            for _ in round_:
-                if self._clock.is_over():
-                    return True
-            return False
+    def step(self):
+        """Go through some of what the round has left."""
+        self._clock.begin()
+        for _ in self._round:
+            if self._clock.is_over():
+                return True
+        return False
 
-        if slice_():
-            self._run_sliced(slice_, lambda error: True, "applying policies")
+    def failed(self, error):
+        """The round goes on: what fails over one queue or exchange is told there."""
+        return True
 
     def _go_through(self):
         """A generator: every queue and exchange that is there now and still there in its turn, configured anew."""

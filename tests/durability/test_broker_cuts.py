@@ -17,6 +17,7 @@ from tests.durability import flush_pool
 from tests.durability.account import body_of
 from tests.durability.broker_driver import EVERYTHING, PROPERTIES, TOPOLOGY, Driver, Life, World, check_folder
 from tests.durability.seeds import seeds
+from tests.support.jobs import Doing
 from tests.support.mirror import Mirror
 from tests.support.power_cut import Disk, PowerCutFiles
 
@@ -132,11 +133,11 @@ def test_killed_broker_does_nothing_more(tmp_path):
     (tmp_path / "data").mkdir()
     disk, done = Disk(tmp_path / "data", Random(1)), []
     life = Life(disk.root, PowerCutFiles(disk))
-    life.broker.scheduler.run_sliced(lambda: done.append("a slice"))
+    life.broker.scheduler.start(Doing(lambda: done.append("a slice")))
     HubTimers(life.loop).start(0, lambda: done.append("a timer"))
 
     life.kill()
-    life.broker.scheduler.run_sliced(lambda: done.append("a later slice"))
+    life.broker.scheduler.start(Doing(lambda: done.append("a later slice")))
     HubTimers(life.loop).start(0, lambda: done.append("a later timer"))
     for _ in range(3):
         gevent.sleep(0)

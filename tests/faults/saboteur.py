@@ -8,7 +8,7 @@ from tests.unit.source_tree import module_name, sources, tree
 # What starts a job by a name that it is given: which of its arguments that is.
 STARTERS = {"_in_slices": 1, "Transfer": 0}
 # Classes of jobs that are given their names.
-GENERAL = {"Transfer", "_Functions"}
+GENERAL = {"Transfer", "Steps"}
 
 
 class Sabotage(Exception):
@@ -60,12 +60,8 @@ def job_names():
     """{name of a job, or None where it has none: modules that start it}."""
     found = {}
     for path in sources():
-        for call in _calls(path, "run_sliced(", "_in_slices(", "Transfer("):
-            if _name_of(call.func).lstrip("_") == "run_sliced":
-                name = ast.unparse(call.args[2]) if len(call.args) > 2 else next(
-                    (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "name"), None)
-                found.setdefault(name, set()).add(module_name(path))
-            elif _name_of(call.func) in STARTERS:
+        for call in _calls(path, "_in_slices(", "Transfer("):
+            if _name_of(call.func) in STARTERS:
                 found.setdefault(ast.unparse(call.args[STARTERS[_name_of(call.func)]]), set()).add(module_name(path))
         for name in _names_of_jobs(path):
             found.setdefault(name, set()).add(module_name(path))

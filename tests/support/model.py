@@ -40,13 +40,15 @@ class FakeFactory:
         self.removed = []
         self.sliced = []
         self.exchange_defaults = {}
+        self.scheduler = self
 
-    def run_sliced(self, slice_, failed=None, name=None):
-        self.sliced.append(slice_)
+    def start(self, job):
+        if job not in self.sliced:
+            self.sliced.append(job)
 
     def run_once(self):
         """What the scheduler would do in one poll."""
-        self.sliced = [slice_ for slice_ in self.sliced if slice_()]
+        self.sliced = [job for job in self.sliced if job.step()]
 
     def run_all(self):
         """What the scheduler would do."""

@@ -10,6 +10,7 @@ import time
 import gevent
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
+from gomq_py.broker.job import Job
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -113,16 +114,34 @@ def timed_out(channel_id, timeout_ms):
         "This timeout value can be configured, see consumers doc guide to learn more")
 
 
-def look_again(connections):
-    """A slice for the scheduler: channels that hold unacked messages are watched by the timeouts as they are now."""
-    channels = [channel for connection in connections for channel in connection.channels.values() if channel.unacked.count]
-    channels.reverse()
+class LookAgain(Job):
+    """Channels of ``connections`` that hold unacked messages are watched by the timeouts as they are now: once for all that change together."""
 
-    def slice_():
-        for _ in range(min(SLICE, len(channels))):
-            channel = channels.pop()
+    name = "looking at channels"
+
+    def __init__(self, connections):
+        super().__init__()
+        self._connections = connections
+        self._channels = None
+
+    def begin(self, scheduler):
+        """The timeouts of some queues have changed."""
+        self._channels = None
+        scheduler.start(self)
+
+    def step(self):
+        """Look at some."""
+        if self._channels is None:
+            self._channels = [
+                channel for connection in list(self._connections) for channel in connection.channels.values() if channel.unacked.count]
+            self._channels.reverse()
+            return True
+        for _ in range(min(SLICE, len(self._channels))):
+            channel = self._channels.pop()
             channel.watched = False
             channel.watch_unacked()
-        return bool(channels)
+        return bool(self._channels)
 
-    return slice_
+    def failed(self, error):
+        """One cannot be watched; the others are."""
+        return True

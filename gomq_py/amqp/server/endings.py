@@ -6,16 +6,20 @@ connections end at once. What is left of a slice waits for the next poll of the 
 from collections import deque
 from itertools import chain, islice
 
+from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 
 # Channels that end without waiting for others to be served: some 0.3 ms.
 FEW = 32
 
 
-class Endings:
+class Endings(Job):
     """Connections that have not let go of everything yet."""
 
+    name = "ends of connections"
+
     def __init__(self, scheduler, slice_clock=SliceClock):
+        super().__init__()
         self._scheduler = scheduler
         self._slice_clock = slice_clock
         self._waiting = deque()  # (iterator of ends; then)
@@ -23,8 +27,7 @@ class Endings:
     def give_back(self, ends, then):
         """Call each of ``ends``, an iterable that is asked for one at a time, and then ``then()``."""
         self._waiting.append((iter(ends), then))
-        if len(self._waiting) == 1:
-            self._scheduler.run_sliced(self._slice, self._goes_on, "ends of connections")
+        self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
         """The same at once, where they are few and nobody waits."""
@@ -39,7 +42,7 @@ class Endings:
         while self._waiting:
             self._next()
 
-    def _slice(self):
+    def step(self):
         clock = self._slice_clock()
         while self._waiting:
             self._next()
@@ -57,6 +60,6 @@ class Endings:
             self._waiting.popleft()
             then()
 
-    def _goes_on(self, _error):
+    def failed(self, error):
         """Something could not end as it should, and has been counted; the others do."""
         return bool(self._waiting)

@@ -13,11 +13,12 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.bodies import BodyBudget
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
-from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, look_again
+from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
 from gomq_py.amqp.server.endings import Endings
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.server.slow_walk import Turns
+from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
@@ -57,8 +58,9 @@ class AMQPServer:
         self.coalescer = Coalescer()
         self.lingering = Lingering()
         self.timeouts = ConsumerTimeouts()
-        broker.on_consumer_timeout(self._timeouts_changed)
         self.connections = {}
+        look_again = LookAgain(self.connections)
+        broker.on_consumer_timeout(lambda: look_again.begin(broker.scheduler))
         self.churn = Churn()
         self.admission = Admission(settings)
         self.strangers = QuietLog(logger("amqp"))  # for what who has not logged in can bring about as often as it likes
@@ -66,8 +68,8 @@ class AMQPServer:
         self.refusing_logins = False
         self._buffers = None
         self._blocked_reason = None
-        self._untold = []  # connections that have not been told of the alarm, or that it is over
-        self._closing = self._looking_again = False
+        self._alarm_news = AlarmNews()
+        self._closing = False
         self._empty = Event()
         broker.alarms.subscribe(self._alarmed)
 
@@ -132,35 +134,42 @@ class AMQPServer:
         if not self.connections:
             self._empty.set()
 
-    def _timeouts_changed(self):
-        """The consumer timeout of some queues was changed: once for all of them, look at what is unacked."""
-        if not self._looking_again:
-            self._looking_again = True
-            self.broker.scheduler.run_sliced(self._look_again, lambda error: True, "looking at channels")
-
-    def _look_again(self):
-        self._looking_again = False
-        self.broker.scheduler.run_sliced(look_again(list(self.connections)), lambda error: True, "looking at channels")
-        return False
-
     def _alarmed(self, reason):
         """An alarm of the broker is on, and publishers are to be held; None: it is over."""
         before, self._blocked_reason = self._blocked_reason, reason
         self.broker.events.emit("alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before)
-        is_telling = bool(self._untold)
-        self._untold = list(self.connections)  # anew: what is left of an earlier round would be told of what is over
-        if self._tell_some() and not is_telling:
-            self.broker.scheduler.run_sliced(self._tell_some, lambda error: True, "telling connections of an alarm")
+        self._alarm_news.begin(list(self.connections), reason, self.broker.scheduler)
 
-    def _tell_some(self):
-        """Tell connections of the alarm, or that it is over, for some milliseconds of the processor's time. Whether any are left."""
+
+class AlarmNews(Job):
+    """Connections are told of an alarm, or that it is over."""
+
+    name = "telling connections of an alarm"
+
+    def __init__(self):
+        super().__init__()
+        self._untold = []
+        self._reason = None
+
+    def begin(self, connections, reason, scheduler):
+        """Tell these, anew: what is left of an earlier round would be told of what is over. ``reason`` is None where the alarm is over."""
+        self._untold, self._reason = connections, reason
+        if self.step():
+            scheduler.start(self)
+
+    def step(self):
+        """Tell some, for some milliseconds of the processor's time."""
         clock = SliceClock(clock=time.thread_time)
         while self._untold:
             connection = self._untold.pop()
-            if self._blocked_reason is None:
+            if self._reason is None:
                 connection.unblock()
             else:
-                connection.block(self._blocked_reason)
+                connection.block(self._reason)
             if clock.is_over():
                 break
+        return bool(self._untold)
+
+    def failed(self, error):
+        """One could not be told; the others are."""
         return bool(self._untold)

@@ -6,6 +6,7 @@ channel meanwhile. That later methods of the client find them carried out is the
 from collections import deque
 
 from gomq_py.amqp.server.settle import ACK, DROP
+from gomq_py.broker.job import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -15,10 +16,13 @@ ACKS_AT_ONCE = 10_000
 AT_ONCE = 2_500
 
 
-class Settling:
+class Settling(Job):
     """The orders of one channel: up to a delivery tag, or whatever a transaction does to what is unacked."""
 
+    name = "settlements of a channel"
+
     def __init__(self, channel, scheduler):
+        super().__init__()
         self._channel = channel
         self._scheduler = scheduler
         self._orders = deque()  # (step, done, failed)
@@ -58,10 +62,9 @@ class Settling:
 
     def _begin(self, step, done, failed):
         self._orders.append((step, done, failed))
-        if len(self._orders) == 1:
-            self._scheduler.run_sliced(self._slice, self._goes_on, "settlements of a channel")
+        self._scheduler.start(self)
 
-    def _slice(self):
+    def step(self):
         step, done, failed = self._orders[0]
         try:
             if step():
@@ -78,7 +81,7 @@ class Settling:
         except Exception:  # the orders behind it must be carried out all the same
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
-    def _goes_on(self, _error):
+    def failed(self, error):
         """What failed was no order."""
         return bool(self._orders)
 

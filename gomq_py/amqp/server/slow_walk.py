@@ -7,28 +7,32 @@ is walked later, one connection for each poll of the loop, so that all who are b
 import time
 from collections import deque
 
+from gomq_py.broker.job import Job
+
 # About as long as a read of the fast lane takes at most, so that both lanes are as fair.
 WALK_S = 0.002
 
 
-class Turns:
+class Turns(Job):
     """The holds of those that wait for their next turn, over all connections of a server."""
 
+    name = "slow connections"
+
     def __init__(self, scheduler):
+        super().__init__()
         self._scheduler = scheduler
         self._waiting = deque()
 
     def wait(self, stream):
         """Hold a stream until it is its turn."""
         self._waiting.append(stream.hold("its turn"))
-        if len(self._waiting) == 1:
-            self._scheduler.run_sliced(self._next, self._failed, "slow connections")
+        self._scheduler.start(self)
 
-    def _next(self):
+    def step(self):
         self._waiting.popleft().release()
         return bool(self._waiting)
 
-    def _failed(self, _error):
+    def failed(self, error):
         """A connection could not go on; the next ones can."""
         return bool(self._waiting)
 

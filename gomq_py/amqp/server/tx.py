@@ -11,6 +11,7 @@ from gomq_py.amqp.server import publish, settle
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
 from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk
+from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 
 # Octets of message bodies a transaction may hold in memory: as many as the default budget for unfinished bodies.
@@ -158,7 +159,7 @@ class Commit:
             self._hold_queues()
         if not self._settle(clock):
             return True
-        self._settled(None)
+        self.settled(None)
         return False
 
     def _publish(self, clock):
@@ -197,19 +198,15 @@ class Commit:
         if error is not None:
             self._parts = deque((settle.REQUEUE, queue, locations) for _, queue, locations in self._parts)
         self._hold_queues()
+        settlement = Settlement(self, error)
+        if settlement.step():
+            self._scheduler.start(settlement)
 
-        def slice_():
-            if not self._settle(SliceClock(every=LOOKS)):
-                return True
-            self._settled(error)
-            return False
-
-        if slice_():
-            self._scheduler.run_sliced(slice_, self._failed, "settling what a transaction settles")
-
-    def _failed(self, error):
-        """A queue could not settle: the client is not told that it did, and the queues go on."""
-        self._settled(error)
+    def settle_some(self, error):
+        """Settle some. False: those were the last, and whoever waits is told; ``error`` is what the disk said."""
+        if not self._settle(SliceClock(every=LOOKS)):
+            return True
+        self.settled(error)
         return False
 
     def _hold_queues(self):
@@ -238,7 +235,8 @@ class Commit:
             self._at = 0
         return True
 
-    def _settled(self, error):
+    def settled(self, error):
+        """No more is settled: the queues go on, and the client is answered when the disk has it, or with ``error``."""
         for queue in self._queues:
             queue.release()
         replies, place = self._channel.replies, self._place
@@ -249,15 +247,48 @@ class Commit:
             self._after_sync(lambda error: replies.fill(place, error))
 
 
+class Settlement(Job):
+    """What a commit settles, once its messages are on disk, or with ``error``, cannot be."""
+
+    name = "settling what a transaction settles"
+
+    def __init__(self, commit, error):
+        super().__init__()
+        self._commit = commit
+        self._error = error
+
+    def step(self):
+        return self._commit.settle_some(self._error)
+
+    def failed(self, error):
+        """A queue could not settle: the client is not told that it did, and the queues go on."""
+        self._commit.settled(error)
+        return False
+
+
+class Freeing(Job):
+    """Frees what a list or set holds, which nobody else has any more."""
+
+    name = "freeing what a transaction held"
+
+    def __init__(self, kept):
+        super().__init__()
+        self._kept = kept
+
+    def step(self):
+        for _ in range(min(DROPPED_AT_ONCE, len(self._kept))):
+            self._kept.pop()
+        return bool(self._kept)
+
+    def failed(self, error):
+        """What is left goes with the list."""
+        return False
+
+
 def drop(kept, scheduler):
     """Free what a list or set holds, very much of it in slices; the caller lets go of it."""
-    def some():
-        for _ in range(min(DROPPED_AT_ONCE, len(kept))):
-            kept.pop()
-        return bool(kept)
-
     if len(kept) > DROPPED_AT_ONCE:
-        scheduler.run_sliced(some, name="freeing what a transaction held")
+        scheduler.start(Freeing(kept))
 
 
 def mark(queues):

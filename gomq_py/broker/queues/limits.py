@@ -7,6 +7,7 @@ them. Never yields; where a great many messages have to go they go in slices.
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
 from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.broker.job import Job
 from gomq_py.broker.queue_settings import PLAIN
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.broker.queues.retry import Retries
@@ -270,21 +271,14 @@ class QueueLimits(guard.QueueGuard):
         if not self.slicing:
             self.slicing = True
             self.queue.hold()
-            self.queue.scheduler.run_sliced(self._slice, self._slice_failed, "what expires or is too much")
+            self.queue.scheduler.start(LimitSlice(self))
 
-    def _slice(self):
-        """The next slice of what has to go; False: that was all."""
+    def go_on(self):
+        """The next slice of what has to go."""
         self.slicing = False
-        if self.queue.closed:
-            return False
-        self.queue.release()
-        self.settle()
-        return False
-
-    def _slice_failed(self, error):
-        """A fault of the store's, or of ours: the queue cannot go on."""
-        self.queue.fail(error)
-        return False
+        if not self.queue.closed:
+            self.queue.release()
+            self.settle()
 
     # time
 
@@ -319,3 +313,22 @@ class QueueLimits(guard.QueueGuard):
 
 def _or_minus_one(value):
     return -1 if value is None else int(value)
+
+
+class LimitSlice(Job):
+    """One more slice of what has to leave a queue; what then is left gets the next one."""
+
+    name = "what expires or is too much"
+
+    def __init__(self, limits):
+        super().__init__()
+        self._limits = limits
+
+    def step(self):
+        self._limits.go_on()
+        return False
+
+    def failed(self, error):
+        """A fault of the store's, or of ours: the queue cannot go on."""
+        self._limits.queue.fail(error)
+        return False

@@ -13,7 +13,6 @@ from collections import Counter, deque
 import gevent
 
 from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types what is touched)
-from gomq_py.broker.job import Job
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -81,10 +80,6 @@ class Scheduler:
             self.jobs.append(job)
             if not self.armed:
                 self._arm()
-
-    def run_sliced(self, slice_, failed=None, name=None):
-        """Start a job made of functions: ``slice_`` is its step; without ``failed`` it is over once a slice raised."""
-        self.start(_Functions(slice_, failed, name or getattr(slice_, "__qualname__", repr(slice_))))
 
     def is_armed(self):
         """Whether anything waits for the next poll."""
@@ -176,22 +171,6 @@ class Scheduler:
         except Exception as again:
             self.quiet.error((job.name, "given up"), "%s is given up: it failed again when it was told", job.name, exc_info=again)
             return False
-
-
-class _Functions(Job):
-    """A job made of functions."""
-
-    def __init__(self, slice_, failed, name):
-        super().__init__()
-        self.name = name
-        self._slice = slice_
-        self._failed = failed
-
-    def step(self):
-        return self._slice()
-
-    def failed(self, error):
-        return self._failed is not None and self._failed(error)
 
 
 def unix_ms():

@@ -27,7 +27,7 @@ class Names:
         self.slices = []
         self.names = {}
         self.possible = []  # what a kill may leave: ``names`` as of the last sync and after each change since
-        self.log = TopologyLog(self.files, self.path, self.committer, self.run_sliced, slack=20)
+        self.log = TopologyLog(self.files, self.path, self.committer, self, slack=20)
         for record in self.log.replay():
             self.apply(record)
         self.possible.append(dict(self.names))
@@ -54,12 +54,12 @@ class Names:
         self.committer.wait()
         self.possible = [dict(self.names)]
 
-    def run_sliced(self, slice_, failed, _name):
-        self.slices.append(slice_)
-        self.failed = failed
+    def start(self, job):
+        self.slices.append(job)
+        self.failed = job.failed
 
     def run_slice(self):
-        if self.slices and not self.slices[0]():
+        if self.slices and not self.slices[0].step():
             self.slices.pop(0)
 
     def finish(self):
@@ -248,7 +248,7 @@ def test_slice_that_fails_when_the_second_log_is_whole_ends_nothing(tmp_path):
         return names.slices
 
     slice_ = wait_until(slice_ran, sleep=gevent.sleep).pop()
-    assert slice_() is False
+    assert slice_.step() is False
     names.failed(RuntimeError("a fault after the slice"))
     names.change("add", "later", 7)
     names.finish()

@@ -465,10 +465,10 @@ def test_what_a_large_transaction_held_is_freed_in_slices(monkeypatch, kind):
     jobs, kept = [], kind(range(10))
 
     class Jobs:
-        def run_sliced(self, slice_, name):
-            jobs.append(slice_)
+        def start(self, job):
+            jobs.append(job)
 
     tx.drop(kept, Jobs())
 
     assert len(kept) == 10
-    assert [(jobs[0](), len(kept)) for _ in range(3)] == [(True, 6), (True, 2), (False, 0)]
+    assert [(jobs[0].step(), len(kept)) for _ in range(3)] == [(True, 6), (True, 2), (False, 0)]

@@ -7,6 +7,7 @@ from gomq_py.broker.job import Job
 from gomq_py.broker.queues.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.broker.slice_clock import SliceClock
 from tests.support.clocks import StepClock
+from tests.support.jobs import Doing
 from tests.support.queues import HandLoop
 from tests.support.waiting import wait_until
 
@@ -140,7 +141,7 @@ def test_a_turn_that_fails_is_logged_and_the_others_get_theirs(scheduler, caplog
 def test_sliced_work_runs_once_a_poll_until_it_is_done(scheduler, loop):
     left = [3, 2, 1]
 
-    scheduler.run_sliced(lambda: bool(left.pop()) and bool(left))
+    scheduler.start(Doing(lambda: bool(left.pop()) and bool(left)))
 
     for remaining in (2, 1, 0):
         assert loop.poll() and len(left) == remaining
@@ -152,7 +153,7 @@ def test_all_jobs_share_the_time_of_one_poll_and_take_turns(loop):
     scheduler = Scheduler(loop, budget=SliceClock(0.0035, clock=StepClock(0.001)))
     log = []
     for number in range(10):
-        scheduler.run_sliced(lambda number=number: log.append(number) or len(log) < 25)
+        scheduler.start(Doing(lambda number=number: log.append(number) or len(log) < 25))
 
     slices = []
     while loop.poll():
@@ -165,9 +166,9 @@ def test_all_jobs_share_the_time_of_one_poll_and_take_turns(loop):
 def test_a_job_that_raises_is_counted_and_its_owner_is_told_and_the_others_go_on(scheduler, loop, caplog):
     log, told = [], []
 
-    scheduler.run_sliced(lambda: log.append("first") or len(log) < 6)
-    scheduler.run_sliced(lambda: 1 // 0, told.append, "the ill one")
-    scheduler.run_sliced(lambda: log.append("last") or len(log) < 6)
+    scheduler.start(Doing(lambda: log.append("first") or len(log) < 6))
+    scheduler.start(Doing(lambda: 1 // 0, told.append, "the ill one"))
+    scheduler.start(Doing(lambda: log.append("last") or len(log) < 6))
     while loop.poll():
         pass
 
@@ -179,7 +180,7 @@ def test_a_job_that_raises_is_counted_and_its_owner_is_told_and_the_others_go_on
 def test_a_job_whose_owner_says_so_goes_on_after_a_slice_that_raised(scheduler, loop):
     left = [1, 0, 1, 0, 1]
 
-    scheduler.run_sliced(lambda: bool(1 // left.pop()) and bool(left), lambda error: True, "one by one")
+    scheduler.start(Doing(lambda: bool(1 // left.pop()) and bool(left), lambda error: True, "one by one"))
     while loop.poll():
         pass
 
@@ -189,8 +190,8 @@ def test_a_job_whose_owner_says_so_goes_on_after_a_slice_that_raised(scheduler, 
 def test_a_job_whose_owner_fails_when_it_is_told_is_given_up_alone(scheduler, loop, caplog):
     log = []
 
-    scheduler.run_sliced(lambda: 1 // 0, lambda error: {}["nothing"], "hopeless")
-    scheduler.run_sliced(lambda: log.append("other") or len(log) < 3)
+    scheduler.start(Doing(lambda: 1 // 0, lambda error: {}["nothing"], "hopeless"))
+    scheduler.start(Doing(lambda: log.append("other") or len(log) < 3))
     while loop.poll():
         pass
 
@@ -201,7 +202,7 @@ def test_a_job_whose_owner_fails_when_it_is_told_is_given_up_alone(scheduler, lo
 def test_a_job_that_raises_at_every_poll_does_not_fill_the_log(scheduler, loop, caplog):
     left = list(range(100))
 
-    scheduler.run_sliced(lambda: left.pop() and 1 // 0, lambda error: bool(left), "stubborn")
+    scheduler.start(Doing(lambda: left.pop() and 1 // 0, lambda error: bool(left), "stubborn"))
     while loop.poll():
         pass
 
