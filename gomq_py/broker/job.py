@@ -10,7 +10,7 @@ class Job:
 
     __slots__ = ("running",)
 
-    name = None
+    name = ""
 
     def __init__(self):
         self.running = False
