@@ -52,6 +52,8 @@ class Channel:
         self.confirming = False
         self.unconfirmed: dict = {}  # sequence numbers in order, as keys: an ordered set
         self.nacked: list = []  # sequence numbers refused since the last wait_for_confirms
+        self.cancel_listener = None  # listener(tag), instead of ``cancelled``; must not wait
+        self.confirm_listener = None  # listener(sequence numbers, refused), instead of ``nacked``; must not wait
         self._replies: deque = deque()
         self._incoming: _Incoming | None = None  # the message being received
 
@@ -331,7 +333,10 @@ class Channel:
                 tags.append(tag)
             for tag in tags:
                 del self.unconfirmed[tag]
-        if isinstance(method, BasicNack):
+        refused = isinstance(method, BasicNack)
+        if self.confirm_listener is not None:
+            self.confirm_listener(tags, refused)
+        elif refused:
             self.nacked += tags
 
     def _closed_by_broker(self, method):
@@ -341,7 +346,10 @@ class Channel:
 
     def _cancelled_by_broker(self, method):
         self.consumers.pop(method.consumer_tag, None)
-        self.cancelled.append(method.consumer_tag)
+        if self.cancel_listener is None:
+            self.cancelled.append(method.consumer_tag)
+        else:
+            self.cancel_listener(method.consumer_tag)
         if not method.no_wait:
             self.send(BasicCancelOk(consumer_tag=method.consumer_tag))
 

@@ -29,6 +29,7 @@ CAPABILITIES = {
     "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True, "consumer_cancel_notify": True, "connection.blocked": True,
     "authentication_failure_close": True,
 }
+_HELD_OCTETS = 65536  # what is held is written at that size: still a small share of a socket's buffer
 DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
 
 
@@ -58,6 +59,7 @@ class Connection:
         self._reader = FrameReader(self.frame_max)
         self._outgoing = bytearray()
         self._sending = False
+        self._held = False  # between hold() and flush()
         self._ended_by_peer = False
         self._transport = Transport(socket_module)
         self._last_sent = self._last_received = time.monotonic()
@@ -108,6 +110,39 @@ class Connection:
         self._call_consumers()
         return True
 
+    def take_ready(self):
+        """Hand out what has come by now, without waiting: True if anything had. Sends a heartbeat that is due.
+
+        For a loop that waits on ``fileno`` and other things, up to ``due_in`` seconds; once more while it returns
+        True, for TLS may hold octets that no poll sees. Raises as ``drain`` does. May switch, for it may write.
+        """
+        self._raise_if_closed()
+        try:
+            self._take()
+        except OSError as error:
+            self._lost(error)
+        came = self._dispatch()
+        if not came:
+            self._raise_if_closed()
+            if self._ended_by_peer:
+                self._fail(ConnectionClosed(0, "the broker closed the socket without saying why"))
+            self._keep_alive()
+        return bool(self._call_consumers()) or came
+
+    def due_in(self):
+        """Seconds until a heartbeat must be sent or is missed; None without heartbeats."""
+        return self._patience()
+
+    def hold(self):
+        """Collect what is sent up to ``flush`` or the next wait for an answer: many frames, one system call."""
+        self._held = True
+
+    def flush(self):
+        """Send what ``hold`` collected. May switch."""
+        self._held = False
+        if self._outgoing:
+            self.send(b"")
+
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
         """Tell the broker and close; does nothing on a closed connection. May switch."""
         if self.error is not None:
@@ -149,6 +184,8 @@ class Connection:
         self._outgoing += octets
         if self._sending:
             return  # another greenlet is in the loop below and takes this along
+        if self._held and len(self._outgoing) < _HELD_OCTETS:
+            return
         self._sending = True
         try:
             while self._outgoing:
@@ -156,7 +193,10 @@ class Connection:
                     sent = self._transport.send(view)
                 del self._outgoing[:sent]
                 if self._outgoing and not sent:
-                    self._transport.wait(self._patience(), writable=True)
+                    # No longer than silence is allowed: it is not for this loop to send the heartbeats in between.
+                    silence_s = self._silence_left()
+                    if not self._transport.wait(silence_s, writable=True) and self._silence_left() <= 0:
+                        self._fail_of_silence()
                     self._take()
                     if self._ended_by_peer:
                         break
@@ -168,6 +208,8 @@ class Connection:
 
     def receive(self, deadline=None):
         """Read and dispatch at least one frame; False once the monotonic ``deadline`` has passed. Raises ConnectionClosed. May switch."""
+        if self._held:
+            self.flush()
         while True:
             if self._dispatch():
                 return True
@@ -314,10 +356,17 @@ class Connection:
         if not self.heartbeat_s:
             return
         now = time.monotonic()
-        if now - self._last_received > 2 * self.heartbeat_s:
-            self._fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.heartbeat_s} s"))
+        if self._silence_left() < 0:
+            self._fail_of_silence()
         if now - self._last_sent >= self.heartbeat_s / 2 and not self._outgoing:
             self.send(HEARTBEAT_FRAME)
+
+    def _silence_left(self):
+        """Seconds until the broker has been silent for too long; None without heartbeats."""
+        return self._last_received + 2 * self.heartbeat_s - time.monotonic() if self.heartbeat_s else None
+
+    def _fail_of_silence(self):
+        self._fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.heartbeat_s} s"))
 
     def _lost(self, error):
         """The socket failed. What the broker said before may still be in the reader, and says more than the error."""

@@ -26,3 +26,19 @@ class ChannelClosed(ClosedError):
 
 class Timeout(ClientError, TimeoutError):
     """The broker did not answer in time. The answer may still come: the channel is not to be used again."""
+
+
+class NotConfirmed(ClientError):
+    """A publish that the broker did not take on, or of which nobody knows whether it did."""
+
+
+class Refused(NotConfirmed):
+    """The broker refused the message (basic.nack): a queue is full, or the disk failed."""
+
+
+class Unroutable(NotConfirmed):
+    """No queue is bound to the key: the message came back."""
+
+
+class Disconnected(NotConfirmed):
+    """No connection, and none to be waited for any longer."""

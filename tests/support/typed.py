@@ -18,6 +18,7 @@ UNTYPED = {
     "tests/unit/auth": "users, rights and passwords are plain",
     "tests/unit/config": "files, flags and the environment are plain",
     "tests/unit/ctl": "commands are plain",
+    "tests/unit/dispatcher": "the task queue is plain, and so is the client under it",
     "tests/unit/http": "the management API is plain",
     "tests/unit/observability": "logs and counters are plain",
     "tests/unit/test_build_info.py": "looks at files",

@@ -57,6 +57,8 @@ MAP = {
     # apart
     "client": {"amqp.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "content", "octets", "build_info", ""},
+    "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", ""},  # "": the version
+    "dispatcher.greenlets": set(),
     "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
@@ -80,6 +82,7 @@ LIBRARIES = {
     "hub": {"gevent"},
     "octets": {"crc32c"},
     "ctl": {"click"},
+    "dispatcher.greenlets": {"gevent"},
     "patterns": {"regex"},
 }
 # What a .pxd may cimport besides our own: C and the compiler itself.

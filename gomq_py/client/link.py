@@ -1,0 +1,304 @@
+"""A connection that is kept up: a thread of its own owns it, reconnects, and does what other threads post to
+it.
+
+The client serves one thread at a time and does nothing behind its back; a program that publishes from many
+threads, or consumes while it works, needs one that is always there, for heartbeats too. All state of a link
+and of what is built on it (publisher, workers) changes in that thread alone, so that nothing needs a lock. In
+a program patched by gevent the thread is a greenlet.
+
+Nothing may wait in what is posted, save for the answers of the broker.
+"""
+
+import heapq
+import itertools
+import logging
+import select
+import socket
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+
+from gomq_py.client.backoff import Backoff
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Disconnected
+
+_LOG = logging.getLogger("gomq_py.client")
+# Told at the first attempt these are final: no waiting mends a password or a missing virtual host.
+_FINAL_CODES = {403, 530}
+
+
+class Link:
+    """``start`` connects; ``on_up(connection)`` then declares and consumes, in the link's thread, after each
+    loss again.
+
+    ``on_down(error)`` is told of each loss, ``on_end(error)`` of the end: None after ``close``, else what the
+    last attempt met. ``on_channel_closed(error)`` may mend a channel that the broker closed; where it returns
+    False the connection is made anew. ``backoff`` says how often and how long to try. Options are those of
+    Connection.
+    """
+
+    def __init__(
+        self,
+        url,
+        *,
+        on_up,
+        on_down=None,
+        on_end=None,
+        on_channel_closed=None,
+        backoff=None,
+        logger=_LOG,
+        **options,
+    ):
+        self.url = url
+        self.backoff = backoff or Backoff()
+        self.connection = None  # the Connection while there is one; for the link's thread
+        self.error = None  # what the last attempt met
+        self.losses = 0  # connections that were up and are lost
+        self._on_up = on_up
+        self._on_down = on_down or _ignore
+        self._on_end = on_end or _ignore
+        self._on_channel_closed = on_channel_closed or _mends_nothing
+        self._log = logger
+        self._options = options
+        self._inbox = deque()
+        self._timers: list = []
+        self._order = itertools.count()
+        self._signalled = False
+        self._closing = False
+        self._ended = False
+        self._settled = threading.Event()  # up for the first time, or ended
+        self._waker, self._woken = socket.socketpair()
+        self._waker.setblocking(False)
+        self._woken.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="gomq-py link", daemon=True)
+
+    @property
+    def is_up(self):
+        """Whether there is a connection, as far as is known."""
+        return self.connection is not None
+
+    @property
+    def has_ended(self):
+        """Whether it was closed or has given up."""
+        return self._ended
+
+    def start(self):
+        """Connect; returns once that is done.
+
+        Raises what the last attempt met where the attempts are used up.
+        """
+        self._thread.start()
+        self._settled.wait()
+        if self._ended:
+            raise self.error or Disconnected("the link was closed")
+        return self
+
+    def close(self, timeout_s=10.0):
+        """Do what is posted, close the connection and end the thread; cuts it off after ``timeout_s``."""
+        self._closing = True
+        if not self._thread.is_alive() or self.is_own_thread():
+            return
+        self._wake()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self.abort()
+            self._thread.join(timeout_s)
+
+    def abort(self):
+        """Cut the connection without a word and end: what was delivered and not settled goes back to its
+        queues.
+        """
+        self._closing = True
+        connection = self.connection
+        if connection is not None:
+            try:
+                connection.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for room to write
+            except OSError:
+                pass  # it was cut already, which is what is wanted
+        self._wake()
+
+    def is_own_thread(self):
+        """Whether the caller runs in the link's thread, where waiting for the link would never end."""
+        return threading.current_thread() is self._thread
+
+    def post(self, function, *args):
+        """Have ``function(*args)`` called in the link's thread, soon. From any thread.
+
+        Raises Disconnected after the end.
+        """
+        self._inbox.append((function, args))
+        if self._ended:
+            raise Disconnected("the link has ended")
+        self._wake()
+
+    def call(self, function, *args, timeout_s=None):
+        """``post`` and wait for what it returns or raises."""
+        future: Future = Future()
+        self.post(_answer, future, function, args)
+        return future.result(timeout_s)
+
+    def call_later(self, seconds, function, *args):
+        """Call it in ``seconds``, connected or not. In the link's thread only."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
+
+    # The rest is private, and runs in the link's thread.
+
+    def _wake(self):
+        if not self._signalled:
+            self._signalled = True
+            try:
+                self._waker.send(b"w")
+            except (BlockingIOError, OSError):
+                pass  # the pipe is full of wakes, or the thread has ended
+
+    def _run(self):
+        attempt, error = 0, None
+        try:
+            while not self._closing:
+                try:
+                    self._connect_and_serve()
+                    attempt = 0
+                except (ClientError, OSError) as fault:
+                    attempt = 1 if self._note_failure(fault) else attempt + 1
+                    if (error := self._wait_for_next(attempt)) is not None:
+                        break
+        except BaseException as fault:  # a fault of what runs here: said, then everybody who waits is told
+            self._log.exception("the link to %s ends", self._place())
+            error = fault
+        finally:
+            self._finish(error)
+
+    def _connect_and_serve(self):
+        connection = Connection(self.url, **self._options)
+        try:
+            self._on_up(connection)
+            self.connection = connection
+            self._settled.set()
+            self._serve(connection)
+            connection.close()
+        finally:
+            connection.abort()
+
+    def _serve(self, connection):
+        poll = select.poll()
+        poll.register(self._woken.fileno(), select.POLLIN)
+        poll.register(connection.fileno(), select.POLLIN)
+        busy = True  # deliveries may have come with the answers that on_up() waited for
+        while not self._closing or self._inbox:
+            poll.poll(0 if busy or self._inbox else _milliseconds(self._rest_s(connection.due_in())))
+            connection.hold()
+            try:
+                self._do_posted()
+                busy = connection.take_ready()
+            except ChannelClosed as error:
+                busy = True
+                if not self._on_channel_closed(error):
+                    raise
+            connection.flush()
+
+    def _note_failure(self, error):
+        """A connection failed, or none came about; whether one was up."""
+        was_up, self.connection, self.error = self.connection is not None, None, error
+        if was_up:
+            self.losses += 1
+            if not self._closing:
+                self._log.warning("lost the connection to %s: %s", self._place(), error)
+            self._on_down(error)
+        return was_up
+
+    def _wait_for_next(self, attempt):
+        """Wait before the next attempt; the error to end with where there is to be none.
+
+        After a loss the first comes at once.
+        """
+        error = self.error
+        if self._closing:
+            return error
+        never_up = not self._settled.is_set()
+        final = (
+            isinstance(error, ChannelClosed)
+            or isinstance(error, ConnectionClosed)
+            and error.reply_code in _FINAL_CODES
+        )
+        wait_s = None if never_up and final else self.backoff.wait_s(attempt)
+        if wait_s is None:
+            self._log.error("gave up on %s after %d attempts: %s", self._place(), attempt, error)
+            return error
+        self._log.info("no connection to %s (%s): once more in %.1f s", self._place(), error, wait_s)
+        deadline = time.monotonic() + wait_s
+        poll = select.poll()
+        poll.register(self._woken.fileno(), select.POLLIN)
+        while not self._closing and (rest_s := deadline - time.monotonic()) > 0:
+            poll.poll(_milliseconds(self._rest_s(rest_s)))
+            self._do_posted()
+        return None
+
+    def _rest_s(self, seconds):
+        """Seconds to wait at most: up to the next timer, if that comes sooner."""
+        if not self._timers:
+            return seconds
+        timer_s = max(0.0, self._timers[0][0] - time.monotonic())
+        return timer_s if seconds is None else min(seconds, timer_s)
+
+    def _do_posted(self):
+        if self._signalled:
+            try:
+                self._woken.recv(64)
+            except (BlockingIOError, InterruptedError):
+                pass  # posted, and its wake not written yet: this look finds it
+            self._signalled = False
+        for _ in range(len(self._inbox)):
+            function, args = self._inbox.popleft()
+            self._do(function, args)
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            _, _, function, args = heapq.heappop(self._timers)
+            self._do(function, args)
+
+    def _do(self, function, args):
+        try:
+            function(*args)
+        except (ClientError, OSError):
+            raise  # the connection's end, which is met above
+        except Exception:
+            self._log.exception(
+                "%s failed in the link to %s", getattr(function, "__qualname__", function), self._place()
+            )
+
+    def _finish(self, error):
+        self.connection, self.error = None, error
+        self._ended = True
+        try:
+            self._on_end(error)
+            while self._inbox:  # whoever posted before the end waits for an answer
+                function, args = self._inbox.popleft()
+                if function is _answer:
+                    args[0].set_exception(Disconnected("the link has ended"))
+        finally:
+            self._settled.set()
+            self._waker.close()
+            self._woken.close()
+
+    def _place(self):
+        return self.url.rpartition("@")[2].partition("?")[0]  # without the password
+
+
+def _answer(future, function, args):
+    try:
+        future.set_result(function(*args))
+    except BaseException as error:
+        future.set_exception(error)
+        if isinstance(error, (ConnectionClosed, OSError)):
+            raise
+
+
+def _milliseconds(seconds):
+    return None if seconds is None else max(0, int(seconds * 1000) + 1)
+
+
+def _ignore(_):
+    pass
+
+
+def _mends_nothing(_):
+    return False

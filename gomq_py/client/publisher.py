@@ -1,0 +1,143 @@
+"""Publishing over a link from any number of threads: each message is a Future that ends with its confirm.
+
+What was not confirmed when the connection was lost is published again on the next one: at least once. Whoever
+gives up waiting cancels the Future, and then it is not.
+"""
+
+from concurrent.futures import Future, InvalidStateError
+
+from gomq_py.client.errors import Disconnected, NotConfirmed, Refused, Unroutable
+
+
+class _Message:
+    """One publish on its way."""
+
+    __slots__ = ("arguments", "mandatory", "future")
+
+    def __init__(self, arguments, mandatory):
+        self.arguments = arguments  # exchange, routing key, body, properties
+        self.mandatory = mandatory
+        self.future = Future()
+
+
+class Publisher:
+    """Its owner calls ``up``, ``down``, ``channel_closed`` and ``end`` from the link's callbacks, and sets
+    ``link``.
+    """
+
+    def __init__(self):
+        self.link = None
+        self._channel = None
+        self._unconfirmed: dict = {}  # sequence number -> _Message
+        self._waiting: list = []  # for a connection
+
+    def publish(self, exchange, routing_key, body, properties=None, mandatory=True):
+        """A Future: None once the broker has confirmed. It may fail with Refused, Unroutable, Disconnected.
+
+        From any thread.
+        """
+        message = _Message((exchange, routing_key, body, properties), mandatory)
+        try:
+            self.link.post(self._send, message)
+        except Disconnected as error:
+            _end(message, error)
+        return message.future
+
+    @property
+    def unconfirmed_count(self):
+        """Messages that were sent or wait for a connection."""
+        return len(self._unconfirmed) + len(self._waiting)
+
+    # In the link's thread.
+
+    def up(self, connection):
+        """A new connection: what waits is sent."""
+        self._open(connection)
+        waiting, self._waiting = self._waiting, []
+        for number, message in enumerate(waiting):
+            try:
+                self._send(message)
+            except BaseException:
+                self._waiting += waiting[number + 1:]
+                raise
+
+    def down(self):
+        """The connection is lost: what was not confirmed waits for the next one."""
+        self._channel = None
+        self._waiting = [*self._unconfirmed.values(), *self._waiting]
+        self._unconfirmed = {}
+
+    def channel_closed(self, connection, error):
+        """True if it was the publisher's channel.
+
+        What was under way fails: which message broke it nobody says.
+        """
+        if self._channel is None or self._channel.error is not error:
+            return False
+        broken, self._unconfirmed = self._unconfirmed, {}
+        for message in broken.values():
+            _end(message, NotConfirmed(f"the broker closed the channel before the confirm: {error}"))
+        self._open(connection)
+        return True
+
+    def end(self, error):
+        """There will be no connection."""
+        self.down()
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            _end(message, Disconnected(f"disconnected: {error or 'the link was closed'}"))
+
+    def _open(self, connection):
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.confirm_listener = self._confirmed
+        self._channel = channel
+
+    def _send(self, message):
+        if message.future.cancelled():
+            return
+        if self.link.has_ended:
+            _end(message, Disconnected("disconnected: the link has ended"))
+        elif self._channel is None:
+            self._waiting.append(message)
+        else:
+            # Noted before it is sent: what a failing send leaves behind is published again.
+            self._unconfirmed[self._channel.published + 1] = message
+            try:
+                self._channel.publish(*message.arguments, mandatory=message.mandatory)
+            except (ValueError, TypeError, OverflowError) as error:  # a header or key that has no wire form
+                del self._unconfirmed[self._channel.published + 1]
+                _end(message, error)
+
+    def _confirmed(self, numbers, refused):
+        returned = self._channel.returned if self._channel is not None else None
+        for number in numbers:
+            message = self._unconfirmed.pop(number, None)
+            if message is None:
+                continue
+            if refused:
+                error = Refused("the broker refused the message")
+            else:
+                error = self._came_back(message, returned) if returned else None
+            _end(message, error)
+
+    def _came_back(self, message, returned):
+        """A mandatory message comes back just before its confirm."""
+        exchange, routing_key, body, _ = message.arguments
+        for each in returned:
+            if (each.exchange, each.routing_key, each.body) == (exchange, routing_key, body):
+                returned.remove(each)
+                return Unroutable(
+                    f"{each.reply_code} {each.reply_text}: exchange {exchange!r}, routing key {routing_key!r}"
+                )
+        return None
+
+
+def _end(message, error):
+    try:
+        if error is None:
+            message.future.set_result(None)
+        else:
+            message.future.set_exception(error)
+    except InvalidStateError:
+        pass  # whoever waited has cancelled it meanwhile

@@ -1,0 +1,280 @@
+"""Tasks as functions: decorate, ``delay()``, and let ``gomq-py-worker module:app`` run them. Over Server and
+Worker.
+
+    app = Dispatcher("amqp://localhost")
+
+    @app.task(retries=3, timeout_s=30)
+    def resize(path: str, width: int): ...
+
+    resize.delay("cat.png", 640)
+
+Nothing connects before the first task is sent or the worker starts.
+"""
+
+import inspect
+import threading
+import time
+from datetime import datetime, timezone
+
+from gomq_py.client.backoff import Backoff
+from gomq_py.client.url import DEFAULT_URL
+from gomq_py.dispatcher.errors import BadTask
+from gomq_py.dispatcher.server import InitQueue, Server, ServerConfig
+from gomq_py.dispatcher.signatures import Signature
+from gomq_py.dispatcher.tasks import Task, TaskConfig
+from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
+
+
+class AppTask:
+    """A decorated function: called, it is the function; ``delay`` and ``send`` have a worker call it."""
+
+    def __init__(self, app, function, name, queue, priority, unique, config_options):
+        self.app = app
+        self.function = function
+        self.name = name
+        self.queue = queue
+        self.signature = Signature(name, function, 1 if config_options.get("task_uuid_as_first_arg") else 0)
+        self._priority = priority
+        self._unique = unique
+        self._options = config_options
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __repr__(self):
+        return f"<task {self.name!r} on queue {self.queue!r}>"
+
+    def delay(self, *args, **kwargs):
+        """Send it with these arguments, and wait for the broker's confirm; its uuid.
+
+        Raises BadArgument, NotDelivered.
+        """
+        return self.send(args, kwargs)
+
+    def send(self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
+        """``delay`` with more to say: run it in ``delay_s`` or at ``eta`` (datetime or Unix seconds), before
+        others (``priority``), and only if none with the same text ``unique`` was sent lately.
+        """
+        return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers))
+
+    def submit(self, *args, **kwargs):
+        """``delay`` without waiting: a concurrent.futures.Future of the uuid."""
+        return self.app.server.submit(self.task(args, kwargs))
+
+    def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
+        """The Task that would be sent. Raises BadArgument."""
+        if eta is not None:
+            at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
+            delay_s = max(0.0, at - time.time())
+        arguments = self.signature.arguments(args, kwargs or {})
+        if unique is None and self._unique:
+            unique = f"{self.name}:{[each.value for each in arguments]!r}"
+        return Task(
+            self.name,
+            arguments,
+            routing_key=self.queue,
+            headers=headers or {},
+            delay_s=delay_s,
+            unique=unique or "",
+            priority=self._priority if priority is None else priority,
+        )
+
+    def call(self, *values):
+        """What a worker calls."""
+        return self.signature.call(self.function, values)
+
+    def config(self, run_in=None):
+        """Its TaskConfig; ``run_in`` is for functions that do not say where they run."""
+        kind = self._options.get("run_in") or (
+            "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
+        )
+        options = {name: value for name, value in self._options.items() if name != "run_in"}
+        return TaskConfig(self.call, run_in=kind, dead_letter=True, check=self.signature.check, **options)
+
+
+class Dispatcher:
+    """An app: tasks, their queues and their broker. ``queue`` is where tasks go that name none.
+
+    ``delivery_limit`` is how often a task may be begun and lost with its worker before it is given up;
+    ``priorities`` is the highest priority of the queues (0: they have none); ``unique_s`` how long a unique
+    task keeps its like away. On RabbitMQ a classic queue takes no delivery limit: it is left out there. A
+    queue shared with workers in Go must be declared as they do: ``delivery_limit=None, priorities=0``.
+    Further keywords are those of ServerConfig.
+    """
+
+    def __init__(
+        self,
+        url=DEFAULT_URL,
+        *,
+        queue="tasks",
+        concurrency=DEFAULT_LIMIT,
+        prefetch=0,
+        delivery_limit=20,
+        priorities=0,
+        unique_s=None,
+        **server_options,
+    ):
+        if not 0 <= priorities <= 255:
+            raise ValueError(f"a queue has up to 255 priorities, not {priorities}")
+        self.url = url
+        self.queue = queue
+        self.concurrency = concurrency
+        self.prefetch = prefetch
+        self.tasks: dict = {}
+        self._delivery_limit = delivery_limit
+        self._priorities = priorities
+        self._unique_s = unique_s
+        self._server_options = server_options
+        self._hooks: dict = {"before_task": [], "after_task": [], "failed_task": []}
+        self._server = None
+        self._lock = threading.Lock()
+
+    def task(
+        self,
+        function=None,
+        *,
+        name=None,
+        queue=None,
+        timeout_s=0.0,
+        retries=0,
+        backoff=None,
+        run_in=None,
+        priority=None,
+        unique=False,
+        with_uuid=False,
+    ):
+        """Decorator: make a task of a function. ``name`` is the function's unless given.
+
+        ``retries`` more attempts after an error, after the waits of ``backoff`` (a Backoff, or seconds that
+        double). ``unique``: True for one at a time by name and arguments. ``with_uuid``: the first argument
+        is the task's uuid.
+        """
+        if function is None:
+            return lambda decorated: self.task(
+                decorated,
+                name=name,
+                queue=queue,
+                timeout_s=timeout_s,
+                retries=retries,
+                backoff=backoff,
+                run_in=run_in,
+                priority=priority,
+                unique=unique,
+                with_uuid=with_uuid,
+            )
+        name = name or function.__name__
+        if name in self.tasks:
+            raise ValueError(f"there is a task {name!r} already, of {self.tasks[name].__module__}")
+        if unique and self._unique_s is None:
+            raise ValueError(f"task {name!r} is unique: Dispatcher(unique_s=...) says for how long")
+        if isinstance(backoff, (int, float)):
+            backoff = Backoff(backoff, max(backoff, 3600.0))
+        options = {
+            "timeout_s": timeout_s,
+            "retries": retries,
+            "backoff": backoff,
+            "run_in": run_in,
+            "task_uuid_as_first_arg": with_uuid,
+        }
+        task = self.tasks[name] = AppTask(
+            self, function, name, queue or self.queue, priority, unique, options
+        )
+        return task
+
+    def before(self, hook):
+        """Decorator: ``hook(context)`` is called where a task is about to run;
+        what it raises fails the task.
+        """
+        self._hooks["before_task"].append(hook)
+        return hook
+
+    def after(self, hook):
+        """Decorator: ``hook(context)`` is called after a task has returned."""
+        self._hooks["after_task"].append(hook)
+        return hook
+
+    def failed(self, hook):
+        """Decorator: ``hook(context, error)`` is called after a task has failed or timed out, each time."""
+        self._hooks["failed_task"].append(hook)
+        return hook
+
+    @property
+    def queues(self):
+        """The names of all queues that a task goes to."""
+        return sorted({self.queue, *(task.queue for task in self.tasks.values())})
+
+    @property
+    def server(self):
+        """The Server, which connects now if it has not yet."""
+        with self._lock:
+            if self._server is None or self._server.link.has_ended:
+                queues = [InitQueue(each, [each]) for each in self.queues]
+                self._server = _AppServer(
+                    ServerConfig(url=self.url, unique_s=self._unique_s, **self._server_options), self, queues
+                )
+            return self._server
+
+    def send(self, name, *args, queue=None):
+        """Send a task by name, for functions that live elsewhere; argument types are those of the values."""
+        if name in self.tasks:
+            raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
+        return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
+
+    def workers(self, queues=None, concurrency=None, run_in=None, name="worker"):
+        """Start a worker for each of the queues (by default all): the Workers."""
+        server, made = self.server, []
+        for queue in queues or self.queues:
+            config = WorkerConfig(
+                queue,
+                f"{name}.{queue}",
+                [queue],
+                concurrency or self.concurrency,
+                self.prefetch,
+                arguments=self.arguments(queue, server.delays),
+            )
+            worker = server.new_worker(
+                config, {each.name: each.config(run_in) for each in self.tasks.values()}
+            )
+            for kind, hooks in self._hooks.items():
+                getattr(worker.hooks, kind).extend(hooks)
+            made.append(worker)
+        for worker in made:
+            worker.start()
+        return made
+
+    def arguments(self, queue, delays):
+        """What its queues are declared with on a broker with these delays."""
+        arguments = {}
+        if self._priorities:
+            arguments["x-max-priority"] = self._priorities
+        if self._delivery_limit is not None and delays.can_be_unique:
+            arguments |= {
+                "x-delivery-limit": self._delivery_limit,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": f"{queue}.dead",
+            }
+        return arguments
+
+    def close(self, timeout_s=None):
+        """Finish what runs and disconnect; True if nothing was left behind."""
+        server = self._server
+        return True if server is None else server.close(timeout_s)
+
+
+class _AppServer(Server):
+    """A Server whose queues depend on what the broker can do."""
+
+    def __init__(self, config, app, queues):
+        self._app = app
+        self._queues = queues
+        super().__init__(config)
+
+    def declare_queues(self, channel):
+        for each in self._queues:
+            each.arguments = self._app.arguments(each.name, self.delays)
+        self.config.init_queues = self._queues
+        super().declare_queues(channel)

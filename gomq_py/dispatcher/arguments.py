@@ -1,0 +1,105 @@
+"""Types of arguments on the wire: ``{"type": "int", "value": 3}``. A leaf.
+
+The names are those of gofort/dispatcher, which are Go's; ``json`` is ours, for what Go senders have no type
+for. Integers are exact up to 64 bits: they never pass through a float.
+"""
+
+import math
+import struct
+
+from gomq_py.dispatcher.errors import BadArgument
+
+_FLOAT32 = struct.Struct("<f")
+# Go's int and uint have 64 bits on every machine that matters.
+INTEGERS = {
+    "int": (-(2**63), 2**63 - 1),
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint": (0, 2**64 - 1),
+    "uint8": (0, 2**8 - 1),
+    "uint16": (0, 2**16 - 1),
+    "uint32": (0, 2**32 - 1),
+    "uint64": (0, 2**64 - 1),
+}
+# The largest float up to which every integer is one: beyond it a float does not say which was meant.
+_EXACT = 2**53
+
+
+def type_of(value):
+    """The wire type of a Python value whose type nobody has said."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int" if value <= INTEGERS["int"][1] else "uint64"
+    if isinstance(value, float):
+        return "float64"
+    return "string" if isinstance(value, str) else "json"
+
+
+def convert(type_name, value):
+    """The value of an argument of this type. Raises BadArgument, which does not say whose argument it is."""
+    checks = _CHECKS.get(type_name) if isinstance(type_name, str) else None
+    if checks is None:
+        raise BadArgument(f"unknown type {shown(type_name)}: {', '.join(_CHECKS)} are known")
+    return checks(type_name, value)
+
+
+def shown(value):
+    """A value in an error text: short, whatever it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _bool(type_name, value):
+    if not isinstance(value, bool):
+        raise BadArgument(f"{shown(value)} is not a {type_name}")
+    return value
+
+
+def _string(type_name, value):
+    if not isinstance(value, str):
+        raise BadArgument(f"{shown(value)} is not a {type_name}")
+    return value
+
+
+def _integer(type_name, value):
+    # A sender in a language without integers writes 3.0.
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadArgument(f"{shown(value)} is not an {type_name}")
+    least, most = INTEGERS[type_name]
+    if not least <= value <= most:
+        raise BadArgument(f"{shown(value)} is not between {least} and {most}, the bounds of {type_name}")
+    return value
+
+
+def _float(type_name, value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadArgument(f"{shown(value)} is not a {type_name}")
+    try:
+        number = float(value)
+        if type_name == "float32":
+            number = _FLOAT32.unpack(_FLOAT32.pack(number))[0]
+    except OverflowError:
+        raise BadArgument(f"{shown(value)} is too large for a {type_name}") from None
+    if not math.isfinite(number):
+        raise BadArgument(f"{shown(value)} has no form in JSON")
+    return number
+
+
+def _any(_, value):
+    return value
+
+
+_CHECKS = {
+    "bool": _bool,
+    "string": _string,
+    **dict.fromkeys(INTEGERS, _integer),
+    "float32": _float,
+    "float64": _float,
+    "json": _any,
+}
+TYPES = tuple(_CHECKS)

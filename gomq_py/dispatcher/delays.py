@@ -1,0 +1,133 @@
+"""Tasks that wait: on gomq-py in its delayed exchange, on other brokers in queues whose messages expire.
+
+Both lead back to the exchange with the routing key that the task had. With X the exchange of the tasks:
+
+    gomq-py    X.delayed, an x-delayed-message exchange that passes everything on to X; header x-delay
+               X.unique, an exchange that drops what it has seen, and passes the rest on to X.delayed
+    others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
+               expire into X. A wait is made of a few of them, the longest that fits first; the worker that
+               gets a task before its time (header x-task-due) puts it off once more. Each queue has one time
+               to live, so that no message waits behind another that waits longer.
+"""
+
+import time
+
+from gomq_py.dispatcher.errors import NotSupported
+from gomq_py.dispatcher.tasks import DUE_HEADER
+
+# The shortest wait in a queue: the clocks of the two machines, and the
+# way through two exchanges, differ by less.
+STEP_MS = 100
+STEPS = 26  # the longest is 2**25 steps, 39 days; a longer wait passes through it more than once
+# A wait of under this is over: what comes back from the last queue may be early by the rounding of a clock.
+_EARLY_MS = 50
+UNIQUE_HEADER = "x-deduplication-header"
+# Ids that the exchange remembers: 100 MB would be a million.
+UNIQUE_COUNT = 65536
+
+
+class BrokerDelays:
+    """The broker keeps the time."""
+
+    can_be_unique = True
+
+    def __init__(self, exchange):
+        self._exchange = exchange
+        self._delayed, self._unique = f"{exchange}.delayed", f"{exchange}.unique"
+
+    def declare(self, channel, unique_s=None):
+        """Make what is needed;
+        ``unique_s``: for how long a unique task keeps others away, None: there are none.
+        """
+        channel.exchange_declare(
+            self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+        )
+        channel.exchange_bind(self._exchange, self._delayed)
+        if unique_s is not None:
+            channel.exchange_declare(
+                self._unique,
+                "fanout",
+                durable=True,
+                arguments={
+                    "x-message-deduplication": True,
+                    "x-cache-size": UNIQUE_COUNT,
+                    "x-cache-ttl": int(unique_s * 1000),
+                },
+            )
+            channel.exchange_bind(self._delayed, self._unique)
+
+    def place(self, delay_s, unique=""):
+        """(exchange, headers) that take a task to be run in so many seconds."""
+        headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
+        if unique:
+            return self._unique, {**headers, UNIQUE_HEADER: unique}
+        return self._delayed, headers
+
+    def prepare(self, channel, delay_s):
+        """What must be declared before ``place``: nothing more."""
+
+
+class QueueDelays:
+    """Queues with a time to live, for brokers without delays of their own."""
+
+    can_be_unique = False
+
+    def __init__(self, exchange, clock=time.time):
+        self._exchange = exchange
+        self._clock = clock
+        self._there: set = set()
+
+    def declare(self, channel, unique_s=None):
+        """Nothing yet: the queues are made when they are first needed.
+
+        Raises NotSupported for unique tasks.
+        """
+        self._there.clear()
+        if unique_s is not None:
+            raise NotSupported(
+                "unique tasks need a broker with deduplication, which gomq-py has and this broker has not"
+            )
+
+    def place(self, delay_s, unique=""):
+        """(exchange, headers) of the next wait on the way."""
+        if unique:
+            raise NotSupported(
+                "unique tasks need a broker with deduplication, which gomq-py has and this broker has not"
+            )
+        due_ms = round((self._clock() + delay_s) * 1000)
+        return f"{self._exchange}.delay.{self._longest(delay_s)}", {DUE_HEADER: due_ms}
+
+    def prepare(self, channel, delay_s):
+        """Declare the queue that ``place`` names."""
+        wait_ms = self._longest(delay_s)
+        if wait_ms in self._there:
+            return
+        name = f"{self._exchange}.delay.{wait_ms}"
+        channel.exchange_declare(name, "fanout", durable=True)
+        channel.queue_declare(
+            name, durable=True, arguments={"x-message-ttl": wait_ms, "x-dead-letter-exchange": self._exchange}
+        )
+        channel.queue_bind(name, name)
+        self._there.add(wait_ms)
+
+    @staticmethod
+    def _longest(delay_s):
+        steps = max(1, int(delay_s * 1000) // STEP_MS)
+        return STEP_MS * 2 ** min(steps.bit_length() - 1, STEPS - 1)
+
+
+def left_s(headers, clock=time.time):
+    """Seconds that a task with these headers is too early; 0 when it may run."""
+    due_ms = headers.get(DUE_HEADER)
+    if not isinstance(due_ms, int) or isinstance(due_ms, bool):
+        return 0
+    left_ms = due_ms - clock() * 1000
+    return left_ms / 1000 if left_ms > _EARLY_MS else 0
+
+
+def delays_of(server_properties, exchange):
+    """The kind that a broker has, from what it says of itself."""
+    # Not by the product, which says RabbitMQ: docs/decisions/0004.
+    platform = server_properties.get("platform", "")
+    platform = platform.decode("utf-8", "replace") if isinstance(platform, bytes) else str(platform)
+    return BrokerDelays(exchange) if platform.startswith("gomq-py") else QueueDelays(exchange)

@@ -1,0 +1,49 @@
+"""What can go wrong with a task. A leaf: senders and workers raise the same."""
+
+
+class DispatcherError(Exception):
+    """Base of everything the task queue raises."""
+
+
+class BadTask(DispatcherError, ValueError):
+    """A task that cannot be sent, or a message that is none."""
+
+
+class BadArgument(BadTask):
+    """An argument that is not of its type; the text names task, worker and argument."""
+
+
+class UnknownTask(DispatcherError):
+    """No function is registered under the name."""
+
+
+class NotSupported(DispatcherError):
+    """The broker cannot do what is asked for."""
+
+
+class NotDelivered(DispatcherError):
+    """The broker refused the task, or has no queue for it."""
+
+
+class ServiceDisconnected(NotDelivered):
+    """There is no connection. A task that was being sent may have arrived."""
+
+
+class TaskTimeout(DispatcherError, TimeoutError):
+    """The task took longer than its ``timeout_s``."""
+
+
+class ProcessDied(DispatcherError):
+    """The process in which the task ran ended before the task did."""
+
+
+class Retry(DispatcherError):
+    """Raised by a task: run me again, after ``delay_s`` seconds where that is given."""
+
+    def __init__(self, reason="the task asks for it", delay_s=None):
+        super().__init__(reason)
+        self.delay_s = delay_s
+
+
+class Reject(DispatcherError):
+    """Raised by a task: never run me again; it goes to the dead letters."""

@@ -1,0 +1,109 @@
+"""Tasks in greenlets, and waiting for a confirm in one without holding up the others. The only room here that
+knows gevent.
+
+The greenlets have a hub in a thread of their own, so that the rest of the program needs no patching; what
+they call must cooperate, which is what ``gomq-py-worker --greenlets`` patches the standard library for.
+"""
+
+import sys
+import threading
+from collections import deque
+from functools import partial
+
+import gevent
+import gevent.event
+from gevent.pool import Pool
+
+
+class Greenlets:
+    """At most ``limit`` greenlets at once. An abandoned one is killed."""
+
+    kind = "greenlets"
+
+    def __init__(self, limit, name):
+        self._pool = Pool(limit)
+        self._inbox: deque = deque()
+        self._waiting: deque = deque()
+        self._closing = False
+        self._watcher = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=f"greenlets of {name}", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def begin(self, invocation):
+        """Run it as soon as there is room."""
+        self._waiting.append(invocation)
+        self._watcher.send()
+
+    def take_back(self):
+        """The invocations that have not begun."""
+        waiting = []
+        while self._waiting:
+            try:
+                waiting.append(self._waiting.popleft())
+            except IndexError:
+                break  # the hub's thread was faster
+        return waiting
+
+    def abandon(self, invocation):
+        """It took too long."""
+        self._inbox.append(invocation)
+        self._watcher.send()
+
+    def close(self):
+        """End the hub once the greenlets are done."""
+        self._closing = True
+        self._watcher.send()
+
+    # In the hub's thread.
+
+    def _serve(self):
+        hub = gevent.get_hub()
+        woken = gevent.event.Event()
+        self._watcher = hub.loop.async_()
+        self._watcher.start(woken.set)
+        self._ready.set()
+        while not self._closing or self._pool:
+            woken.wait()
+            woken.clear()
+            while self._inbox:
+                invocation = self._inbox.popleft()
+                if invocation.holder is not None:
+                    invocation.holder.kill(block=False)
+            while self._waiting and self._pool.free_count():
+                try:
+                    invocation = self._waiting.popleft()
+                except IndexError:
+                    break  # taken back
+                invocation.holder = self._pool.spawn(self._run, invocation)
+                invocation.holder.link(lambda _: woken.set())
+        self._watcher.stop()
+
+    @staticmethod
+    def _run(invocation):
+        invocation.run(partial(invocation.config.function, *invocation.values))
+
+
+def wait_for(future, timeout_s):
+    """``future.result(timeout_s)``; in a greenlet of a hub of ours the other greenlets go on meanwhile."""
+    if future.done() or not _in_greenlet():
+        return future.result(timeout_s)
+    hub = gevent.get_hub()
+    watcher = hub.loop.async_()
+    done = gevent.event.Event()
+    watcher.start(done.set)
+    try:
+        future.add_done_callback(lambda _: watcher.send())
+        done.wait(timeout_s)
+    finally:
+        watcher.stop()
+    return future.result(0)
+
+
+def _in_greenlet():
+    """Whether this thread has a hub and another greenlet than the hub runs: only then is there anybody to
+    give way to.
+    """
+    hub = gevent._hub_local.get_hub_if_exists() if "gevent._hub_local" in sys.modules else None
+    return hub is not None and gevent.getcurrent() is not hub

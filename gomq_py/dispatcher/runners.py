@@ -1,0 +1,246 @@
+"""Where tasks run: threads, processes, an event loop, greenlets. Each runner takes invocations and ends them.
+
+``begin`` and ``abandon`` are called from the link's thread and never wait. A runner calls
+``invocation.finished(error)`` from wherever the function ran; where the invocation was abandoned meanwhile,
+it has been settled already, and what the function still does is nobody's.
+"""
+
+import asyncio
+import inspect
+import queue
+import threading
+import time
+from collections import deque
+from functools import partial
+
+from gomq_py.dispatcher.errors import DispatcherError
+from gomq_py.dispatcher.processes import Child
+from gomq_py.dispatcher.tasks import set_current
+
+
+class Invocation:
+    """One run of one task. ``values`` are what the function is called with."""
+
+    __slots__ = (
+        "config",
+        "context",
+        "values",
+        "delivery",
+        "began",
+        "_unclaimed",
+        "_finish",
+        "hooks",
+        "holder",
+    )
+
+    def __init__(self, config, context, values, delivery, finish, hooks):
+        self.config = config
+        self.context = context
+        self.values = values
+        self.delivery = delivery
+        self.began = None  # monotonic time, once the function is about to be called
+        self._unclaimed = [True]
+        self.holder = None  # what the runner needs to end it
+        self._finish = finish
+        self.hooks = hooks
+
+    def claim(self):
+        """True for the first who asks: whoever ran it, or whoever found that it takes too long, settles
+        it.
+        """
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return False
+
+    def run(self, call):
+        """Call ``call()`` and whoever is to hear of it, and finish; False if it was abandoned meanwhile.
+
+        Raises nothing.
+        """
+        self.began = time.monotonic()
+        set_current(self.context)
+        error = None
+        try:
+            self.hooks.before(self.context)
+            call()
+        except Exception as fault:
+            error = fault
+        # SystemExit and its like in a task are the task's fault, and end nothing else
+        except BaseException as fault:
+            error = DispatcherError(f"{type(fault).__name__}: {fault}")
+            error.__cause__ = fault
+        finally:
+            set_current(None)
+        return self.finished(error)
+
+    def finished(self, error):
+        """The function has returned (None) or raised; False if the invocation was abandoned."""
+        if not self.claim():
+            return False
+        self._finish(self, error)
+        return True
+
+
+class Threads:
+    """``limit`` threads.
+
+    A thread cannot be ended: one whose task was abandoned is let go, and another takes its place.
+    """
+
+    kind = "threads"
+
+    def __init__(self, limit, name):
+        self._limit = limit
+        self._name = name
+        self._queue: queue.SimpleQueue = queue.SimpleQueue()
+        self._started = 0
+        self._lock = threading.Lock()
+
+    def begin(self, invocation):
+        """Run it as soon as a thread is free."""
+        self._queue.put(invocation)
+        if self._started < self._limit:
+            self._start_one()
+
+    def take_back(self):
+        """The invocations that no thread has begun."""
+        waiting = []
+        while True:
+            try:
+                waiting.append(self._queue.get_nowait())
+            except queue.Empty:
+                return waiting
+
+    def abandon(self, invocation):
+        """It took too long."""
+        self._start_one()
+
+    def close(self):
+        """Let the threads end once they are free."""
+        for _ in range(self._started):
+            self._queue.put(None)
+
+    def _count(self, change):
+        with self._lock:
+            self._started += change
+
+    def _start_one(self):
+        self._count(1)
+        threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()
+
+    def _work(self):
+        while (invocation := self._queue.get()) is not None:
+            if not invocation.run(partial(invocation.config.function, *invocation.values)):
+                break  # another has taken this one's place
+        self._count(-1)
+
+
+class Processes(Threads):
+    """``limit`` processes, each with a thread that waits for it.
+
+    One whose task was abandoned is killed and replaced.
+    """
+
+    kind = "processes"
+
+    def abandon(self, invocation):
+        """It took too long: its process is killed, and its thread goes on with a new one."""
+        if invocation.holder is not None:
+            invocation.holder.kill()
+
+    def _work(self):
+        child = None
+        try:
+            while (invocation := self._queue.get()) is not None:
+                if child is None or child.has_ended:
+                    child = Child()
+                invocation.holder = child
+                invocation.run(partial(child.run, invocation.config.function, invocation.values))
+        finally:
+            self._count(-1)
+            if child is not None:
+                child.close()
+
+
+class EventLoop:
+    """Coroutine functions on an asyncio loop in a thread of its own; an abandoned one is cancelled."""
+
+    kind = "asyncio"
+
+    def __init__(self, limit, name):
+        self._limit = limit
+        self._loop = asyncio.new_event_loop()
+        self._waiting: deque = deque()
+        self._room = limit
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"event loop of {name}", daemon=True
+        )
+        self._thread.start()
+
+    def begin(self, invocation):
+        """Run it as soon as there is room."""
+        self._waiting.append(invocation)
+        self._loop.call_soon_threadsafe(self._fill)
+
+    def take_back(self):
+        """The invocations that have not begun."""
+        waiting = []
+        while self._waiting:
+            try:
+                waiting.append(self._waiting.popleft())
+            except IndexError:
+                break  # the loop's thread was faster
+        return waiting
+
+    def abandon(self, invocation):
+        """It took too long."""
+        self._loop.call_soon_threadsafe(invocation.holder.cancel)
+
+    def close(self):
+        """End the loop; what still runs is dropped."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _fill(self):
+        while self._waiting and self._room:
+            try:
+                invocation = self._waiting.popleft()
+            except IndexError:
+                break  # taken back
+            self._room -= 1
+            invocation.holder = self._loop.create_task(self._run(invocation))
+            invocation.holder.add_done_callback(self._ended)
+
+    def _ended(self, _):
+        self._room += 1
+        self._fill()
+
+    async def _run(self, invocation):
+        invocation.began = time.monotonic()
+        set_current(invocation.context)
+        error: Exception | None = None
+        try:
+            invocation.hooks.before(invocation.context)
+            result = invocation.config.function(*invocation.values)
+            if inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError:
+            error = DispatcherError("the task was cancelled")
+        except Exception as fault:
+            error = fault
+        except (SystemExit, KeyboardInterrupt) as fault:
+            error = DispatcherError(f"{type(fault).__name__}: {fault}")
+        invocation.finished(error)
+
+
+def make_runner(kind, limit, name):
+    """A runner of one of KINDS."""
+    if kind == "greenlets":  # gevent is loaded only where it is asked for
+        from gomq_py.dispatcher.greenlets import Greenlets
+
+        return Greenlets(limit, name)
+    return _MADE_OF[kind](limit, name)
+
+
+_MADE_OF: dict = {each.kind: each for each in (Threads, Processes, EventLoop)}
+KINDS = (*_MADE_OF, "greenlets")

@@ -1,0 +1,359 @@
+"""A connection for tasks: publishes them, runs workers, comes back after the broker was away. After
+gofort/dispatcher.
+
+    server = Server(ServerConfig(url="amqp://localhost", init_queues=[InitQueue("jobs", ["jobs"])],
+                                 default_routing_key="jobs"))
+    server.publish(Task("resize", ["cat.png", 640]))
+
+All workers share the connection, each with a channel and a name of its own. Any number of threads and
+greenlets may publish at once.
+"""
+
+import logging
+import sys
+import threading
+import time
+from concurrent.futures import Future, TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any
+
+from gomq_py.client.backoff import Backoff
+from gomq_py.client.errors import ChannelClosed, Disconnected, NotConfirmed
+from gomq_py.client.link import Link
+from gomq_py.client.publisher import Publisher
+from gomq_py.client.url import DEFAULT_URL
+from gomq_py.dispatcher.delays import delays_of
+from gomq_py.dispatcher.errors import (
+    BadTask,
+    DispatcherError,
+    NotDelivered,
+    NotSupported,
+    ServiceDisconnected,
+)
+from gomq_py.dispatcher.worker import Worker
+
+_LOG = logging.getLogger("gomq_py.dispatcher")
+# A task with a delay needs a declaration before it is sent, so that it waits here for a connection.
+_LOOK_FOR_CONNECTION_S = 0.2
+
+
+@dataclass
+class InitQueue:
+    """A durable queue that is there before the first task is sent, bound with these keys."""
+
+    name: str
+    binding_keys: list = field(default_factory=list)
+    arguments: dict = field(default_factory=dict)
+
+
+@dataclass
+class ServerConfig:
+    """Where the broker is, and what is declared there: a durable direct exchange, durable queues, their
+    bindings.
+
+    Reconnecting waits ``reconnection_interval_s``, twice that, ... up to ``reconnection_most_s``, each less a
+    random part, ``reconnection_retries`` times (None: for ever). ``publish_timeout_s`` bounds a publish, with
+    the wait for a connection that is being made anew. ``unique_s``: for how long a unique task keeps its like
+    away (None: no unique tasks). ``on_connection_broken(error)`` is called once the retries are used up.
+    """
+
+    url: str = DEFAULT_URL
+    exchange: str = "dispatcher"
+    default_routing_key: str = ""
+    init_queues: list = field(default_factory=list)
+    reconnection_retries: int | None = 25
+    reconnection_interval_s: float = 1.0
+    reconnection_most_s: float = 30.0
+    publish_timeout_s: float = 30.0
+    unique_s: float | None = None
+    tls_context: Any = None
+    heartbeat_s: int | None = 30
+    name: str | None = None
+    logger: Any = _LOG
+    on_connection_broken: Any = None
+
+    def check(self):
+        """Raises ValueError naming what is wrong."""
+        if not self.exchange:
+            raise ValueError("Can't bind key to queue without exchange")
+        for each in self.init_queues:
+            if not each.name:
+                raise ValueError("Empty queue name passed")
+            if not all(each.binding_keys):
+                raise ValueError(f"Empty binding key passed for queue {each.name!r}")
+
+
+class Server:
+    """Connects when made. Raises what the last attempt met where the retries are used up: OSError,
+    ClientError.
+
+    ``connection_broken`` is an Event, set when a lost connection is given up.
+    """
+
+    def __init__(self, config=None):
+        self.config = config or ServerConfig()
+        self.config.check()
+        self.connection_broken = threading.Event()
+        self.logger = self.config.logger
+        self.delays: Any = None  # BrokerDelays or QueueDelays, once connected
+        self._publisher = Publisher()
+        self._workers: dict = {}
+        self._closing = False
+        self._control: Any = None  # the channel for declaring; for the link's thread
+        backoff = Backoff(
+            self.config.reconnection_interval_s,
+            max(self.config.reconnection_most_s, self.config.reconnection_interval_s),
+            self.config.reconnection_retries,
+        )
+        self.link = self._publisher.link = Link(
+            self.config.url,
+            on_up=self._up,
+            on_down=self._down,
+            on_end=self._end,
+            on_channel_closed=self._channel_closed,
+            backoff=backoff,
+            logger=self.logger,
+            tls_context=self.config.tls_context,
+            heartbeat_s=self.config.heartbeat_s,
+            name=self.config.name or "dispatcher",
+        )
+        self.link.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def is_connected(self):
+        """Whether there is a connection now."""
+        return self.link.is_up
+
+    def publish(self, task, timeout_s=None):
+        """Send a task and wait until the broker has it; its uuid.
+
+        Raises BadTask, NotDelivered when the broker refuses it or no queue is bound to its key,
+        ServiceDisconnected. In an event loop use ``submit``.
+        """
+        if self.link.is_own_thread():
+            raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
+        future = self.submit(task)
+        timeout_s = self.config.publish_timeout_s if timeout_s is None else timeout_s
+        try:
+            _wait(future, timeout_s)
+        except FutureTimeout:
+            if future.cancel():
+                raise ServiceDisconnected(
+                    f"Service is disconnected, or does not answer: task {task.name!r} was not confirmed within "
+                    f"{timeout_s} s"
+                ) from None
+            future.result(0)
+        return task.uuid
+
+    def submit(self, task):
+        """``publish`` without waiting: a Future of the uuid, for ``asyncio.wrap_future`` too.
+
+        Raises BadTask.
+        """
+        body = task.encode()
+        routing_key = task.routing_key or self.config.default_routing_key
+        if not routing_key:
+            raise BadTask(f"task {task.name!r} has no routing key, and the server has no default one")
+        if task.unique and self.config.unique_s is None:
+            raise NotSupported(
+                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s"
+            )
+        exchange, headers = self.config.exchange, {}
+        if task.delay_s > 0 or task.unique:
+            exchange, headers = self.delays.place(task.delay_s, task.unique)
+        return self._send(exchange, routing_key, body, task, headers)
+
+    def new_worker(self, config, tasks=None):
+        """Declare a worker's queue and return the Worker, to be started. ``tasks``: {name: TaskConfig}."""
+        if self._closing:
+            raise ServiceDisconnected("Service is disconnected: the server was closed")
+        if config.name in self._workers:
+            raise ValueError(
+                f"there is a worker {config.name!r} already: a name is a consumer tag, and used once"
+            )
+        config.check()
+        worker = Worker(self, config, tasks or {})
+        self._workers[config.name] = worker
+        try:
+            self.link.call(self._add_worker, worker)
+        except BaseException:
+            del self._workers[config.name]
+            raise
+        return worker
+
+    def get_worker(self, name):
+        """The worker of that name. Raises KeyError naming those that there are."""
+        if name not in self._workers:
+            raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
+        return self._workers[name]
+
+    @property
+    def workers(self):
+        """All of them."""
+        return list(self._workers.values())
+
+    def close(self, timeout_s=None):
+        """Stop consuming, wait for the tasks that run (up to ``timeout_s``), then close; True if none was
+        left behind.
+
+        What was not finished goes back to its queue.
+        """
+        self._closing = True
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        workers = self.workers
+        for worker in workers:
+            worker.stop()
+        finished = [
+            worker.close(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            for worker in workers
+        ]
+        self.link.close()
+        return all(finished)
+
+    def abort(self):
+        """Cut the connection: what runs goes back to its queue at once."""
+        self._closing = True
+        self.link.abort()
+        self.link.close()
+
+    # What workers use, in the link's thread.
+
+    def declare_queues(self, channel):
+        """The queues of the configuration."""
+        for each in self.config.init_queues:
+            channel.queue_declare(each.name, durable=True, arguments=each.arguments)
+            for key in each.binding_keys:
+                channel.queue_bind(each.name, self.config.exchange, key)
+
+    def send_copy(self, exchange, routing_key, body, properties):
+        """Publish a message of a worker's: a Future of its confirm."""
+        return self._publisher.publish(exchange, routing_key, body, properties)
+
+    def send_later(self, routing_key, body, properties, delay_s):
+        """Publish it to come to the exchange in ``delay_s``: a Future of its confirm."""
+        exchange, headers = self.delays.place(delay_s)
+        self.delays.prepare(self._control, delay_s)
+        properties.headers = {**(properties.headers or {}), **headers}
+        return self._publisher.publish(exchange, routing_key, body, properties)
+
+    def forget(self, worker):
+        """It was closed."""
+        self._workers.pop(worker.name, None)
+
+    # The rest is private.
+
+    def _send(self, exchange, routing_key, body, task, headers):
+        answer: Future = Future()
+        if task.delay_s > 0:
+            try:
+                self.link.post(self._prepare_and_send, answer, exchange, routing_key, body, task, headers)
+            except Disconnected as error:
+                answer.set_exception(_translated(task, error))
+            return answer
+        # Of what is dropped as a duplicate the broker says that no queue took it,
+        # as it does of what has none.
+        sent = self._publisher.publish(
+            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique
+        )
+        self._pass_on(sent, answer, task)
+        return answer
+
+    def _prepare_and_send(self, answer, exchange, routing_key, body, task, headers):
+        if answer.cancelled():
+            return
+        if self.link.connection is None:
+            self.link.call_later(
+                _LOOK_FOR_CONNECTION_S,
+                self._prepare_and_send,
+                answer,
+                exchange,
+                routing_key,
+                body,
+                task,
+                headers,
+            )
+            return
+        self.delays.prepare(self._control, task.delay_s)
+        sent = self._publisher.publish(
+            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique
+        )
+        self._pass_on(sent, answer, task)
+
+    def _pass_on(self, sent, answer, task):
+        def ended(future):
+            error = future.exception() if not future.cancelled() else None
+            if not answer.set_running_or_notify_cancel():
+                return
+            if error is None:
+                answer.set_result(task.uuid)
+            else:
+                answer.set_exception(_translated(task, error))
+
+        def given_up(future):
+            if future.cancelled():
+                sent.cancel()
+
+        sent.add_done_callback(ended)
+        answer.add_done_callback(given_up)
+
+    def _up(self, connection):
+        channel = self._control = connection.channel()
+        channel.exchange_declare(self.config.exchange, "direct", durable=True)
+        self.delays = delays_of(connection.server_properties, self.config.exchange)
+        self.delays.declare(channel, self.config.unique_s)
+        self.declare_queues(channel)
+        for worker in self.workers:
+            worker.up(connection)
+        self._publisher.up(connection)
+
+    def _down(self, error):
+        self._control = None
+        self._publisher.down()
+        for worker in self.workers:
+            worker.down(error)
+
+    def _channel_closed(self, error):
+        connection = self.link.connection
+        if self._publisher.channel_closed(connection, error):
+            return True
+        return any(worker.channel_closed(connection, error) for worker in self.workers)
+
+    def _end(self, error):
+        self._publisher.end(error)
+        for worker in self.workers:
+            worker.end(error)
+        if error is not None and not self._closing and self.link.losses:
+            self.connection_broken.set()
+            if self.config.on_connection_broken is not None:
+                self.config.on_connection_broken(error)
+
+    def _add_worker(self, worker):
+        connection = self.link.connection
+        if connection is not None:  # or else with the next connection
+            try:
+                worker.up(connection)
+            except ChannelClosed as error:
+                raise DispatcherError(f"worker {worker.name!r}: {error}") from None
+
+
+def _wait(future, timeout_s):
+    if "gevent" in sys.modules:
+        from gomq_py.dispatcher.greenlets import wait_for
+
+        return wait_for(future, timeout_s)
+    return future.result(timeout_s)
+
+
+def _translated(task, error):
+    text = f"task {task.name!r} ({task.uuid})"
+    if isinstance(error, Disconnected):
+        return ServiceDisconnected(f"Service is disconnected: {text}: {error}")
+    if isinstance(error, NotConfirmed):
+        return NotDelivered(f"Failed to deliver message: {text}: {error}")
+    return BadTask(f"{text}: {error}") if isinstance(error, (ValueError, TypeError)) else error

@@ -1,0 +1,174 @@
+"""Argument types read from a function's signature: what a sender writes on the wire, what a worker lets
+through. A leaf.
+
+    def resize(path: str, width: int, quality: Float32 = 0.9): ...     string, int, float32
+
+``int`` is Go's int (64 bits), ``float`` float64, ``str`` string, ``bool`` bool; every other annotation
+travels as JSON, and its outer kind is checked (``list[int]``: a list). What has no annotation goes by its
+value.
+"""
+
+import inspect
+import types
+import typing
+from typing import Annotated, Any
+
+from gomq_py.dispatcher.arguments import INTEGERS, convert, shown, type_of
+from gomq_py.dispatcher.errors import BadArgument, BadTask
+from gomq_py.dispatcher.tasks import Argument
+
+Int8, Int16 = Annotated[int, "int8"], Annotated[int, "int16"]
+Int32, Int64 = Annotated[int, "int32"], Annotated[int, "int64"]
+UInt8, UInt16 = Annotated[int, "uint8"], Annotated[int, "uint16"]
+UInt32, UInt64 = Annotated[int, "uint32"], Annotated[int, "uint64"]
+Float32 = Annotated[float, "float32"]
+
+_WIRE = {bool: "bool", int: "int", float: "float64", str: "string"}
+_JSON_KINDS = {list: list, dict: dict, tuple: list, set: list}
+_P = inspect.Parameter
+
+
+class Signature:
+    """The arguments of a task. ``skip``: leading parameters that do not come from the sender (the uuid)."""
+
+    def __init__(self, name, function, skip=0):
+        self.name = name
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = list(inspect.signature(function).parameters.values())
+        if any(each.kind is _P.VAR_KEYWORD for each in parameters):
+            raise BadTask(
+                f"task {name!r} takes **{parameters[-1].name}: a task's arguments have an order on the wire"
+            )
+        self._skip = parameters[:skip]
+        self._parameters = parameters[skip:]
+        self._kinds = [_kind_of(hints.get(each.name, Any)) for each in self._parameters]
+        self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
+
+    def arguments(self, args, kwargs):
+        """The Arguments of a call, in order, defaults included. Raises BadArgument."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadArgument(f"task {self.name!r}: {error}") from None
+        bound.apply_defaults()
+        found = []
+        for parameter, kind in zip(self._parameters, self._kinds):
+            value = bound.arguments[parameter.name]
+            for each in value if parameter.kind is _P.VAR_POSITIONAL else (value,):
+                try:
+                    found.append(kind.argument(each))
+                except BadArgument as error:
+                    raise BadArgument(
+                        f"task {self.name!r}: argument {len(found) + 1} ({parameter.name!r}): {error}"
+                    ) from None
+        return found
+
+    def check(self, values, type_names):
+        """Whether the function may be called with these. Raises BadArgument; the caller says whose."""
+        least, most = _counts(self._parameters)
+        _check_count(len(values), least, most)
+        for number, value in enumerate(values):
+            at = min(number, len(self._parameters) - 1)
+            try:
+                self._kinds[at].check(value, type_names[number])
+            except BadArgument as error:
+                raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
+
+    def call(self, function, values):
+        """Call it with values in the order of the wire; parameters behind a * get theirs by name."""
+        names = [each.name for each in (*self._skip, *self._parameters)]
+        keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
+        if not keyword_only:
+            return function(*values)
+        first = len(values) - keyword_only
+        return function(*values[:first], **dict(zip(names[-keyword_only:], values[first:])))
+
+
+def check_of(function, skip):
+    """A check of how many arguments come, for a function without a Signature. ``skip``: leading ones of our own."""
+    try:
+        least, most = _counts(inspect.signature(function).parameters.values())
+        least, most = max(0, least - skip), None if most is None else most - skip
+    except (TypeError, ValueError):
+        least, most = 0, None  # a builtin that does not say
+
+    def check(values, _):
+        _check_count(len(values), least, most)
+
+    return check
+
+
+def _check_count(count, least, most):
+    if count < least or most is not None and count > most:
+        expected = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+        raise BadArgument(f"{count} arguments were sent, and the function takes {expected}")
+
+
+def _counts(parameters):
+    least = sum(1 for each in parameters if each.default is _P.empty and each.kind is not _P.VAR_POSITIONAL)
+    most = None if any(each.kind is _P.VAR_POSITIONAL for each in parameters) else len(parameters)
+    return least, most
+
+
+class _Scalar:
+    """bool, int, float or str."""
+
+    def __init__(self, type_name):
+        self._type = type_name
+
+    def argument(self, value):
+        type_name = self._type
+        if type_name == "int" and isinstance(value, int) and value > INTEGERS["int"][1]:
+            type_name = "uint64"  # the only one that holds it
+        return Argument(convert(type_name, value), type_name)
+
+    def check(self, value, type_name):
+        if type_name == self._type:
+            return
+        if type_name in INTEGERS and (self._type in INTEGERS or self._type.startswith("float")):
+            # Senders in other languages choose their own width: the value counts.
+            if self._type in INTEGERS and not (self._type == "int" and type_name.startswith("uint")):
+                convert(self._type, value)
+            return
+        if type_name.startswith("float") and self._type.startswith("float"):
+            return
+        if type_name == "json":
+            convert(self._type, value)
+            return
+        raise BadArgument(f"{shown(value)} came as {type_name}, and the function takes {self._type}")
+
+
+class _Json:
+    """Anything that JSON holds, of an outer kind where the annotation says one."""
+
+    def __init__(self, kinds=()):
+        self._kinds = kinds
+
+    def argument(self, value):
+        value = list(value) if isinstance(value, (tuple, set, frozenset)) else value
+        self.check(value, "")
+        return Argument(value, "json" if self._kinds else type_of(value))
+
+    def check(self, value, _):
+        if self._kinds and not isinstance(value, self._kinds):
+            names = " or ".join("null" if each is type(None) else each.__name__ for each in self._kinds)
+            raise BadArgument(f"{shown(value)} is not of kind {names}")
+
+
+def _kind_of(annotation):
+    if typing.get_origin(annotation) is Annotated:
+        base, *notes = typing.get_args(annotation)
+        for note in notes:
+            if isinstance(note, str) and (note in INTEGERS or note == "float32"):
+                return _Scalar(note)
+        annotation = base
+    if annotation in _WIRE:
+        return _Scalar(_WIRE[annotation])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = [typing.get_origin(each) or each for each in typing.get_args(annotation)]
+        kinds = tuple(_JSON_KINDS.get(each, each) for each in members)
+        known = all(each in (*_WIRE, list, dict, type(None)) for each in kinds)
+        # A float may come as 1.
+        return _Json(kinds + ((int,) if float in kinds else ()) if known else ())
+    kind = _JSON_KINDS.get(typing.get_origin(annotation) or annotation)
+    return _Json((kind,) if kind else ())

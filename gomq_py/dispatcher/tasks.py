@@ -1,0 +1,177 @@
+"""A task as it is sent and as it is run, and its message.
+
+    body        {"uuid": "...", "name": "...", "args": [{"type": "string", "value": "..."}, ...]}
+    properties  content_type application/json, delivery_mode 2, headers as the sender gave them
+
+The format is that of gofort/dispatcher. What we need besides it stands in headers whose names begin with
+``x-task-``, which a Go worker ignores.
+"""
+
+import contextvars
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from gomq_py.content.properties import Properties
+from gomq_py.dispatcher.arguments import convert, shown, type_of
+from gomq_py.dispatcher.errors import BadArgument, BadTask
+
+CONTENT_TYPE = "application/json"
+PERSISTENT = 2
+#: Which attempt this is, from 1; absent on the first.
+ATTEMPT_HEADER = "x-task-attempt"
+#: How often a worker that does not know the task has put it off.
+UNKNOWN_HEADER = "x-task-unknown"
+#: Milliseconds since 1970 before which it is not to run, where the way there is made of several waits.
+DUE_HEADER = "x-task-due"
+#: Why it is among the dead letters, and what the error was called.
+REASON_HEADER, ERROR_HEADER = "x-task-reason", "x-task-error"
+#: The queue and worker that gave it up.
+QUEUE_HEADER, WORKER_HEADER = "x-task-queue", "x-task-worker"
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.task", default=None)
+
+
+@dataclass(slots=True)
+class Argument:
+    """A value and its type on the wire; without one the value's own counts."""
+
+    value: Any
+    type: str = ""
+
+    def __post_init__(self):
+        self.type = self.type or type_of(self.value)
+
+
+@dataclass(slots=True)
+class Task:
+    """What is sent. ``args`` are Arguments or plain values; ``routing_key`` "" is the server's default.
+
+    ``uuid`` is made up where it is empty. ``delay_s`` puts the task off, ``priority`` needs a queue with
+    priorities, and of tasks that are ``unique`` by the same text only the first is taken (see Dispatcher).
+    """
+
+    name: str
+    args: list = field(default_factory=list)
+    uuid: str = ""
+    routing_key: str = ""
+    headers: dict = field(default_factory=dict)
+    priority: int | None = None
+    delay_s: float = 0.0
+    unique: str = ""
+
+    def encode(self):
+        """The body. Raises BadTask, BadArgument naming the argument."""
+        if not self.name:
+            raise BadTask("Task name was not passed")
+        args = []
+        for number, each in enumerate(self.args, start=1):
+            argument = each if isinstance(each, Argument) else Argument(each)
+            try:
+                args.append({"type": argument.type, "value": convert(argument.type, argument.value)})
+            except BadArgument as error:
+                raise BadArgument(f"task {self.name!r}: argument {number}: {error}") from None
+        self.uuid = self.uuid or _new_uuid()
+        try:
+            return _encode({"uuid": self.uuid, "name": self.name, "args": args}).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadTask(f"task {self.name!r}: an argument has no form in JSON: {error}") from None
+
+    def properties(self, more_headers=None):
+        """The properties of its message."""
+        return Properties(
+            content_type=CONTENT_TYPE,
+            delivery_mode=PERSISTENT,
+            priority=self.priority,
+            headers={**self.headers, **(more_headers or {})},
+        )
+
+
+@dataclass(slots=True)
+class Received:
+    """A task as it came: arguments are (type, value) pairs that nobody has checked yet."""
+
+    uuid: str
+    name: str
+    args: list
+
+
+def decode(body):
+    """The Received of a body. Raises BadTask saying what it is instead of one."""
+    if not body:
+        raise BadTask("the message is empty: a task is a JSON object")
+    try:
+        task = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadTask(f"the message is no JSON: {error}") from None
+    if not isinstance(task, dict):
+        raise BadTask(f"the message holds {shown(task)}: a task is a JSON object")
+    uuid, name, args = task.get("uuid", ""), task.get("name"), task.get("args")
+    if not isinstance(name, str) or not name:
+        raise BadTask(f"the task has no name: {shown(task)}")
+    args = [] if args is None else args  # Go writes null for no arguments
+    if not isinstance(args, list) or not all(isinstance(each, dict) for each in args):
+        raise BadTask(f"task {name!r}: args is {shown(args)}, and not a list of types and values")
+    return Received(
+        uuid if isinstance(uuid, str) else str(uuid),
+        name,
+        [(each.get("type"), each.get("value")) for each in args],
+    )
+
+
+@dataclass(slots=True)
+class TaskConfig:
+    """How a worker runs the tasks of a name. ``function(*args)``, with the uuid first where
+    ``task_uuid_as_first_arg``.
+
+    ``timeout_s`` 0: none. ``run_in``: threads, greenlets, processes or asyncio. After an error or a timeout
+    it is tried again ``retries`` times, after the waits of ``backoff``; then it is acknowledged, or, with
+    ``dead_letter``, goes to the dead letters with the reason. ``check(values, types)`` may refuse arguments
+    with BadArgument.
+    """
+
+    function: Any
+    timeout_s: float = 0.0
+    task_uuid_as_first_arg: bool = False
+    run_in: str = "threads"
+    retries: int = 0
+    backoff: Any = None
+    dead_letter: bool = False
+    check: Any = None
+
+
+@dataclass(slots=True)
+class TaskContext:
+    """The task that runs, for its function (``current_task()``) and for hooks."""
+
+    uuid: str
+    name: str
+    args: list
+    headers: dict
+    attempt: int
+    queue: str
+    worker: str
+    redelivered: bool
+
+
+def current_task():
+    """The TaskContext of the task that runs here; None outside of one.
+
+    In a process of its own there is none.
+    """
+    return _current.get()
+
+
+def set_current(context):
+    """For runners."""
+    _current.set(context)
+
+
+def _new_uuid():
+    """A random UUID (version 4), at a third of what uuid.uuid4 takes."""
+    octets = bytearray(os.urandom(16))
+    octets[6] = octets[6] & 0x0F | 0x40
+    octets[8] = octets[8] & 0x3F | 0x80
+    text = octets.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,495 @@
+"""A worker: one queue, its consumer, and the tasks that run. All of its state changes in the link's thread.
+
+What becomes of a message:
+
+    no task, no JSON, arguments of other types    dead letters, with the reason
+    a task nobody here knows                      put off, for another worker may know it; then dead letters
+    the function returns                          acknowledged
+    it raises, takes too long, asks for a retry   tried again as its TaskConfig says; then acknowledged or
+    dead letters the connection is lost                        the broker delivers it again
+
+Dead letters go to the queue ``<queue>.dead``. A message that is put off or given up is published and
+confirmed before its original is acknowledged: a crash in between leaves two, never none.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gomq_py.client.backoff import Backoff
+from gomq_py.client.errors import ClientError, Disconnected
+from gomq_py.content.properties import Properties
+from gomq_py.dispatcher import tasks as wire
+from gomq_py.dispatcher.arguments import convert
+from gomq_py.dispatcher.delays import left_s
+from gomq_py.dispatcher.errors import BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask
+from gomq_py.dispatcher.hooks import Hooks
+from gomq_py.dispatcher.runners import KINDS, Invocation, make_runner
+from gomq_py.dispatcher.signatures import check_of
+from gomq_py.errors import Malformed
+
+RETURN_KEY = "dispatcher.return."
+# Before a message that could not be put off or given up (the broker refused the copy) is tried once more.
+_ANOTHER_TRY_S = 1.0
+# A text of an error in a header: long enough to say what, short enough for a frame.
+_REASON_OCTETS = 1000
+DEFAULT_LIMIT = 3
+
+
+@dataclass
+class WorkerConfig:
+    """``name`` is the consumer tag. At most ``limit`` tasks run at once; ``prefetch`` (``limit`` by default)
+    may be more, so that the next ones are there already. A task that nobody knows is put off
+    ``unknown_retries`` times.
+
+    ``dead_letters`` is the queue for what is given up, "" for none: then it is refused, which drops it unless
+    the queue has a dead-letter exchange.
+    """
+
+    queue: str
+    name: str
+    binding_keys: list = field(default_factory=list)
+    limit: int = DEFAULT_LIMIT
+    prefetch: int = 0
+    arguments: dict = field(default_factory=dict)
+    dead_letters: str | None = None
+    dead_letter_arguments: dict = field(default_factory=dict)
+    unknown_retries: int = 5
+    unknown_backoff: Any = None
+
+    def check(self):
+        """Raises ValueError naming what is wrong."""
+        if not self.queue:
+            raise ValueError("Empty queue name passed")
+        if not self.name:
+            raise ValueError(f"the worker of queue {self.queue!r} has no name")
+        if not all(self.binding_keys):
+            raise ValueError(f"Empty binding key passed for queue {self.queue!r}")
+        if self.limit < 1 or self.prefetch < 0:
+            raise ValueError(
+                f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are none"
+            )
+
+
+class Worker:
+    """Made by ``Server.new_worker``. ``done_count`` and ``failed_count`` count runs."""
+
+    def __init__(self, server, config, task_configs):
+        self.config = config
+        self.name = config.name
+        self.tasks = {name: _checked(name, task) for name, task in task_configs.items()}
+        self.hooks = Hooks(server.logger)
+        self.done_count = self.failed_count = 0
+        self._server = server
+        self._log = server.logger
+        self._dead_letters = f"{config.queue}.dead" if config.dead_letters is None else config.dead_letters
+        self._unknown_backoff = config.unknown_backoff or Backoff(1.0, 60.0)
+        self._channel: Any = None
+        self._consuming = False
+        self._running: dict = {}  # invocation -> True, until it is settled
+        self._copies: set = set()  # Futures of copies that are on their way to the broker
+        self._idle = threading.Event()
+        self._idle.set()
+        self._runners: dict = {}
+        self._watch_at: float | None = None  # when the running tasks are looked at for their timeouts
+
+    @property
+    def running_count(self):
+        """Tasks that were delivered and are not settled."""
+        return len(self._running)
+
+    @property
+    def is_consuming(self):
+        """Whether it was started and not stopped."""
+        return self._consuming
+
+    def start(self):
+        """Take tasks from the queue, from now on and after each reconnection."""
+        self._server.link.call(self._start)
+
+    def stop(self):
+        """Take no more tasks; those that wait in this program go back to the queue."""
+        self._call(self._stop)
+
+    def close(self, timeout_s=None):
+        """``stop``, wait for the tasks that run (None: for ever), and be gone;
+        True if none was left behind.
+        """
+        self.stop()
+        finished = self._idle.wait(timeout_s)
+        if not finished:
+            names = sorted({each.context.name for each in list(self._running)})
+            self._log.warning(
+                "worker %r leaves %d tasks behind: %s", self.name, len(self._running), ", ".join(names)
+            )
+        self._call(self._leave)
+        self._server.forget(self)
+        for runner in self._runners.values():
+            runner.close()
+        return finished
+
+    # What the server calls, in the link's thread.
+
+    def up(self, connection):
+        """A new connection: declare, and consume if that was under way."""
+        config, exchange = self.config, self._server.config.exchange
+        channel = connection.channel()
+        channel.queue_declare(config.queue, durable=True, arguments=config.arguments)
+        for key in (*config.binding_keys, RETURN_KEY + config.queue):
+            channel.queue_bind(config.queue, exchange, key)
+        if self._dead_letters:
+            channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
+        channel.qos(config.prefetch or config.limit)
+        channel.cancel_listener = lambda tag: self._post(self._cancelled, channel)
+        self._channel = channel
+        if self._consuming:
+            self._consume()
+
+    def down(self, error):
+        """The connection is lost: what was delivered will be again, and what nobody has begun is forgotten
+        here.
+        """
+        self._channel = None
+        self._take_back()
+        for future in list(self._copies):
+            future.cancel()  # the original is delivered again
+
+    def channel_closed(self, connection, error):
+        """True if it was this worker's channel: a new one takes its place."""
+        if self._channel is None or self._channel.error is not error:
+            return False
+        self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
+        self.down(error)
+        self.up(connection)
+        return True
+
+    def end(self, error):
+        """There will be no connection: tasks that run may finish, and will run again elsewhere."""
+        self.down(error)
+        self._consuming = False
+        self._copies.clear()
+        self._note_idle()
+
+    # The rest is private, and in the link's thread.
+
+    def _post(self, function, *args):
+        """From any thread; False after the end of the link."""
+        try:
+            self._server.link.post(function, *args)
+        except Disconnected:
+            return False
+        return True
+
+    def _call(self, function):
+        """From the user's thread. A connection that is lost meanwhile has given everything back by that."""
+        try:
+            self._server.link.call(function)
+        except (ClientError, OSError) as error:
+            self._log.info("worker %r: %s", self.name, error)
+
+    def _start(self):
+        self._consuming = True
+        if self._channel is not None:
+            self._consume()
+
+    def _consume(self):
+        channel = self._channel
+        channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
+
+    def _cancelled(self, channel):
+        """The broker ended the consumer: its queue was deleted, or moved to another node."""
+        if channel is self._channel and self._consuming:
+            self._log.warning(
+                "the broker cancelled worker %r: declares queue %r and consumes again",
+                self.name,
+                self.config.queue,
+            )
+            channel.close()
+            self.down(None)
+            self.up(self._server.link.connection)
+
+    def _stop(self):
+        consuming, self._consuming = self._consuming, False
+        channel = self._channel
+        if not consuming or channel is None:
+            return
+        channel.cancel(self.name)
+        for delivery in (*channel.deliveries, *(each.delivery for each in self._take_back())):
+            delivery.nack(requeue=True)
+        channel.deliveries.clear()
+
+    def _leave(self):
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()  # what was acknowledged before is so; the rest goes back
+
+    def _take_back(self):
+        back = [each for runner in self._runners.values() for each in runner.take_back()]
+        for invocation in back:
+            self._forget(invocation)
+        return back
+
+    def _delivered(self, delivery):
+        try:
+            self._take(delivery)
+        except (ClientError, OSError):
+            raise
+        except Exception as error:  # a message nobody thought of costs one message
+            self._log.exception("worker %r met a message it cannot deal with", self.name)
+            self._give_up(delivery, error)
+
+    def _take(self, delivery):
+        try:
+            headers = delivery.properties.headers or {}
+            task = wire.decode(bytes(delivery.body))
+        except (BadTask, Malformed) as error:
+            self._give_up(delivery, error)
+            return
+        config = self.tasks.get(task.name)
+        if config is None:
+            self._put_off_unknown(delivery, task)
+        elif (early_s := left_s(headers)) > 0:
+            self._put_off(delivery, early_s, {})
+        else:
+            try:
+                values = self._values(task, config)
+            except BadArgument as error:
+                self._give_up(delivery, error)
+                return
+            context = wire.TaskContext(
+                task.uuid,
+                task.name,
+                values,
+                headers,
+                _count(headers, wire.ATTEMPT_HEADER, 1),
+                self.config.queue,
+                self.name,
+                delivery.redelivered,
+            )
+            self._begin(config, context, delivery)
+
+    def _values(self, task, config):
+        values = []
+        for number, (type_name, value) in enumerate(task.args, start=1):
+            try:
+                values.append(convert(type_name, value))
+            except BadArgument as error:
+                raise BadArgument(
+                    f"task {task.name!r} of worker {self.name!r}: argument {number}: {error}"
+                ) from None
+        if config.check is not None:
+            try:
+                config.check(values, [each[0] for each in task.args])
+            except BadArgument as error:
+                raise BadArgument(f"task {task.name!r} of worker {self.name!r}: {error}") from None
+        return values
+
+    def _begin(self, config, context, delivery):
+        runner = self._runners.get(config.run_in)
+        if runner is None:
+            runner = self._runners[config.run_in] = make_runner(config.run_in, self.config.limit, self.name)
+        values = [context.uuid, *context.args] if config.task_uuid_as_first_arg else context.args
+        invocation = Invocation(config, context, values, delivery, self._returned, self.hooks)
+        self._running[invocation] = True
+        self._idle.clear()
+        if config.timeout_s:
+            self._watch(time.monotonic() + config.timeout_s)
+        runner.begin(invocation)
+
+    def _returned(self, invocation, error):
+        """Wherever the function ran."""
+        self.hooks.ended(invocation.context, error)
+        if not self._post(self._settle, invocation, error):
+            self._forget(invocation)
+
+    def _settle(self, invocation, error):
+        if self._running.pop(invocation, None) is None:
+            return  # taken back when the connection was lost
+        if error is None:
+            self.done_count += 1
+            self._ack(invocation.delivery)
+        else:
+            self.failed_count += 1
+            self._settle_failed(invocation, error)
+        self._note_idle()
+
+    def _settle_failed(self, invocation, error):
+        delivery, config = invocation.delivery, invocation.config
+        self._log_failure(invocation, error)
+        attempt = invocation.context.attempt
+        if not isinstance(error, Reject) and (isinstance(error, Retry) or attempt <= config.retries):
+            wait_s = getattr(error, "delay_s", None)
+            if wait_s is None:
+                wait_s = (config.backoff or Backoff()).wait_s(attempt) or 0.0
+            self._put_off(delivery, wait_s, {wire.ATTEMPT_HEADER: attempt + 1})
+        elif config.dead_letter or isinstance(error, Reject):
+            self._give_up(delivery, error)
+        else:
+            self._ack(delivery)
+
+    def _log_failure(self, invocation, error):
+        context = invocation.context
+        quiet = isinstance(error, (Retry, Reject, TaskTimeout))
+        self._log.error(
+            "task %r (%s) of worker %r failed: %s: %s",
+            context.name,
+            context.uuid,
+            self.name,
+            type(error).__name__,
+            error,
+            exc_info=None if quiet else error,
+        )
+
+    def _watch(self, when):
+        """Look at the timeouts then, or sooner if that is arranged already."""
+        if self._watch_at is None or when < self._watch_at:
+            self._watch_at = when
+            self._server.link.call_later(max(0.0, when - time.monotonic()), self._look_at_timeouts, when)
+
+    def _look_at_timeouts(self, when):
+        if when != self._watch_at:
+            return  # another look was arranged for an earlier time, and has arranged the next
+        self._watch_at = None
+        now = time.monotonic()
+        following = []
+        for invocation in list(self._running):
+            limit_s = invocation.config.timeout_s
+            if not limit_s:
+                continue
+            due = (invocation.began or now) + limit_s
+            if due <= now:
+                self._time_out(invocation)
+            else:
+                following.append(due)
+        if following:
+            self._watch(min(following))
+
+    def _time_out(self, invocation):
+        if not invocation.claim():
+            return  # it has just ended
+        context = invocation.context
+        error = TaskTimeout(
+            f"task {context.name!r} ({context.uuid}) of worker {self.name!r} took over {invocation.config.timeout_s:g} s"
+        )
+        self._settle(invocation, error)
+        self._runners[invocation.config.run_in].abandon(invocation)
+        self.hooks.ended(context, error)
+
+    def _forget(self, invocation):
+        self._running.pop(invocation, None)
+        self._note_idle()
+
+    def _note_idle(self):
+        if not self._running and not self._copies:
+            self._idle.set()
+
+    def _ack(self, delivery):
+        if not delivery.channel.closed:  # otherwise the broker delivers it again
+            delivery.ack()
+
+    def _put_off_unknown(self, delivery, task):
+        count = _count(delivery.properties.headers or {}, wire.UNKNOWN_HEADER, 0)
+        if count >= self.config.unknown_retries:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            self._give_up(
+                delivery,
+                UnknownTask(
+                    f"task {task.name!r} is not known to worker {self.name!r}, nor to who else had it in {count} "
+                    f"tries: there are {known}"
+                ),
+            )
+            return
+        self._log.warning("task %r is not known to worker %r: put off", task.name, self.name)
+        self._put_off(
+            delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1}
+        )
+
+    def _put_off(self, delivery, wait_s, headers):
+        """Send it to come back to this queue in ``wait_s``."""
+        key = RETURN_KEY + self.config.queue
+        self._replace(
+            delivery,
+            headers,
+            lambda properties: self._server.send_later(key, delivery.body, properties, wait_s),
+        )
+
+    def _give_up(self, delivery, error):
+        """To the dead letters, with the reason."""
+        self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, error)
+        if not self._dead_letters:
+            if not delivery.channel.closed:
+                delivery.nack(requeue=False)
+            return
+        reason = str(error).encode("utf-8", "replace")[:_REASON_OCTETS].decode("utf-8", "ignore")
+        headers = {
+            wire.REASON_HEADER: reason,
+            wire.ERROR_HEADER: type(error).__name__,
+            wire.QUEUE_HEADER: self.config.queue,
+            wire.WORKER_HEADER: self.name,
+        }
+        self._replace(
+            delivery,
+            headers,
+            lambda properties: self._server.send_copy("", self._dead_letters, delivery.body, properties),
+        )
+
+    def _replace(self, delivery, headers, send):
+        """Publish a copy with these headers, and acknowledge the original once the broker has the copy."""
+        if delivery.channel.closed:
+            return
+        try:
+            properties = Properties.decode(delivery.raw_properties)
+        except Malformed:
+            properties = Properties(delivery_mode=wire.PERSISTENT)
+        kept = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_THE_WAY}
+        properties.headers = {**kept, **headers}
+        properties.delivery_mode = wire.PERSISTENT
+        properties.expiration = properties.user_id = None
+        future = send(properties)
+        self._copies.add(future)
+        self._idle.clear()
+        future.add_done_callback(lambda _: self._post(self._replaced, future, delivery, headers, send))
+
+    def _replaced(self, future, delivery, headers, send):
+        self._copies.discard(future)
+        self._note_idle()
+        if delivery.channel.closed:
+            return
+        if future.cancelled() or future.exception() is not None:
+            self._log.error(
+                "worker %r could not put off or give up a message: %s", self.name, future.exception()
+            )
+            self._server.link.call_later(_ANOTHER_TRY_S, self._replace, delivery, headers, send)
+        else:
+            delivery.ack()
+
+
+# Headers of one way of a message, which the next must not inherit.
+_OF_THE_WAY = {
+    wire.DUE_HEADER,
+    "x-delay",
+    "x-death",
+    "x-first-death-exchange",
+    "x-first-death-queue",
+    "x-first-death-reason",
+    "x-last-death-exchange",
+    "x-last-death-queue",
+    "x-last-death-reason",
+    "x-delivery-count",
+    "x-deduplication-header",
+}
+
+
+def _checked(name, config):
+    """The TaskConfig, with a check of how many arguments there are where it has none."""
+    if config.run_in not in KINDS:
+        raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
+    if config.check is not None:
+        return config
+    return replace(config, check=check_of(config.function, 1 if config.task_uuid_as_first_arg else 0))
+
+
+def _count(headers, name, default):
+    value = headers.get(name, default)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default

@@ -1,0 +1,151 @@
+"""A connection that is kept up by a thread of its own."""
+
+import socket
+import threading
+
+import pytest
+
+from gomq_py.amqp.wire.frames import content_frames, method_frame
+from gomq_py.amqp.wire.methods import BasicPublish, ConnectionClose, ConnectionCloseOk
+from gomq_py.client.backoff import Backoff
+from gomq_py.client.errors import ConnectionClosed, Disconnected
+from gomq_py.client.link import Link
+from tests.support.scripted_broker import Peer, scripted_broker
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+AT_ONCE = Backoff(0.0, 0.0)
+
+
+def nothing(_):
+    pass
+
+
+def test_posted_calls_run_in_order_in_the_threads_own_time():
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link, done = Link(url, on_up=nothing).start(), []
+        for number in range(100):
+            link.post(done.append, number)
+        names = link.call(lambda: threading.current_thread().name)
+        link.close()
+
+    assert (done, names) == (list(range(100)), "gomq-py link")
+
+
+def test_timers_come_in_the_order_of_their_times():
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link, done = Link(url, on_up=nothing).start(), []
+        link.call(lambda: [link.call_later(seconds, done.append, seconds) for seconds in (0.02, 0.0, 0.01)])
+        wait_until(lambda: len(done) == 3)
+        link.close()
+
+    assert done == [0.0, 0.01, 0.02]
+
+
+def test_lost_connection_is_made_anew_and_told():
+    """Two connections on one listener: the broker drops the first, and the link declares again on the
+    second.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ups, downs = [], []
+        url = f"amqp://127.0.0.1:{listener.getsockname()[1]}"
+        link = Link(url, on_up=ups.append, on_down=downs.append, backoff=AT_ONCE)
+
+        def serve():
+            with listener.accept()[0] as sock:
+                Peer(sock).handshake()
+            with listener.accept()[0] as sock:
+                peer = Peer(sock)
+                peer.handshake()
+                peer.farewell()
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        link.start()
+        wait_until(lambda: len(ups) == 2 and link.is_up)
+        link.close()
+        server.join(TIMEOUT_S)
+
+    assert (len(downs), link.losses, link.has_ended) == (1, 1, True)
+
+
+def test_used_up_attempts_are_raised_at_the_start():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"amqp://127.0.0.1:{listener.getsockname()[1]}"
+
+    with pytest.raises(OSError):
+        Link(url, on_up=nothing, backoff=Backoff(0, 0, retries=2)).start()
+
+
+def test_refused_login_is_not_tried_again_at_the_start():
+    def script(peer):
+        peer.read_exactly(8)
+        peer.send(0, ConnectionClose(reply_code=403, reply_text="ACCESS_REFUSED"))
+        peer.expect(ConnectionCloseOk)
+
+    with scripted_broker(script) as url, pytest.raises(ConnectionClosed, match="ACCESS_REFUSED"):
+        Link(url, on_up=nothing).start()
+
+
+def test_fault_of_a_posted_call_costs_nobody_else():
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link = Link(url, on_up=nothing).start()
+        link.post(lambda: 1 / 0)
+        answer = link.call(lambda: "here")
+        with pytest.raises(ZeroDivisionError):
+            link.call(lambda: 1 / 0)
+        link.close()
+
+    assert answer == "here"
+
+
+def test_after_the_end_nothing_can_be_posted():
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link = Link(url, on_up=nothing).start()
+        link.close()
+
+    with pytest.raises(Disconnected):
+        link.post(nothing, 1)
+
+
+def test_frames_of_one_turn_are_sent_together():
+    """Two posted publishes, one write: the peer's first read has both."""
+    ready = threading.Event()
+    received = []
+
+    def script(peer):
+        peer.handshake()
+        channel_id = peer.channel()
+        ready.set()
+        expected = 2 * len(
+            method_frame(channel_id, BasicPublish(exchange="", routing_key="q"))
+            + content_frames(channel_id, b"\0\0", b"x", 0)
+        )
+        received.append(len(peer.socket.recv(65536)) == expected)
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link = Link(url, on_up=lambda connection: made.append(connection.channel()))
+        made = []
+        link.start()
+        ready.wait(TIMEOUT_S)
+        link.call(lambda: [made[0].publish("", "q", b"x") for _ in range(2)])
+        wait_until(lambda: received)
+        link.close()
+
+    assert received == [True]
