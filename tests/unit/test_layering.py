@@ -57,8 +57,10 @@ MAP = {
     # apart
     "client": {"amqp.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "content", "octets", "build_info", ""},
-    "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", ""},  # "": the version
+    "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", "dispatcher.metrics", ""},  # "": the version
+    "dispatcher.__main__": {"dispatcher"},
     "dispatcher.greenlets": set(),
+    "dispatcher.metrics": set(),
     "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
@@ -82,7 +84,9 @@ LIBRARIES = {
     "hub": {"gevent"},
     "octets": {"crc32c"},
     "ctl": {"click"},
+    "dispatcher.__main__": {"gevent"},
     "dispatcher.greenlets": {"gevent"},
+    "dispatcher.metrics": {"prometheus_client"},
     "patterns": {"regex"},
 }
 # What a .pxd may cimport besides our own: C and the compiler itself.

@@ -1,0 +1,235 @@
+"""What gomq-py-worker does: loads an app, runs its workers, and shows how they are doing until it is told to stop.
+
+The first Ctrl-C or SIGTERM takes no more tasks and waits for those that run; the second leaves them, and they go
+back to their queues. With --reload a parent process does nothing but start the worker again when a file changes.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from gomq_py import __version__
+from gomq_py.client.errors import ClientError
+from gomq_py.dispatcher.app import Dispatcher
+from gomq_py.dispatcher.errors import DispatcherError
+from gomq_py.dispatcher.runners import KINDS
+
+_LOG = logging.getLogger("gomq_py.dispatcher")
+_LOOK_S = 0.5  # between two looks at files that changed
+_SHOW_S = 1.0  # between two status lines, and two writes of the health file
+_CONNECTION_BROKEN, _LEFT_BEHIND = 1, 3
+
+
+def run(arguments=None):
+    """The command with these arguments; its exit code."""
+    options = _parser().parse_args(arguments)
+    if options.reload and not os.environ.get("GOMQ_WORKER_RELOADED"):
+        return _reload_for_ever(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    sys.path.insert(0, os.getcwd())
+    try:
+        app = load(options.app)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        print(f"gomq-py-worker: {options.app}: {error}", file=sys.stderr)
+        return 2
+    if options.url:
+        app.url = options.url
+    return _Run(app, options).run()
+
+
+def load(place):
+    """The Dispatcher at ``module:name`` (``app`` by default). Raises ImportError, AttributeError, TypeError."""
+    module, _, name = place.partition(":")
+    app = getattr(importlib.import_module(module), name or "app")
+    if not isinstance(app, Dispatcher):
+        raise TypeError(f"{place} is of type {type(app).__name__}, and not a Dispatcher")
+    return app
+
+
+class _Run:
+    """One run of the workers of an app."""
+
+    def __init__(self, app, options):
+        self._app = app
+        self._options = options
+        self._stop = threading.Event()
+        self._asked = 0  # how often it was told to stop
+        self._finished: list = []
+        self._shown = (time.monotonic(), 0)
+        self._workers: list = []
+
+    def run(self):
+        """Work until told to stop; the exit code."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._told)
+        options = self._options
+        queues = options.queues.split(",") if options.queues else None
+        try:
+            kind = "greenlets" if options.greenlets else options.run_in
+            self._workers = self._app.workers(queues, options.concurrency, kind, options.name)
+        except (ClientError, OSError, DispatcherError, ValueError) as error:
+            print(f"gomq-py-worker: {error}", file=sys.stderr)
+            return _CONNECTION_BROKEN
+        server = self._app.server
+        if options.prometheus_port is not None:
+            from gomq_py.dispatcher.metrics import serve
+
+            serve(options.prometheus_port, options.prometheus_bind, server, self._workers)
+        names = ", ".join(each.config.queue for each in self._workers)
+        _LOG.info("gomq-py-worker %s takes %d tasks from %s", __version__, len(self._app.tasks), names)
+        broken, parent = server.connection_broken, int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
+        while not self._stop.wait(_SHOW_S) and not broken.is_set():
+            self._show()
+            if parent and os.getppid() != parent:
+                break  # of --reload: it was killed, and nobody else will end this one
+        return self._leave(server, broken.is_set())
+
+    def _told(self, *_):
+        self._asked += 1
+        self._stop.set()
+
+    def _leave(self, server, is_broken):
+        running = sum(each.running_count for each in self._workers)
+        if running and not is_broken:
+            _LOG.info("waits for %d tasks that run; once more to leave them", running)
+        closing = threading.Thread(target=self._close, name="closing", daemon=True)
+        closing.start()
+        while closing.is_alive() and self._asked < 2:
+            closing.join(0.1)
+            self._show()
+        if closing.is_alive():
+            _LOG.warning("leaves tasks that run: they go back to their queues")
+            server.abort()
+        if self._options.health_file:
+            Path(self._options.health_file).unlink(missing_ok=True)
+        if is_broken:
+            return _CONNECTION_BROKEN
+        return 0 if self._finished == [True] else _LEFT_BEHIND
+
+    def _close(self):
+        self._finished.append(self._app.close(self._options.stop_timeout))
+
+    def _show(self):
+        now = time.monotonic()
+        then, done_then = self._shown
+        if now - then < _SHOW_S * 0.9:
+            return
+        done = sum(each.done_count for each in self._workers)
+        state = {
+            "connected": self._app.server.is_connected,
+            "running": sum(each.running_count for each in self._workers),
+            "done": done,
+            "failed": sum(each.failed_count for each in self._workers),
+            "rate": round((done - done_then) / (now - then), 1),
+        }
+        self._shown = (now, done)
+        if self._options.health_file:
+            _write_health(self._options.health_file, state)
+        if self._options.status or (self._options.status is None and sys.stderr.isatty()):
+            line = "  ".join(f"{name} {value}" for name, value in state.items())
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _write_health(path, state):
+    """As a whole or not at all; there only while there is a connection, so that a probe may look for the file."""
+    if not state["connected"]:
+        Path(path).unlink(missing_ok=True)
+        return
+    written = Path(f"{path}.new")
+    written.write_text(json.dumps({**state, "time": time.time()}), encoding="utf-8")
+    written.replace(path)
+
+
+def _reload_for_ever(arguments):
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    while True:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "gomq_py.dispatcher", *arguments],
+            env={**os.environ, "GOMQ_WORKER_RELOADED": str(os.getpid())},
+        )
+        before = _sources()
+        while not stop.wait(_LOOK_S) and _sources() == before:
+            pass
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        code = child.wait()
+        if stop.is_set():
+            return code
+        print("gomq-py-worker: a file has changed, starting again", file=sys.stderr)
+
+
+def _sources():
+    """Path and time of each module below the current folder, without hidden folders."""
+    found = {}
+    for folder, folders, names in os.walk("."):
+        folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                try:
+                    found[path] = os.stat(path).st_mtime_ns
+                except FileNotFoundError:
+                    continue  # written anew this moment
+    return found
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "gomq-py-worker", description="Runs the tasks of an app: docs/dispatcher.md."
+    )
+    parser.add_argument(
+        "app", metavar="MODULE[:APP]", help="where the Dispatcher is; APP is 'app' by default"
+    )
+    parser.add_argument("--url", help="of the broker, instead of the app's own")
+    parser.add_argument("--queues", help="separated by commas; by default all of the app")
+    parser.add_argument(
+        "--concurrency", type=_count, help="tasks at once from each queue, instead of the app's own"
+    )
+    parser.add_argument(
+        "--run-in",
+        choices=[each for each in KINDS if each != "asyncio"],
+        help="for functions that do not say",
+    )
+    parser.add_argument(
+        "--greenlets", action="store_true", help="patch the standard library, and run functions in greenlets"
+    )
+    parser.add_argument(
+        "--name", default="worker", help="of the workers, before the queue's name; the consumer tag"
+    )
+    parser.add_argument(
+        "--reload", action="store_true", help="start again when a module below this folder changes"
+    )
+    parser.add_argument(
+        "--stop-timeout",
+        type=float,
+        metavar="S",
+        help="how long to wait for tasks that run when told to stop",
+    )
+    parser.add_argument(
+        "--health-file", metavar="PATH", help="is there, and written every second, while connected"
+    )
+    parser.add_argument("--prometheus-port", type=int, metavar="PORT", help="metrics over HTTP")
+    parser.add_argument("--prometheus-bind", default="127.0.0.1", metavar="ADDRESS")
+    parser.add_argument(
+        "--status", action=argparse.BooleanOptionalAction, help="the status line; by default on a terminal"
+    )
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--version", action="version", version=f"gomq-py-worker {__version__}")
+    return parser
+
+
+def _count(text):
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("is at least 1")
+    return count
