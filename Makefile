@@ -7,6 +7,8 @@
 # make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
 # make harness  every value at every place by every door, of which make test runs a chosen part (docs/testing.md): some minutes
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
+# make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
+# make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make wheel   dist/*.whl of the compiled modules, tried in an environment of its own
 # make clean   everything that the above made, but no broker's data
 
@@ -24,7 +26,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint bench expectations fuzz asan harness fuzz-http wheel clean build
+.PHONY: run test lint bench expectations fuzz asan harness fuzz-http load load-ui wheel clean build
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -56,6 +58,12 @@ harness: $(VENV)/dev.stamp build
 fuzz-http: $(VENV)/dev.stamp build
 	GOMQ_FUZZ_EXAMPLES=25 $(BIN)/python -m pytest -n 2 tests/management/test_fuzz.py
 
+load: $(VENV)/load.stamp build
+	$(BIN)/python -m load.locust_run
+
+load-ui: $(VENV)/load.stamp build
+	$(BIN)/python -m load.locust_run --ui
+
 wheel: build
 	.ci/wheel
 
@@ -82,6 +90,10 @@ $(VENV)/dev.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
 	@echo "installing into $(VENV), with everything the tests need"
 	@GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[dev]'
 	@touch $@ $(VENV)/base.stamp
+
+$(VENV)/load.stamp: $(VENV)/dev.stamp
+	@$(BIN)/python -c 'import locust' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[load]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .hypothesis

@@ -63,6 +63,11 @@ class GomqBroker:
         return int(re.search(r"listening http 127.0.0.1:([0-9]+)", self._text())[1])
 
     @property
+    def metrics_port(self):
+        """The port of the metrics."""
+        return int(re.search(r"listening metrics 127.0.0.1:([0-9]+)", self._text())[1])
+
+    @property
     def pid(self):
         """The process to measure."""
         return self._process.pid

@@ -21,6 +21,7 @@ DEBIAN_PACKAGES = {
     "/usr/share/gocode/src/github.com/rabbitmq/amqp091-go": "golang-github-rabbitmq-amqp091-go-dev",
     "/usr/share/doc/ruby-bunny": "ruby-bunny",
     "strace": "strace",
+    "chromium": "chromium",
 }
 # Debian puts servers where an ordinary user's PATH does not look.
 _MORE_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")

@@ -1,0 +1,169 @@
+"""make load: starts a broker, has Locust's users at it, prints what they saw and what it cost, and says whether that is enough.
+
+    python -m load.locust_run [--account-only] [--ui]     LOAD_USERS=300 LOAD_SECONDS=60 LOAD_SHAPE=spike
+
+Fails when the account of confirmed messages does not balance, a request failed, or a target is missed: 10 confirmed
+messages a second for each user, 250 ms from publish to delivery (p99), and after ten minutes memory that has not grown
+by more than 5 MB since minute 2. ``--account-only`` judges the account alone: what a busy machine can be held to.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+from load.brokers import ROOT, GomqBroker
+
+CONFIRMED_PER_USER_S = 10
+LATENCY_MS = 250
+GROWN_MB, FROM_S, LATE_S = 5, 120, 600
+LOOK_S = 2.0
+
+
+class Watch:
+    """CPU, anonymous memory and loop lag of the broker, looked at every two seconds."""
+
+    def __init__(self, broker):
+        self._process = psutil.Process(broker.pid)
+        self._metrics_url = f"http://127.0.0.1:{broker.metrics_port}/metrics"
+        self._stop = threading.Event()
+        self._began = time.monotonic()
+        self._cpu = self._process.cpu_times()
+        self.memory: list = []  # (seconds, MB)
+        self.lags: list = []  # seconds
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self):
+        """CPU seconds it used meanwhile, and how long that was."""
+        self._stop.set()
+        self._thread.join()
+        now = self._process.cpu_times()
+        return now.user + now.system - self._cpu.user - self._cpu.system, time.monotonic() - self._began
+
+    def grown_mb(self):
+        """Between minute 2 and the end, where the run lasts ten; None for a shorter one."""
+        if not self.memory or self.memory[-1][0] < LATE_S - 2 * LOOK_S:
+            return None
+        return self.memory[-1][1] - next(megabytes for seconds, megabytes in self.memory if seconds >= FROM_S)
+
+    def _look(self):
+        while not self._stop.wait(LOOK_S):
+            with open(f"/proc/{self._process.pid}/status", encoding="ascii") as file:
+                kilobytes = int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
+            self.memory.append((time.monotonic() - self._began, kilobytes / 1024))
+            with urllib.request.urlopen(self._metrics_url, timeout=30) as answer:
+                lag = re.search(r"^\w*event_loop_lag_seconds (\S+)", answer.read().decode(), re.MULTILINE)
+            if lag:
+                self.lags.append(float(lag[1]))
+
+
+def run(options):
+    """The exit code."""
+    users, seconds = int(os.environ.get("LOAD_USERS", "300")), float(os.environ.get("LOAD_SECONDS", "60"))
+    with tempfile.TemporaryDirectory(prefix="gomq-load-") as folder:
+        broker = GomqBroker(folder, management=True).start()
+        try:
+            environment = {
+                **os.environ,
+                "LOAD_AMQP_URL": broker.uri,
+                "LOAD_HTTP_URL": f"http://127.0.0.1:{broker.http_port}",
+                "LOAD_ACCOUNT": f"{folder}/account.json",
+                "PYTHONPATH": str(ROOT),
+            }
+            command = [
+                sys.executable,
+                "-m",
+                "locust",
+                "-f",
+                _files(),
+                "--host",
+                f"http://127.0.0.1:{broker.http_port}",
+            ]
+            if options.ui:
+                print(f"the broker is at {broker.uri}; Ctrl-C ends both", flush=True)
+                return subprocess.call(
+                    [*command, "--web-host", "127.0.0.1", "--web-port", str(options.port)],
+                    cwd=ROOT,
+                    env=environment,
+                )
+            watch = Watch(broker)
+            shaped = (
+                []
+                if os.environ.get("LOAD_SHAPE")
+                else ["-u", str(users), "-r", str(max(1, users // 5)), "-t", f"{seconds:g}s"]
+            )
+            code = subprocess.call(
+                [*command, "--headless", "--only-summary", "--csv", f"{folder}/load", *shaped],
+                cwd=ROOT,
+                env=environment,
+            )
+            cpu_s, lasted_s = watch.end()
+            return _judge(Path(folder), watch, cpu_s, lasted_s, users, seconds, code, options.account_only)
+        finally:
+            broker.stop()
+
+
+def _files():
+    shape = os.environ.get("LOAD_SHAPE")
+    if shape:
+        os.environ["LOAD_SHAPE"] = shape.lower()
+        return "load/locustfile.py,load/shapes.py"
+    return "load/locustfile.py"
+
+
+def _judge(folder, watch, cpu_s, lasted_s, users, seconds, code, account_only):
+    path = folder / "account.json"
+    account = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    with open(folder / "load_stats.csv", encoding="utf-8", newline="") as file:
+        lines = {row["Name"]: row for row in csv.DictReader(file)}
+    rate = account["confirmed"] / seconds if account else 0
+    latency_ms = float(lines["publish to delivery"]["99%"]) if "publish to delivery" in lines else None
+    failed = int(lines["Aggregated"]["Failure Count"])
+    grown_mb = watch.grown_mb()
+    memory = [megabytes for _, megabytes in watch.memory] or [0.0]
+    print(
+        f"\nbroker: {cpu_s:.1f} s of CPU in {lasted_s:.0f} s ({100 * cpu_s / lasted_s:.0f}%), anonymous memory {memory[0]:.0f} to "
+        f"{memory[-1]:.0f} MB, loop lag up to {1000 * max(watch.lags, default=0):.0f} ms"
+    )
+    print(
+        f"confirmed: {rate:.0f} a second; publish to delivery p99 {latency_ms} ms; {failed} failures; account {account}"
+    )
+    missed = []
+    if account is None or account["missing"] or account["delivered"] < account["confirmed"]:
+        missed.append(f"the account of confirmed messages does not balance: {account}")
+    if not account_only:
+        if failed or code:
+            missed.append(f"{failed} requests failed, and Locust ended with {code}")
+        if rate < CONFIRMED_PER_USER_S * users:
+            missed.append(f"{rate:.0f} confirmed messages a second, {CONFIRMED_PER_USER_S * users} wanted")
+        if latency_ms is None or latency_ms > LATENCY_MS:
+            missed.append(f"{latency_ms} ms from publish to delivery (p99), {LATENCY_MS} allowed")
+        if grown_mb is not None and grown_mb > GROWN_MB:
+            missed.append(f"memory grew by {grown_mb:.1f} MB after minute 2, {GROWN_MB} allowed")
+    for line in missed:
+        print(f"FAILED: {line}")
+    return 1 if missed else 0
+
+
+def main():
+    """The command."""
+    parser = argparse.ArgumentParser("python -m load.locust_run", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--account-only", action="store_true")
+    parser.add_argument("--ui", action="store_true")
+    parser.add_argument("--port", type=int, default=8089)
+    sys.exit(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""A mix like real life: workers with manual acks, calls over direct reply-to, devices, retry loops, readers of a stream, watchers.
+
+Run by ``make load`` and ``make load-ui``; load/README.md says how to point it elsewhere. The account of confirmed
+messages is closed at the end of the test: a message that was confirmed and never delivered fails the run.
+"""
+
+import itertools
+import json
+import logging
+import os
+import time
+
+import gevent
+import gevent.socket
+from locust import between, constant, constant_throughput, events, task
+
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ClientError
+from gomq_py.content.properties import Properties
+from load.amqp_user import ACCOUNT, PREFIX, AmqpUser, ConsumingUser, PublishingUser, amqp_url
+from load.http_user import WatchingUser  # noqa: F401 - Locust finds the users of a mix by their names here
+
+_LOG = logging.getLogger("load")
+WORK_QUEUES = 8
+# With the weights below 300 users confirm 3000 messages a second and more.
+BURST, BURSTS_PER_S = 10, 2
+WORK = [f"{PREFIX}.work.{number}" for number in range(WORK_QUEUES)]
+RETRY, STREAM, RPC = f"{PREFIX}.retry", f"{PREFIX}.stream", f"{PREFIX}.rpc"
+# How long the consumers may take for what is left when the publishers have stopped.
+REST_S = 30
+_names = itertools.count()
+
+
+def declare_work(channel):
+    """Work queues, whose refused messages wait in a queue of 200 ms and come back."""
+    channel.queue_declare(RETRY, durable=True, arguments={"x-message-ttl": 200, "x-dead-letter-exchange": ""})
+    for queue in WORK:
+        channel.queue_declare(queue, durable=True, arguments={"x-dead-letter-exchange": f"{PREFIX}.retries"})
+    channel.exchange_declare(f"{PREFIX}.retries", "fanout", durable=True)
+    channel.queue_bind(RETRY, f"{PREFIX}.retries")
+    channel.queue_declare(
+        STREAM, durable=True, arguments={"x-queue-type": "stream", "x-max-length-bytes": 50_000_000}
+    )
+
+
+class Producer(PublishingUser):
+    """Sends work in small bursts, each confirmed."""
+
+    weight = 60
+    wait_time = constant_throughput(BURSTS_PER_S)
+
+    def prepare(self):
+        declare_work(self.channel)
+
+    @task
+    def send(self):
+        """One burst."""
+        self.publish("", WORK[self.number % WORK_QUEUES], BURST)
+
+
+class Worker(ConsumingUser):
+    """Takes work, and refuses one message in a hundred once: that comes back by the retry loop."""
+
+    fixed_count = WORK_QUEUES
+    wait_time = constant(0)
+
+    def prepare(self):
+        declare_work(self.channel)
+        self.queue = WORK[next(_names) % WORK_QUEUES]
+        self.consume()
+
+    @task
+    def take(self):
+        """A second's work."""
+        self.work()
+
+    def wants(self, delivery):
+        return delivery.delivery_tag % 100 != 0 or b"x-death" in delivery.raw_properties
+
+
+class Device(AmqpUser):
+    """Reports to amq.topic, as a device does: small, transient, unconfirmed. Many of them fan in to one stream."""
+
+    weight = 25
+    wait_time = between(0.5, 1.5)
+
+    def prepare(self):
+        declare_work(self.channel)
+        self.channel.queue_bind(STREAM, "amq.topic", f"{PREFIX}.device.*")
+        self.key = f"{PREFIX}.device.{next(_names)}"
+
+    @task
+    def report(self):
+        """One measurement."""
+        body = json.dumps({"device": self.key, "time": time.time(), "celsius": 21.5})
+        self.timed("report", self.channel.publish, "amq.topic", self.key, body, octets=len(body))
+
+
+class StreamReader(AmqpUser):
+    """Reads the devices' stream from its next message on."""
+
+    fixed_count = 1
+    wait_time = constant(0)
+
+    def prepare(self):
+        declare_work(self.channel)
+        self.channel.qos(100)
+        self.channel.consume(STREAM, self._delivered, arguments={"x-stream-offset": "next"})
+
+    @task
+    def read(self):
+        """What comes in a second."""
+        deadline = time.monotonic() + 1
+        while (left_s := deadline - time.monotonic()) > 0:
+            self.connection.drain(left_s)
+
+    def _delivered(self, delivery):
+        self.tell(
+            "report to stream reader",
+            (time.time() - json.loads(delivery.body)["time"]) * 1000,
+            len(delivery.body),
+        )
+        delivery.ack()
+
+
+class Answering(AmqpUser):
+    """Answers calls."""
+
+    fixed_count = 1
+    wait_time = constant(0)
+
+    def prepare(self):
+        self.channel.queue_declare(RPC, auto_delete=True)
+        self.channel.qos(50)
+        self.channel.consume(RPC, self._called)
+
+    @task
+    def answer(self):
+        """For a second."""
+        deadline = time.monotonic() + 1
+        while (left_s := deadline - time.monotonic()) > 0:
+            self.connection.drain(left_s)
+
+    def _called(self, delivery):
+        properties = delivery.properties
+        self.channel.publish(
+            "", properties.reply_to, delivery.body, Properties(correlation_id=properties.correlation_id)
+        )
+        delivery.ack()
+
+
+class Caller(AmqpUser):
+    """Calls over direct reply-to and waits for the answer."""
+
+    weight = 8
+    wait_time = between(0.3, 1)
+
+    def prepare(self):
+        self.channel.queue_declare(RPC, auto_delete=True)
+        self.channel.consume("amq.rabbitmq.reply-to", no_ack=True)
+
+    @task
+    def call(self):
+        """One call."""
+        self.timed("call and answer", self._call)
+
+    def _call(self):
+        self.channel.publish(
+            "", RPC, b"question", Properties(reply_to="amq.rabbitmq.reply-to", correlation_id="1")
+        )
+        if self.channel.next_delivery(30) is None:
+            raise ClientError("no answer within 30 s")
+
+
+class Visitor(AmqpUser):
+    """Comes, has a queue of its own, sends itself a message, and goes."""
+
+    weight = 5
+    wait_time = between(1, 3)
+
+    @task
+    def visit(self):
+        """A short life."""
+        self.timed("visit", self._visit)
+
+    def _visit(self):
+        with Connection(amqp_url(self.host), socket_module=gevent.socket, heartbeat_s=0) as connection:
+            with connection.channel() as channel:
+                queue = channel.queue_declare(exclusive=True).queue
+                channel.publish("", queue, b"hello")
+                channel.get(queue, no_ack=True)
+
+
+def _take_the_rest(host):
+    """What the workers had not got when they were stopped."""
+    deadline = time.monotonic() + REST_S
+    with Connection(amqp_url(host), socket_module=gevent.socket) as connection:
+        channel = connection.channel()
+        while ACCOUNT.missing() and time.monotonic() < deadline:
+            for queue in (*WORK, RETRY):
+                while (delivery := channel.get(queue)) is not None:
+                    publisher, number, _ = delivery.body.split(b" ", 2)
+                    ACCOUNT.delivered(int(publisher), int(number))
+                    delivery.ack()
+            gevent.sleep(0.05)
+        for queue in (*WORK, RETRY, STREAM):
+            channel.queue_delete(queue)
+        channel.exchange_delete(f"{PREFIX}.retries")
+
+
+@events.quitting.add_listener
+def close_the_account(environment, **_):
+    """Every confirmed message was delivered, or the run has failed."""
+    if ACCOUNT.confirmed_count == 0:
+        return  # a master, whose workers have accounts of their own
+    _take_the_rest(environment.host)
+    missing = ACCOUNT.missing()
+    account = {
+        "confirmed": ACCOUNT.confirmed_count,
+        "delivered": ACCOUNT.delivered_count,
+        "again": ACCOUNT.again_count,
+        "missing": missing,
+    }
+    print("account:", json.dumps(account), flush=True)
+    if os.environ.get("LOAD_ACCOUNT"):
+        with open(os.environ["LOAD_ACCOUNT"], "w", encoding="utf-8") as file:
+            json.dump(account, file)
+    if missing:
+        _LOG.error("%d confirmed messages were not delivered", missing)
+        environment.process_exit_code = 1

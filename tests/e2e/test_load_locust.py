@@ -1,0 +1,181 @@
+"""Locust's users at a real broker: the account of a short run balances, a false one would fail, and the page works in a browser."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.support import programs
+from tests.support.command import ROOT
+from tests.support.ports import reserve
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+# Locust patches the standard library when it is imported, so that its modules are looked at in processes of their own.
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def test_account_of_a_short_run_balances():
+    """15 s, 30 users; rates and latencies are for machines that do nothing else."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "load.locust_run", "--account-only"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=environment(LOAD_USERS="30", LOAD_SECONDS="15"),
+    )
+
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    account = json.loads(re.search(r"^account: (\{.*\})$", finished.stdout, re.MULTILINE)[1])
+    assert account["confirmed"] > 100 and account["missing"] == 0
+    for line in (
+        "publish confirmed",
+        "publish to delivery",
+        "call and answer",
+        "report to stream reader",
+        "/api/overview",
+    ):
+        assert line in finished.stdout + finished.stderr
+    assert re.search(r"broker: [\d.]+ s of CPU .* anonymous memory .* loop lag up to", finished.stdout)
+
+
+def test_account_tells_what_was_confirmed_and_not_delivered():
+    code = (
+        "from load.amqp_user import Account\n"
+        "account = Account()\n"
+        "account.confirmed(0, range(5)); account.confirmed(3, [0])\n"
+        "[account.delivered(0, number) for number in (0, 1, 2, 4, 4)]\n"
+        "print(account.missing(), account.confirmed_count, account.delivered_count, account.again_count)"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, env=environment()
+    )
+
+    assert told.stdout == "2 6 4 1\n", told.stderr
+
+
+@pytest.mark.parametrize(
+    "name, shares", [("ramp", "0.2 0.8"), ("spike", "0.1 0.1"), ("soak", "1.0 1.0"), ("fanin", "0.4 1.0")]
+)
+def test_one_shape_is_chosen_by_its_name(name, shares):
+    code = (
+        "import load.shapes as shapes\n"
+        "chosen, = [each for each in (shapes.Ramp, shapes.Spike, shapes.Soak, shapes.FanIn) if not each.abstract]\n"
+        "print(*(chosen().share(part) for part in (0.2, 0.8)))"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(LOAD_SHAPE=name),
+    )
+
+    assert told.stdout == shares + "\n", told.stderr
+
+
+@pytest.fixture
+def page(tmp_path):
+    """Locust's page, with a broker of its own."""
+    port = reserve()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "load.locust_run", "--ui", "--port", str(port)],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: answers(url))
+        yield url
+    finally:
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait(TIMEOUT_S)
+
+
+def answers(url):
+    try:
+        return urllib.request.urlopen(url, timeout=TIMEOUT_S).status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.needs_program("chromium")
+def test_page_starts_five_users_and_shows_a_row(page, tmp_path):
+    """The page as Chromium draws it: its form is sent as a browser sends it, and the table is read from the drawn document."""
+
+    def drawn(path=""):
+        return subprocess.run(
+            [
+                programs.find("chromium"),
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--user-data-dir={tmp_path / 'chromium'}",
+                "--virtual-time-budget=4000",
+                "--dump-dom",
+                page + path,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        ).stdout
+
+    assert "Start new load test" in drawn()
+    request = urllib.request.Request(page + "/swarm", b"user_count=5&spawn_rate=5", method="POST")
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+        assert json.loads(answer.read())["success"]
+
+    wait_until(lambda: "connect" in rows(drawn()))
+
+
+def rows(document):
+    """The texts of the cells of the page's tables."""
+    return re.findall(r"<td[^>]*>([^<]*)</td>", document)
+
+
+def test_example_of_the_page_runs(shared_broker, tmp_path):
+    example = re.search(
+        r"```python\n(.*?)```", (ROOT / "docs" / "load.md").read_text(encoding="utf-8"), re.DOTALL
+    )[1]
+    (tmp_path / "tills.py").write_text(example)
+
+    finished = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "locust",
+            "-f",
+            "tills.py",
+            "--host",
+            "http://127.0.0.1",
+            "--headless",
+            "-u",
+            "4",
+            "-r",
+            "4",
+            "-t",
+            "3s",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=environment(LOAD_AMQP_URL=shared_broker.amqp_url),
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    assert "publish confirmed" in finished.stderr and "publish to delivery" in finished.stderr
