@@ -162,7 +162,7 @@ class ConsumingUser(AmqpUser):
     """Consumes its ``queue`` with manual acks, and accounts for what comes. What it does not want is rejected."""
 
     abstract = True
-    prefetch = 100
+    prefetch = 50
     queue = ""
     latency_name = "publish to delivery"
 

@@ -25,7 +25,8 @@ WORK_QUEUES = 8
 # With the weights below 300 users confirm 3000 messages a second and more.
 BURST, BURSTS_PER_S = 10, 2
 WORK = [f"{PREFIX}.work.{number}" for number in range(WORK_QUEUES)]
-RETRY, STREAM, RPC = f"{PREFIX}.retry", f"{PREFIX}.stream", f"{PREFIX}.rpc"
+RETRY, STREAM = f"{PREFIX}.retry", f"{PREFIX}.stream"
+RPC = "load.rpc"  # of all processes: there may be one that answers in all
 # How long the consumers may take for what is left when the publishers have stopped.
 REST_S = 30
 _names = itertools.count()
@@ -59,15 +60,15 @@ class Producer(PublishingUser):
 
 
 class Worker(ConsumingUser):
-    """Takes work, and refuses one message in a hundred once: that comes back by the retry loop."""
+    """Takes work from all queues, and refuses one message in a hundred once: that comes back by the retry loop."""
 
     fixed_count = WORK_QUEUES
     wait_time = constant(0)
 
     def prepare(self):
         declare_work(self.channel)
-        self.queue = WORK[next(_names) % WORK_QUEUES]
-        self.consume()
+        for self.queue in WORK:  # all: of several processes each may have but one worker
+            self.consume()
 
     @task
     def take(self):
