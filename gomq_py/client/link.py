@@ -184,12 +184,14 @@ class Link:
         poll = select.poll()
         poll.register(self._woken.fileno(), select.POLLIN)
         poll.register(connection.fileno(), select.POLLIN)
+        wake_number = self._woken.fileno()
         busy = True  # deliveries may have come with the answers that on_up() waited for
         while not self._closing or self._inbox:
-            poll.poll(0 if busy or self._inbox else _milliseconds(self._rest_s(connection.due_in())))
+            ready = poll.poll(0 if busy or self._inbox else _milliseconds(self._rest_s(connection.due_in())))
+            woken = any(number == wake_number for number, _ in ready)
             connection.hold()
             try:
-                self._do_posted()
+                self._do_posted(woken)
                 busy = connection.take_ready()
             except ChannelClosed as error:
                 busy = True
@@ -230,8 +232,7 @@ class Link:
         poll = select.poll()
         poll.register(self._woken.fileno(), select.POLLIN)
         while not self._closing and (rest_s := deadline - time.monotonic()) > 0:
-            poll.poll(_milliseconds(self._rest_s(rest_s)))
-            self._do_posted()
+            self._do_posted(bool(poll.poll(_milliseconds(self._rest_s(rest_s)))))
         return None
 
     def _rest_s(self, seconds):
@@ -241,13 +242,14 @@ class Link:
         timer_s = max(0.0, self._timers[0][0] - time.monotonic())
         return timer_s if seconds is None else min(seconds, timer_s)
 
-    def _do_posted(self):
-        if self._signalled:
+    def _do_posted(self, woken):
+        """``woken``: the pipe is readable, and would stay so. A wake may come after the look that it was for."""
+        if woken:
             try:
                 self._woken.recv(64)
             except (BlockingIOError, InterruptedError):
-                pass  # posted, and its wake not written yet: this look finds it
-            self._signalled = False
+                pass  # an earlier look took it
+        self._signalled = False  # before the inbox is emptied: whoever posts from here on wakes the thread again
         for _ in range(len(self._inbox)):
             function, args = self._inbox.popleft()
             self._do(function, args)
