@@ -62,6 +62,7 @@ MAP = {
     "dispatcher.greenlets": set(),
     "dispatcher.metrics": set(),
     "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
+    "spark": {"client", "content", "errors", "storage.format", ""},
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
 }
@@ -87,6 +88,7 @@ LIBRARIES = {
     "dispatcher.__main__": {"gevent"},
     "dispatcher.greenlets": {"gevent"},
     "dispatcher.metrics": {"prometheus_client"},
+    "spark": {"pyspark", "pyarrow"},
     "patterns": {"regex"},
 }
 # What a .pxd may cimport besides our own: C and the compiler itself.

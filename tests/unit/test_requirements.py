@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 from tests.unit.source_tree import ROOT
 
 # Extras that CI does not install: each needs what only some have.
-ELSEWHERE = {"fuzz", "load", "spark"}
+ELSEWHERE = {"fuzz", "load"}
 
 
 def requirements():

@@ -1,0 +1,191 @@
+"""Streams over the management API: the default transport. Below planning and reading; stdlib only.
+
+Bounds come from the broker and cover what is flushed, so that what was read once never changes. A connection
+that breaks is made anew and a range that comes short is asked for again from where it ended, for
+``retrySeconds`` without an octet; then it is an error. What the broker refuses is one at once.
+"""
+import base64
+import http.client
+import json
+import ssl
+import time
+from urllib.parse import quote, urlencode, urlsplit
+
+from gomq_py.spark.errors import NoStream, Refused, Unreachable
+from gomq_py.spark.options import CREDENTIALS_ADVICE
+from gomq_py.spark.transport import Segment, Shape
+
+# Waited between two tries; the broker may be starting.
+PAUSE_S = 0.2
+LONGEST_REASON = 300
+
+
+class SegmentGone(Exception):
+    """The broker does not have this segment any more, or has another stream of this name."""
+
+
+class HttpTransport:
+    """The streams of one vhost. Keeps one connection open; ``close`` gives it back. May be pickled: the
+    connection stays behind.
+    """
+
+    def __init__(self, options, credentials):
+        self.url = options["url"]
+        self.vhost = options["vhost"]
+        self._timeout_s = options["timeoutSeconds"]
+        self._retry_s = options["retrySeconds"]
+        self._ca_file = options["caFile"]
+        self._credentials = credentials
+        self._connection = None
+
+    def __getstate__(self):
+        return {**self.__dict__, "_connection": None}
+
+    def close(self):
+        """Give the connection back."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # what it knows
+
+    def names(self):
+        """The names of the streams of the vhost that this user may read. Raises Refused, Unreachable."""
+        return [stream["name"] for stream in self._json(f"/api/streams/{_part(self.vhost)}", f"the streams of vhost '{self.vhost}'")["streams"]]
+
+    def describe(self, name):
+        """The Shape of a stream. Raises NoStream, Refused, Unreachable."""
+        given = self._json(f"{self._path(name)}/segments", self._called(name))
+        try:
+            parts = tuple(Segment(
+                part["number"], part["first_offset"], part["next_offset"], part["bytes"], part["first_timestamp_ms"], part["last_timestamp_ms"],
+            ) for part in given["segments"])
+            return Shape(given["epoch"], given["first_offset"], given["synced_offset"], parts)
+        except (KeyError, TypeError):
+            raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
+
+    def offset_for_timestamp(self, name, timestamp_ms):
+        """The offset of the first message at or after a Unix time in milliseconds. Raises as ``describe``
+        does.
+        """
+        return self._json(f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name))["offset"]
+
+    def octets(self, name, epoch, number, at, count):
+        """Pieces of ``count`` octets of a segment's file from ``at`` on, as they come. Raises SegmentGone,
+        Refused, Unreachable.
+        """
+        deadline = time.monotonic() + self._retry_s
+        end = at + count
+        while at < end:
+            query = urlencode({"offset": at, "length": end - at, "epoch": epoch})
+            before = at
+            try:
+                response = self._request(f"{self._path(name)}/segments/{number}?{query}")
+                if response.status == 404:
+                    raise SegmentGone(_reason(response))
+                self._raise_refusal(response, self._called(name))
+                while at < end:
+                    piece = response.read(min(end - at, 1 << 20))
+                    if not piece:
+                        break
+                    at += len(piece)
+                    yield piece
+                if at < end:
+                    self.close()  # what is left of a short answer would be taken for the next one
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                failure = str(error) or type(error).__name__
+            except GeneratorExit:
+                if at < end:
+                    self.close()  # the caller has enough, and the rest of the answer is still to come
+                raise
+            else:
+                failure = f"answers end early, {end - at} octets before their time"
+            if at > before:
+                deadline = time.monotonic() + self._retry_s
+            elif at < end:
+                self._pause(deadline, f"{failure} (reading {self._called(name)}, segment {number}, position {at})")
+
+    # requests
+
+    def _path(self, name):
+        return f"/api/streams/{_part(self.vhost)}/{_part(name)}"
+
+    def _called(self, name):
+        return f"stream '{name}' in vhost '{self.vhost}'"
+
+    def _json(self, target, what):
+        deadline = time.monotonic() + self._retry_s
+        while True:
+            try:
+                response = self._request(target)
+                body = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                self._pause(deadline, str(error) or type(error).__name__)
+                continue
+            if response.status == 404:
+                raise NoStream(f"there is no {what} at {self.url}")
+            try:
+                self._raise_refusal(response, what, body)
+            except http.client.HTTPException as error:
+                self._pause(deadline, str(error))
+                continue
+            try:
+                return json.loads(body)
+            except ValueError:
+                raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
+
+    def _request(self, target):
+        if self._connection is None:
+            self._connection = self._connect()
+        path = urlsplit(self.url).path + target
+        token = self._credentials.token
+        login = f"{self._credentials.user}:{self._credentials.password}".encode()
+        header = f"Bearer {token}" if token else "Basic " + base64.b64encode(login).decode()
+        self._connection.request("GET", path, headers={"Authorization": header})
+        return self._connection.getresponse()
+
+    def _connect(self):
+        parts = urlsplit(self.url)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname, parts.port or 15672, timeout=self._timeout_s)
+        context = ssl.create_default_context(cafile=self._ca_file)
+        return http.client.HTTPSConnection(parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
+
+    def _raise_refusal(self, response, what, body=None):
+        """Raise what an answer other than 200 means."""
+        status = response.status
+        if status < 300:
+            return
+        reason = _reason(response, body)
+        self.close()
+        user = "the token" if self._credentials.token else f"user '{self._credentials.user}'"
+        if status == 401 and "Not management user" not in reason:
+            raise Refused(f"{self.url} does not let {user} in ({reason}): {CREDENTIALS_ADVICE}")
+        if status in (401, 403):
+            raise Refused(f"{user} may not read {what} at {self.url} ({reason}): give it read permission there")
+        if status in (429, 500, 502, 503, 504):
+            raise http.client.HTTPException(f"{status} {reason}")
+        raise Unreachable(f"{self.url} answers {status} when asked for {what}: {reason}")
+
+    def _pause(self, deadline, failure):
+        """Wait before the next try. Raises Unreachable when there is to be none."""
+        if time.monotonic() >= deadline:
+            raise Unreachable(
+                f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): {failure}. "
+                "Is the broker running, and its management API there (option url)?")
+        time.sleep(PAUSE_S)
+
+
+def _part(text):
+    return quote(text, safe="")
+
+
+def _reason(response, body=None):
+    """What a refusal says, in one line."""
+    try:
+        given = json.loads(response.read() if body is None else body)
+        return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]
+    except (ValueError, AttributeError, OSError, http.client.HTTPException):
+        return response.reason or str(response.status)

@@ -1,0 +1,43 @@
+"""Where a query stands in each stream: what Spark keeps in its checkpoint.
+
+    {"v": 1, "streams": {"<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
+
+``next`` is the first offset that has not been read. ``epoch`` tells a stream from a later one of the same
+name. ``segment`` and ``at``, where they are known, say at which position of which segment that offset's
+record begins, so that the next batch need not read what is before it. A leaf.
+"""
+from dataclasses import dataclass
+
+from gomq_py.spark.errors import GomqError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in one stream."""
+
+    epoch: str
+    next: int
+    segment: int = 0
+    at: int = 0  # 0: not known
+
+
+def encode(positions):
+    """The JSON (as a dict) of {stream: Position}."""
+    return {"v": VERSION, "streams": {
+        name: {"epoch": one.epoch, "next": one.next, **({"segment": one.segment, "at": one.at} if one.at else {})}
+        for name, one in sorted(positions.items())}}
+
+
+def decode(given):
+    """{stream: Position} of what ``encode`` made. Raises GomqError for what another version or program wrote.
+    """
+    try:
+        if given["v"] != VERSION:
+            raise GomqError(f"the checkpoint holds offsets of version {given['v']}, this gomq-py knows {VERSION}: use the one that wrote it")
+        return {
+            str(name): Position(str(one["epoch"]), int(one["next"]), int(one.get("segment", 0)), int(one.get("at", 0)))
+            for name, one in given["streams"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise GomqError(f"the checkpoint holds no offsets of the gomq source: {given!r}. Is it another query's?") from None

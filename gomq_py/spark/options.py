@@ -1,0 +1,267 @@
+"""Options of the data source: what they are called, what they may be, and what is said where they are
+something else.
+
+Names are those of Spark's source for Kafka where that has them, and as there the case of a name does not
+matter. Everything is looked at when Spark makes the source, so that load() fails and not the first action. No
+option holds a password: options stand in plans, event logs and the UI.
+"""
+import difflib
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from gomq_py.spark.errors import OptionError
+
+TRANSPORTS = ("http", "files")
+EARLIEST, LATEST = "earliest", "latest"
+DEFAULT_URL = "http://127.0.0.1:15672"
+
+_BYTES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+
+
+def _text(name, value):
+    if not value:
+        raise OptionError(f"option {name} is empty")
+    return value
+
+
+def _flag(name, value):
+    if value.lower() not in ("true", "false"):
+        raise OptionError(f"option {name} is true or false, not {value!r}")
+    return value.lower() == "true"
+
+
+def _count(name, value):
+    if not value.isdecimal() or not 0 < int(value) < 1 << 62:
+        raise OptionError(f"option {name} is a whole number from 1 on, not {value!r}")
+    return int(value)
+
+
+def _octets(name, value):
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
+    if not found or found[2] not in _BYTES or not int(found[1]):
+        raise OptionError(f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {value!r}")
+    return int(found[1]) * _BYTES[found[2]]
+
+
+def _milliseconds(name, value):
+    if not value.isdecimal() or int(value) >= 1 << 62:
+        raise OptionError(f"option {name} is a time in milliseconds since 1970, not {value!r}")
+    return int(value)
+
+
+def _seconds(name, value):
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < 1e6:
+        raise OptionError(f"option {name} is a number of seconds, not {value!r}")
+    return seconds
+
+
+def _names(name, value):
+    names = [part.strip() for part in value.split(",")]
+    if not all(names):
+        raise OptionError(f"option {name} is a list of names such as 'orders,payments', not {value!r}")
+    if len(set(names)) < len(names):
+        raise OptionError(f"option {name} names a stream twice: {value!r}")
+    return tuple(names)
+
+
+def _pattern(name, value):
+    try:
+        return re.compile(_text(name, value)).pattern
+    except re.error as error:
+        raise OptionError(f"option {name} is a regular expression; {value!r} is none: {error}") from None
+
+
+def _url(name, value):
+    try:
+        parts = urlsplit(value)
+        parts.port  # raises ValueError by itself
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OptionError(f"option {name} is the address of the management API, such as {DEFAULT_URL}")
+    if parts.username is not None or parts.password is not None:
+        raise OptionError(f"option {name} holds a user or password, which plans and logs would show: {CREDENTIALS_ADVICE}")
+    return value.rstrip("/").removesuffix("/api")
+
+
+def _transport(name, value):
+    if value not in TRANSPORTS:
+        raise OptionError(f"option {name} is one of {', '.join(TRANSPORTS)}, not {value!r}")
+    return value
+
+
+def _offsets(name, value):
+    """earliest, latest, a number, or a dict of streams to one of them."""
+    if value in (EARLIEST, LATEST):
+        return value
+    if value.isdecimal():
+        return int(value)
+    try:
+        given = json.loads(value)
+        if not isinstance(given, dict) or not given:
+            raise ValueError
+        return {stream: _offset(offset) for stream, offset in given.items()}
+    except (ValueError, RecursionError):
+        raise OptionError(
+            f"option {name} is earliest, latest, an offset, or JSON such as {{\"orders\": 17, \"payments\": \"earliest\"}}, not {value!r}") from None
+
+
+def _offset(value):
+    if value in (EARLIEST, LATEST) or isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
+        return value
+    raise ValueError
+
+
+CREDENTIALS_ADVICE = "set GOMQ_USER and GOMQ_PASSWORD (or GOMQ_TOKEN) in the driver's environment, or name a file with the option credentialsFile"
+
+READER = "reading"
+WRITER = "writing"
+BOTH = "both"
+
+# name -> (how it is read, what it is where it is not given, what it is for)
+TABLE = {
+    "url": (_url, DEFAULT_URL, READER),
+    "vhost": (_text, "/", BOTH),
+    "credentialsFile": (_text, None, BOTH),
+    "caFile": (_text, None, BOTH),
+    "timeoutSeconds": (_seconds, 30.0, BOTH),
+    "retrySeconds": (_seconds, 60.0, READER),
+    "transport": (_transport, "http", READER),
+    "dataDir": (_text, None, READER),
+    "subscribe": (_names, None, READER),
+    "subscribePattern": (_pattern, None, READER),
+    "startingOffsets": (_offsets, None, READER),
+    "endingOffsets": (_offsets, None, READER),
+    "startingTimestamp": (_milliseconds, None, READER),
+    "endingTimestamp": (_milliseconds, None, READER),
+    "maxOffsetsPerTrigger": (_count, None, READER),
+    "maxBytesPerTrigger": (_octets, None, READER),
+    "minPartitions": (_count, 1, READER),
+    "partitionBytes": (_octets, 64 << 20, READER),
+    "failOnDataLoss": (_flag, True, READER),
+    "includeHeaders": (_flag, False, READER),
+    "batchRows": (_count, 20000, READER),
+    "batchBytes": (_octets, 4 << 20, READER),
+    "pushFilters": (_flag, False, READER),
+    "amqpUrl": (_text, None, WRITER),
+    "exchange": (lambda name, value: value, None, WRITER),
+    "routingKey": (lambda name, value: value, None, WRITER),
+    "queue": (_text, None, WRITER),
+    "messageIdColumn": (_text, None, WRITER),
+    "deduplicationHeader": (_text, None, WRITER),
+    "persistent": (_flag, True, WRITER),
+    "mandatory": (_flag, True, WRITER),
+    "confirmSeconds": (_seconds, 60.0, WRITER),
+    "confirmBatch": (_count, 1000, WRITER),
+}
+_BY_LOWER = {name.lower(): name for name in TABLE}
+_SECRETS = {"user", "username", "password", "token", "secret"}
+
+
+@dataclass
+class Credentials:
+    """Who asks. Never shown: neither in a plan nor in a text."""
+
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    token: str = field(default="", repr=False)
+
+
+class Options:
+    """What was asked for, by the names of ``TABLE``. Raises OptionError."""
+
+    def __init__(self, given):
+        self._values = {name: default for name, (_, default, _) in TABLE.items()}
+        self.given = set()
+        for key, value in given.items():
+            name = _BY_LOWER.get(key.lower())
+            if name is None:
+                raise OptionError(_unknown(key))
+            self._values[name] = TABLE[name][0](name, str(value))
+            self.given.add(name)
+        self._check()
+
+    def __getitem__(self, name):
+        return self._values[name]
+
+    @property
+    def is_for_writing(self):
+        """Whether these describe a sink."""
+        return bool(self.given & {name for name, (_, _, use) in TABLE.items() if use == WRITER})
+
+    def _check(self):
+        reads = sorted(name for name in self.given if TABLE[name][2] == READER)
+        writes = sorted(name for name in self.given if TABLE[name][2] == WRITER)
+        if reads and writes:
+            raise OptionError(f"option {writes[0]} is for writing and option {reads[0]} for reading: give one kind")
+        if writes:
+            self._check_writer()
+        else:
+            self._check_reader()
+
+    def _check_reader(self):
+        if self["subscribe"] is None and self["subscribePattern"] is None:
+            raise OptionError(
+                "what to read is missing: give option subscribe with the names of streams, or subscribePattern; "
+                "to write, queue or exchange")
+        self._one_of("subscribe", "subscribePattern")
+        self._one_of("startingOffsets", "startingTimestamp")
+        self._one_of("endingOffsets", "endingTimestamp")
+        if self["transport"] == "files" and self["dataDir"] is None:
+            raise OptionError("option dataDir is missing: with transport=files it names the broker's data folder, or a backup of it")
+        if self["transport"] != "files" and self["dataDir"] is not None:
+            raise OptionError(f"option dataDir is for transport=files, and transport is {self['transport']}")
+        if self["endingOffsets"] == EARLIEST:
+            raise OptionError("option endingOffsets is latest, an offset or JSON; earliest would be nothing at all")
+        for option in ("startingOffsets", "endingOffsets"):
+            strange = sorted(set(self[option]) - set(self["subscribe"] or self[option])) if isinstance(self[option], dict) else ()
+            if strange:
+                raise OptionError(f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name")
+
+    def _check_writer(self):
+        if self["queue"] is None and self["exchange"] is None:
+            raise OptionError("where to write is missing: give option queue, or exchange and a column or option routingKey")
+        self._one_of("queue", "exchange")
+        if self["queue"] is not None and self["routingKey"] is not None:
+            raise OptionError("option routingKey goes with option exchange: what goes to a queue has the queue's name for a key")
+        url = self["amqpUrl"] or ""
+        if url and not re.match(r"amqps?://[^@/]+(/|$)", url):
+            raise OptionError(f"option amqpUrl is such as amqp://127.0.0.1:5672 and holds no user or password: {CREDENTIALS_ADVICE}")
+
+    def _one_of(self, one, other):
+        if self[one] is not None and self[other] is not None:
+            raise OptionError(f"options {one} and {other} exclude each other: give one")
+
+
+def _unknown(key):
+    if key.lower() in _SECRETS:
+        return f"option {key} is not taken, because plans and logs would show it: {CREDENTIALS_ADVICE}"
+    near = difflib.get_close_matches(key.lower(), _BY_LOWER, 1)
+    return f"option {key} is unknown" + (f": did you mean {_BY_LOWER[near[0]]}?" if near else f"; there are {', '.join(sorted(TABLE))}")
+
+
+def credentials(options, environment=None):
+    """Who asks: from option credentialsFile (JSON with user and password, or token), else the environment,
+    else guest. Raises OptionError.
+    """
+    environment = os.environ if environment is None else environment
+    path = options["credentialsFile"]
+    if path is None:
+        return Credentials(
+            environment.get("GOMQ_USER", "guest"), environment.get("GOMQ_PASSWORD", "guest"), environment.get("GOMQ_TOKEN", ""))
+    try:
+        with open(path, encoding="utf-8") as file:
+            given = json.load(file)
+        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()) or not given.keys() & {"user", "token"}:
+            raise ValueError('it is not JSON such as {"user": "spark", "password": "..."} or {"token": "..."}')
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise OptionError(f"the credentials of {path} cannot be used: {reason}") from None
+    return Credentials(given.get("user", ""), given.get("password", ""), given.get("token", ""))

@@ -1,0 +1,166 @@
+"""Planning: which offsets are read, which octets of which segments hold them, and who reads which. No Spark,
+no I/O of its own.
+
+Between source, which Spark calls, and a transport, which knows the streams. What was to be read and is gone
+is told here, before any task starts: DataLoss, or a gap that is logged and counted where failOnDataLoss is
+false.
+"""
+import logging
+import re
+from dataclasses import dataclass
+
+from gomq_py.spark.errors import DataLoss, NoStream, OptionError
+from gomq_py.spark.offsets import Position
+from gomq_py.spark.options import EARLIEST, LATEST
+
+LOG = logging.getLogger("gomq_py.spark")
+HEAD_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Offsets ``first`` to ``until`` (excluded) of one segment of a stream, in its octets from ``at`` to
+    ``end``; ``at`` is where the record with ``at_offset`` begins.
+    """
+
+    stream: str
+    epoch: str
+    number: int
+    segment_first: int
+    at: int
+    at_offset: int
+    end: int
+    first: int
+    until: int
+
+    @property
+    def bytes(self):
+        """Octets that reading it takes, about."""
+        return self.end - self.at
+
+
+class Planner:
+    """The streams that options name, as a transport sees them."""
+
+    def __init__(self, options, transport):
+        self.options = options
+        self.transport = transport
+
+    def names(self):
+        """The streams to read, now: a pattern may match others later."""
+        if self.options["subscribe"] is not None:
+            return list(self.options["subscribe"])
+        wanted = re.compile(self.options["subscribePattern"])
+        return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
+
+    def shapes(self):
+        """{stream: Shape}. Raises NoStream for one that is named and is not there."""
+        shapes = {}
+        for name in self.names():
+            try:
+                shapes[name] = self.transport.describe(name)
+            except NoStream:
+                if self.options["subscribe"] is not None:
+                    raise
+        return shapes
+
+    # where to begin and to end
+
+    def starts(self, shapes, default):
+        """{stream: Position} that the options begin with; ``default`` where they do not say."""
+        asked = self.options["startingOffsets"]
+        found = {}
+        for name, shape in shapes.items():
+            if self.options["startingTimestamp"] is not None:
+                at = min(self.transport.offset_for_timestamp(name, self.options["startingTimestamp"]), shape.end_offset)
+            else:
+                at = _resolve(asked.get(name, default) if isinstance(asked, dict) else default if asked is None else asked, shape)
+                if at > shape.end_offset:
+                    raise OptionError(
+                        f"option startingOffsets begins stream '{name}' at {at}, and it ends at {shape.end_offset}: give an offset up to this")
+                at = self.kept(name, shape, at)
+            found[name] = end_position(shape, at)
+        return found
+
+    def ends(self, shapes):
+        """{stream: Position} that a batch query ends with."""
+        asked = self.options["endingOffsets"]
+        found = {}
+        for name, shape in shapes.items():
+            if self.options["endingTimestamp"] is not None:
+                at = self.transport.offset_for_timestamp(name, self.options["endingTimestamp"])
+            else:
+                at = _resolve(asked.get(name, LATEST) if isinstance(asked, dict) else LATEST if asked is None else asked, shape)
+                if at > shape.end_offset:
+                    self.lost(f"option endingOffsets ends stream '{name}' at {at}, and it holds messages up to {shape.end_offset} only")
+            found[name] = end_position(shape, min(at, shape.end_offset))
+        return found
+
+    def kept(self, name, shape, offset):
+        """``offset``, or the first one kept where that is higher and messages may be missed."""
+        if offset >= shape.first_offset:
+            return offset
+        self.lost(
+            f"stream '{name}' begins at offset {shape.first_offset} now, and {shape.first_offset - offset} messages from {offset} on were not read "
+            "before they were dropped (x-max-age, x-max-length-bytes, a purge)")
+        return shape.first_offset
+
+    def lost(self, text):
+        """What was to be read is not there. Raises DataLoss, or says so and goes on."""
+        if self.options["failOnDataLoss"]:
+            raise DataLoss(text)
+        LOG.warning("%s: gone on without them", text)
+
+    # who reads what
+
+    def pieces(self, name, shape, start, stop):
+        """The Pieces of one stream between two Positions. What is missing between segments is lost."""
+        found = []
+        first, until = start.next, stop.next
+        expected = first
+        for part in shape.overlapping(first, until):
+            begin, end = max(first, part.first_offset), min(until, part.next_offset)
+            if begin > expected:
+                self.lost(f"stream '{name}' lacks offsets {expected} to {begin - 1}: the broker lost them, its log says when")
+            at, at_offset = (start.at, first) if start.at and start.segment == part.number and first == begin else (HEAD_BYTES, part.first_offset)
+            stop_at = stop.at if stop.at and stop.segment == part.number and until == end else part.bytes
+            if end > begin:
+                found.append(Piece(name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end))
+            expected = max(expected, end)
+        if expected < until:
+            self.lost(f"stream '{name}' lacks offsets {expected} to {until - 1}: the broker lost them, its log says when")
+        return found
+
+    def partitions(self, pieces):
+        """The pieces in groups, one for each task: neighbours together up to ``partitionBytes``, and at least
+        ``minPartitions`` where there are as many pieces.
+        """
+        whole = sum(piece.bytes for piece in pieces)
+        limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
+        groups, size = [], 0
+        for piece in pieces:
+            if groups and size + piece.bytes <= limit and groups[-1][-1].stream == piece.stream:
+                groups[-1].append(piece)
+                size += piece.bytes
+            else:
+                groups.append([piece])
+                size = piece.bytes
+        return groups
+
+
+def end_position(shape, offset):
+    """The Position of an offset, with where its record will begin if the shape tells."""
+    for part in reversed(shape.segments):
+        if part.first_offset == offset:
+            return Position(shape.epoch, offset, part.number, HEAD_BYTES)
+        if offset == shape.end_offset and part.first_offset < offset:
+            return Position(shape.epoch, offset, part.number, part.bytes) if part.bytes >= HEAD_BYTES else Position(shape.epoch, offset)
+        if part.first_offset < offset:
+            break
+    return Position(shape.epoch, offset)
+
+
+def _resolve(asked, shape):
+    if asked == EARLIEST:
+        return shape.first_offset
+    return shape.end_offset if asked == LATEST else asked

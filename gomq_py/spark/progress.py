@@ -1,0 +1,124 @@
+"""Progress of a streaming query: how far the next batch goes, and what lies between two checkpointed offsets.
+
+A stream that was deleted, made anew or cut at its old end since the checkpoint is data loss; where that is
+accepted the query goes on with what there is. No Spark in here.
+"""
+from gomq_py.spark.errors import NoStream
+from gomq_py.spark.offsets import Position
+from gomq_py.spark.planning import end_position
+
+
+class Progress:
+    """Of one query. ``seen``: {stream: Position} of the ends that were seen last."""
+
+    def __init__(self, options, planner):
+        self._options = options
+        self._planner = planner
+        self._target = None
+        self.seen = {}
+
+    def fix_target(self):
+        """The query ends where the streams end now."""
+        self._target = {name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()}
+
+    def next_end(self, start, is_limited):
+        """{stream: Position} where the batch that begins at ``start`` ends. The same Positions as in
+        ``start`` where nothing has come.
+        """
+        shapes = self._shapes(start)
+        self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
+        spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
+        lengths = {name: end - begin for name, (begin, end) in spans.items()}
+        if is_limited and self._options["maxOffsetsPerTrigger"] is not None:
+            lengths = shares(lengths, self._options["maxOffsetsPerTrigger"])
+        if is_limited and self._options["maxBytesPerTrigger"] is not None:
+            lengths = {name: min(length, self._rows_of(shapes[name], spans[name], lengths)) for name, length in lengths.items()}
+        ends = dict(start)
+        for name, length in lengths.items():
+            if length:
+                ends[name] = end_position(shapes[name], spans[name][0] + length)
+            elif name not in start:
+                ends[name] = end_position(shapes[name], spans[name][0])
+        return ends
+
+    def pieces(self, start, end):
+        """What lies between two ends."""
+        found = []
+        for name, stop in end.items():
+            begin = start.get(name)
+            if begin == stop:
+                continue
+            try:
+                shape = self._planner.transport.describe(name)
+            except NoStream:
+                self._planner.lost(f"stream '{name}' was deleted before its messages up to offset {stop.next - 1} were read")
+                continue
+            if shape.epoch != stop.epoch:
+                self._planner.lost(f"stream '{name}' was deleted and declared again before its messages up to offset {stop.next - 1} were read")
+                continue
+            if begin is None or begin.epoch != stop.epoch:  # met while the query ran: from its first message on
+                begin = Position(stop.epoch, min(shape.first_offset, stop.next))
+            found += self._planner.pieces(name, shape, begin, stop)
+        return found
+
+    def _shapes(self, start):
+        """The shapes of the streams that are read, those of the checkpoint included."""
+        shapes = {}
+        for name in dict.fromkeys([*self._planner.names(), *start]):
+            try:
+                shapes[name] = self._planner.transport.describe(name)
+            except NoStream:
+                if name in start:
+                    self._planner.lost(f"stream '{name}' is not there any more; it was read up to offset {start[name].next}")
+        return shapes
+
+    def _span(self, name, shape, begin):
+        """Offsets from which to which there is something to read."""
+        end = shape.end_offset
+        if self._target is not None:
+            target = self._target.get(name)
+            end = min(end, target.next) if target is not None and target.epoch == shape.epoch else 0
+        if begin is None:
+            at = shape.first_offset
+        elif begin.epoch != shape.epoch:
+            self._planner.lost(f"stream '{name}' was deleted and declared again since it was read up to offset {begin.next}")
+            at = shape.first_offset
+        elif begin.next > shape.end_offset:
+            self._planner.lost(
+                f"stream '{name}' was read up to offset {begin.next} and ends at {shape.end_offset}: its data folder is older than the checkpoint")
+            at = shape.end_offset
+        else:
+            at = self._planner.kept(name, shape, begin.next)
+        return at, max(at, end)
+
+    def _rows_of(self, shape, span, lengths):
+        """How many rows of a stream its share of maxBytesPerTrigger is, at least one."""
+        share = max(1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
+        count, left = 0, share
+        for part in shape.overlapping(*span):
+            begin, end = max(part.first_offset, span[0]), min(part.next_offset, span[1])
+            row_bytes = max(1, part.bytes // max(1, part.next_offset - part.first_offset))
+            fitting = min(end - begin, left // row_bytes)
+            count += fitting
+            left -= fitting * row_bytes
+            if fitting < end - begin:
+                break
+        return max(1, count)
+
+
+def shares(lengths, limit):
+    """At most ``limit`` rows of streams that have these, each in proportion to what it has and at least one
+    as long as there are any left.
+    """
+    whole = sum(lengths.values())
+    if whole <= limit:
+        return lengths
+    found, left = {}, limit
+    for name, length in sorted(lengths.items(), key=lambda item: item[1]):
+        found[name] = min(length, left, max(1, limit * length // whole)) if length else 0
+        left -= found[name]
+    for name in found:
+        more = min(lengths[name] - found[name], left)
+        found[name] += more
+        left -= more
+    return found

@@ -1,0 +1,163 @@
+"""Reading: the octets of pieces to batches of rows. Runs in Spark's workers, and without Spark at all.
+
+Between a transport and rows. At most a chunk of ``batchBytes`` and one record are in memory, whatever the
+stream. A record that does not check, or is not there, is DataLoss with stream, segment and position, or where
+failOnDataLoss is false a gap that is logged with how many offsets it has.
+"""
+import logging
+
+from gomq_py.spark.errors import DataLoss
+from gomq_py.spark.http_transport import SegmentGone
+from gomq_py.spark.rows import Rows
+from gomq_py.storage.format import columns, head
+
+LOG = logging.getLogger("gomq_py.spark")
+# A header with the longest routing, rounded up to the alignment of records: what may begin in one chunk and
+# end in the next.
+_HEADER_BYTES = 1024
+
+
+class PieceReader:
+    """Reads pieces, one after the other, with the columns ``names``. ``lost``: how many offsets were gone on
+    without.
+    """
+
+    def __init__(self, options, transport, names):
+        self._transport = transport
+        self._fails = options["failOnDataLoss"]
+        self._rows = Rows(options["vhost"], names)
+        self._block = columns.Block(options["batchRows"], options["batchBytes"])
+        self._chunk_bytes = options["batchBytes"]
+        self.lost = 0
+
+    def batches(self, pieces):
+        """RecordBatches of all pieces, in order. Raises DataLoss and what the transport raises."""
+        for piece in pieces:
+            yield from self._read(piece)
+
+    def _read(self, piece):
+        block = self._block
+        until = piece.until - piece.segment_first
+        # Nothing before the piece is missed, and of a piece that begins in the middle nothing is looked at
+        # before.
+        block.next_ordinal = piece.at_offset - piece.segment_first
+        source = None
+        try:
+            source, seed = self._open(piece)
+            yield from self._walk(piece, source, seed, until)
+        except SegmentGone as error:
+            self._lose(piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it")
+            return
+        finally:
+            if source is not None:
+                source.close()
+        if block.next_ordinal < until:
+            self._lose(piece, until, f"segment {piece.number} ends before them")
+
+    def _open(self, piece):
+        """A Source at the piece's first record, and the segment's seed."""
+        start = 0 if piece.at == head.HEAD_BYTES else piece.at
+        source = Source(self._transport, piece, start)
+        if start:
+            first = b"".join(self._transport.octets(piece.stream, piece.epoch, piece.number, 0, head.HEAD_BYTES))
+        else:
+            source.fill(head.HEAD_BYTES)
+            first = bytes(source.buffer[:head.HEAD_BYTES])
+            source.drop(head.HEAD_BYTES)
+        found = head.decode(first, head.MSGS_MAGIC)
+        if found is None or found.incarnation.hex() != piece.epoch or found.first_offset != piece.segment_first:
+            raise DataLoss(f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged")
+        return source, found.seed
+
+    def _walk(self, piece, source, seed, until):
+        block = self._block
+        first = piece.first - piece.segment_first
+        source.fill(self._chunk_bytes)
+        at = 0
+        while True:
+            status = block.walk(source.buffer, at, len(source.buffer), seed, piece.segment_first, first, until)
+            if block.count:
+                yield self._rows.batch(block, source.buffer, piece.stream)
+            at = block.at
+            if status == columns.FULL:
+                continue
+            if status == columns.DONE:
+                return
+            if status == columns.END:
+                source.drop(at)
+                at = 0
+                if not source.fill(max(self._chunk_bytes, block.skipped)):
+                    return
+            elif status == columns.SPOILED:
+                ordinal = block.next_ordinal
+                block.skip()
+                self._lose(piece, ordinal + 1, f"the record at {self._place(piece, source.position + at)} does not check", ordinal)
+                at = block.at
+            elif status == columns.MISSING:
+                before = max(block.next_ordinal, first)
+                self._lose(piece, block.accept(source.buffer), f"they are missing before {self._place(piece, source.position + at)}", before)
+            else:
+                at = self._seek(source, at, seed)
+                if at < 0:
+                    return
+
+    def _seek(self, source, at, seed):
+        """Where the next sound header is behind a damaged one, in the source's buffer; -1: nowhere in what is
+        to be read.
+        """
+        at += 8
+        while True:
+            found = self._block.seek(source.buffer, at, len(source.buffer), seed)
+            if found >= 0:
+                return found
+            source.drop(max(at, (len(source.buffer) - _HEADER_BYTES) & ~7))
+            at = 0
+            if not source.fill(self._chunk_bytes):
+                return -1
+
+    def _lose(self, piece, until, why, first=None):
+        """Offsets up to that of the ordinal ``until`` are not to be had. Raises DataLoss unless gaps are
+        accepted.
+        """
+        first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
+        begin, end = piece.segment_first + first, piece.segment_first + until
+        self._block.next_ordinal = max(self._block.next_ordinal, until)
+        if end <= begin:
+            return
+        what = f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"
+        text = f"stream '{piece.stream}' lacks {what}: {why}"
+        if self._fails:
+            raise DataLoss(text)
+        self.lost += end - begin
+        LOG.warning("%s: gone on without them, %d in all", text, self.lost)
+
+    def _place(self, piece, position):
+        return f"position {position} of segment {piece.number} of stream '{piece.stream}'"
+
+
+class Source:
+    """The octets of a piece, a window at a time: ``buffer`` holds those from ``position`` of the file on."""
+
+    def __init__(self, transport, piece, start):
+        self.buffer = bytearray()
+        self.position = start
+        self._chunks = transport.octets(piece.stream, piece.epoch, piece.number, start, piece.end - start)
+
+    def close(self):
+        """Nothing more is wanted."""
+        self._chunks.close()
+
+    def drop(self, count):
+        """The first ``count`` octets are not needed any more."""
+        del self.buffer[:count]
+        self.position += count
+
+    def fill(self, count):
+        """Read until the buffer holds ``count`` octets or nothing more comes. False: nothing came."""
+        before = len(self.buffer)
+        while len(self.buffer) < count:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self.buffer += chunk
+        return len(self.buffer) > before

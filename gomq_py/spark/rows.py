@@ -1,0 +1,159 @@
+"""Rows: the columns that Spark is shown, and Arrow batches of them from the blocks of storage.format.columns.
+
+The batches have exactly the schema that Spark expects, no column more than was asked for. Names that are no
+UTF-8 are shown with U+FFFD for what is not.
+"""
+import json
+from functools import lru_cache
+
+import pyarrow as pa
+
+from gomq_py.content.fields import decode_table
+from gomq_py.errors import Malformed
+from gomq_py.spark.errors import OptionError
+from gomq_py.storage.format import columns
+
+PROPERTIES = (
+    ("content_type", 0), ("content_encoding", 1), ("delivery_mode", columns.DELIVERY_MODE_PROPERTY), ("priority", columns.PRIORITY_PROPERTY),
+    ("correlation_id", 5), ("reply_to", 6), ("expiration", 7), ("message_id", 8), ("timestamp", columns.TIMESTAMP_PROPERTY), ("type", 10),
+    ("user_id", 11), ("app_id", 12), ("cluster_id", 13),
+)
+_OCTETS = {columns.DELIVERY_MODE_PROPERTY, columns.PRIORITY_PROPERTY}
+_TIME = pa.timestamp("us", "UTC")
+_HEADERS_FLAG = 0x8000 >> columns.HEADERS_PROPERTY
+# Unix seconds that fit into microseconds of 64 bits; a publisher may have sent any number.
+LARGEST_SECONDS = (1 << 63) // 1000000 - 1
+
+
+def _property_type(place):
+    return pa.int32() if place in _OCTETS else _TIME if place == columns.TIMESTAMP_PROPERTY else pa.string()
+
+
+def _property_words(place):
+    return "int" if place in _OCTETS else "timestamp" if place == columns.TIMESTAMP_PROPERTY else "string"
+
+
+PROPERTIES_TYPE = pa.struct([(name, _property_type(place)) for name, place in PROPERTIES])
+HEADERS_TYPE = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema([
+    ("vhost", pa.string()), ("queue", pa.string()), ("offset", pa.int64()), ("timestamp", _TIME), ("exchange", pa.string()),
+    ("routing_key", pa.string()), ("properties", PROPERTIES_TYPE), ("headers", HEADERS_TYPE), ("body", pa.binary()),
+])
+DDL = {
+    "vhost": "string", "queue": "string", "offset": "bigint", "timestamp": "timestamp", "exchange": "string", "routing_key": "string",
+    "properties": "struct<" + ",".join(f"{name}:{_property_words(place)}" for name, place in PROPERTIES) + ">",
+    "headers": "map<string,string>", "body": "binary",
+}
+
+
+def ddl(include_headers):
+    """The schema as Spark's words."""
+    return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if include_headers or name != "headers")
+
+
+def check_projection(names, types):
+    """The columns of a schema that somebody gave (names, and their types in Spark's words). Raises
+    OptionError.
+    """
+    for name, kind in zip(names, types, strict=True):
+        if name not in DDL:
+            raise OptionError(f"the schema asks for column '{name}', and there are {', '.join(DDL)}")
+        if kind != DDL[name]:
+            raise OptionError(f"the schema asks for column '{name}' as {kind}, and it is {DDL[name]}")
+    if len(set(names)) < len(names):
+        raise OptionError("the schema asks for a column twice")
+    return tuple(names)
+
+
+class Rows:
+    """Makes batches of one stream's rows with these columns."""
+
+    def __init__(self, vhost, names):
+        self._vhost = vhost
+        self._names = names
+        self._schema = pa.schema([SCHEMA.field(name) for name in names])
+        self._makers = {
+            "vhost": lambda block, buffer, stream: _repeated(self._vhost, block.count),
+            "queue": lambda block, buffer, stream: _repeated(stream, block.count),
+            "offset": lambda block, buffer, stream: _fixed(pa.int64(), block.offsets, block.count),
+            "timestamp": lambda block, buffer, stream: _fixed(_TIME, block.timestamps, block.count),
+            "exchange": lambda block, buffer, stream: _texts(block.count, *block.gather(columns.EXCHANGE, buffer)),
+            "routing_key": lambda block, buffer, stream: _texts(block.count, *block.gather(columns.ROUTING_KEY, buffer)),
+            "properties": _properties,
+            "headers": _headers,
+            "body": lambda block, buffer, stream: pa.BinaryArray.from_buffers(
+                pa.binary(), block.count, [None, *map(pa.py_buffer, block.gather(columns.BODY, buffer))]),
+        }
+
+    def batch(self, block, buffer, stream):
+        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be used again."""
+        if "properties" in self._names or "headers" in self._names:
+            block.scan_properties(buffer)
+        return pa.RecordBatch.from_arrays([self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema)
+
+
+def _repeated(text, count):
+    return pa.repeat(pa.scalar(text), count)
+
+
+def _fixed(kind, buffer, count):
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bytes(memoryview(buffer)[:8 * count]))])
+
+
+def _texts(count, ends, content, present=None):
+    array = pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(content), None if present is None else pa.py_buffer(present))
+    if content.isascii():
+        return array
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        octets = array.cast(pa.binary()).to_pylist()
+        array = pa.array([None if one is None else one.decode("utf-8", "replace") for one in octets], pa.string())
+    return array
+
+
+def _properties(block, buffer, stream):
+    children = []
+    for _, place in PROPERTIES:
+        if not block.property_flags & (0x8000 >> place):
+            children.append(pa.nulls(block.count, _property_type(place)))
+            continue
+        present, ends, content = block.gather_property(place, buffer)
+        if place in _OCTETS or place == columns.TIMESTAMP_PROPERTY:
+            children.append(_numbers(block.count, present, ends, content, place))
+        else:
+            children.append(_texts(block.count, ends, content, present))
+    return pa.StructArray.from_arrays(children, fields=list(PROPERTIES_TYPE))
+
+
+def _numbers(count, present, ends, content, place):
+    """Octets, or big-endian seconds as times; a time that no timestamp can hold is null."""
+    octets = pa.BinaryArray.from_buffers(pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
+    if place in _OCTETS:
+        return pa.array([None if one is None else one[0] for one in octets.to_pylist()], pa.int32())
+    seconds = [None if one is None else int.from_bytes(one) for one in octets.to_pylist()]
+    return pa.array([None if one is None or one > LARGEST_SECONDS else one * 1000000 for one in seconds], pa.int64()).cast(_TIME)
+
+
+def _headers(block, buffer, stream):
+    if not block.property_flags & _HEADERS_FLAG:
+        return pa.nulls(block.count, HEADERS_TYPE)
+    present, ends, content = block.gather_property(columns.HEADERS_PROPERTY, buffer)
+    tables = pa.BinaryArray.from_buffers(pa.binary(), block.count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
+    return pa.array([None if table is None else _table(table) for table in tables.to_pylist()], HEADERS_TYPE)
+
+
+@lru_cache(maxsize=1024)  # most publishers send the same headers again and again
+def _table(octets):
+    """(name, JSON of the value) of every header."""
+    try:
+        return [(name, json.dumps(value, default=_plain)) for name, value in decode_table(len(octets).to_bytes(4) + octets, 0)[0].items()]
+    except Malformed:
+        return []
+
+
+def _plain(value):
+    """What JSON has no word for."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    return str(value)

@@ -1,0 +1,177 @@
+"""The data source ``gomq``, as Spark's Python Data Source API calls it. Above planning (what is read) and
+reading (how).
+
+Spark makes these objects in Python processes of its own and pickles the readers to its workers: with the
+login, which therefore need not be in their environment, and without connections. Logs go to standard error,
+which Spark keeps with its own.
+"""
+import logging
+import sys
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+
+from gomq_py.spark import rows
+from gomq_py.spark.errors import OptionError
+from gomq_py.spark.offsets import decode, encode
+from gomq_py.spark.options import EARLIEST, LATEST, Options, credentials
+from gomq_py.spark.planning import Planner
+from gomq_py.spark.progress import Progress
+from gomq_py.spark.pruning import Bounds
+from gomq_py.spark.reading import PieceReader
+from gomq_py.spark.transports import make_transport
+
+LOG = logging.getLogger("gomq_py.spark")
+
+
+class GomqDataSource(DataSource):
+    """``spark.read.format("gomq")`` and its three siblings."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        log_to_stderr()
+        self._options = Options(dict(options))
+
+    @classmethod
+    def name(cls):
+        """The format's name."""
+        return "gomq"
+
+    def schema(self):
+        """The columns of messages."""
+        if self._options.is_for_writing:
+            raise OptionError("these options are for writing; to read, give option subscribe")
+        return rows.ddl(self._options["includeHeaders"])
+
+    def reader(self, schema):
+        """Reads what is there now."""
+        self._refuse("maxOffsetsPerTrigger", "maxBytesPerTrigger", why="is for streaming: use readStream")
+        kind = FilteringReader if self._options["pushFilters"] else BatchReader
+        return kind(self._options, _columns(schema))
+
+    def streamReader(self, schema):
+        """Reads on and on."""
+        self._refuse("endingOffsets", "endingTimestamp", "pushFilters", why="is for batch queries: use read")
+        return StreamReader(self._options, _columns(schema))
+
+    def _refuse(self, *names, why):
+        for name in names:
+            if name in self._options.given:
+                raise OptionError(f"option {name} {why}")
+
+
+class Part(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, pieces):
+        super().__init__(tuple(pieces))
+
+
+class _Reader:
+    """What both readers have: options, a transport, and the reading itself, in a worker."""
+
+    def __init__(self, options, names):
+        self._options = options
+        self._names = names
+        self._transport = make_transport(options, credentials(options))
+        self._planner = Planner(options, self._transport)
+
+    def read(self, partition):
+        """The batches of one partition."""
+        log_to_stderr()
+        if partition is None or partition.value is None:  # what Spark makes of an empty list of partitions
+            return
+        try:
+            yield from PieceReader(self._options, self._transport, self._names).batches(partition.value)
+        finally:
+            self._transport.close()
+
+    def _parts(self, pieces):
+        return [Part(group) for group in self._planner.partitions(pieces)]
+
+
+class BatchReader(_Reader, DataSourceReader):
+    """From the options' start to their end, both as they are when the query runs."""
+
+    def partitions(self):
+        """One per task."""
+        shapes = self._planner.shapes()
+        starts, ends = self._planner.starts(shapes, EARLIEST), self._planner.ends(shapes)
+        return self._parts([
+            piece for name, shape in shapes.items() if starts[name].next < ends[name].next
+            for piece in self._select(shape, self._planner.pieces(name, shape, starts[name], ends[name]))])
+
+    def _select(self, shape, pieces):
+        return pieces
+
+
+class FilteringReader(BatchReader):
+    """Reads no segment that a filter on offset or timestamp excludes. Spark asks for filters only if
+    spark.sql.python.filterPushdown.enabled is true, and refuses every query otherwise: therefore it is a
+    class of its own.
+    """
+
+    def pushFilters(self, filters):
+        """Note what they exclude, and leave all of them to Spark too: a segment that is read may hold rows
+        that do not match.
+        """
+        self._bounds = Bounds(filters)
+        return filters
+
+    def _select(self, shape, pieces):
+        return [piece for piece in pieces if self._bounds.may_match(shape, piece)] if hasattr(self, "_bounds") else pieces
+
+
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """From the checkpoint, or the options' start, on."""
+
+    def __init__(self, options, names):
+        super().__init__(options, names)
+        self._progress = Progress(options, self._planner)
+
+    def initialOffset(self):
+        """Where a query without a checkpoint begins."""
+        return encode(self._planner.starts(self._planner.shapes(), LATEST))
+
+    def getDefaultReadLimit(self):
+        """What a batch may be."""
+        if self._options["maxOffsetsPerTrigger"] is not None:
+            return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
+        if self._options["maxBytesPerTrigger"] is not None:
+            return ReadMaxBytes(self._options["maxBytesPerTrigger"])
+        return ReadAllAvailable()
+
+    def latestOffset(self, start, limit):
+        """Where the next batch ends."""
+        return encode(self._progress.next_end(decode(start), not isinstance(limit, ReadAllAvailable)))
+
+    def prepareForTriggerAvailableNow(self):
+        """What comes from here on is for the next run."""
+        self._progress.fix_target()
+
+    def reportLatestOffset(self):
+        """Where the streams end, as far as was seen: for the lag that Spark shows."""
+        return encode(self._progress.seen) if self._progress.seen else None
+
+    def partitions(self, start, end):
+        """One per task of the batch between two offsets."""
+        return self._parts(self._progress.pieces(decode(start), decode(end)))
+
+    def commit(self, end):
+        """Nothing: the checkpoint says what was read."""
+
+    def stop(self):
+        """Give the connection back."""
+        self._transport.close()
+
+
+def _columns(schema):
+    return rows.check_projection([one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields])
+
+
+def log_to_stderr():
+    """Warnings of this package are seen, whatever this process is."""
+    if not LOG.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        LOG.addHandler(handler)

@@ -1,0 +1,240 @@
+"""Columns: many records of a segment at once, as the buffers that columnar programs (Arrow) take.
+
+Beside record, which draws the octets; walked for whoever reads a stream in bulk (Spark). A Block holds, for
+up to ``capacity`` rows, their offsets and times, and for each field with a length where it lies: ``starts``
+and ``lengths``, 32 bits each, start -1 where a row has none. gather() copies one field of all rows into one
+piece. Both checksums of every record handed out were checked. A leaf: octets in, octets out; no I/O.
+"""
+from gomq_py import octets
+from gomq_py.storage.format import record
+
+# What ended a walk.
+END = 0  # the octets: the next record needs more of them
+FULL = 1  # the block has no more rows or octets
+DONE = 2  # the first record that is not wanted any more
+DAMAGED = 3  # what is at ``at`` is no sound header: seek() goes on behind it
+SPOILED = 4  # the content of the record at ``at`` does not check: skip() goes on behind it
+MISSING = 5  # the record at ``at`` is sound, but others before it are not there: accept() goes on with it
+
+# Fields with a length, in the order in which a record has them.
+EXCHANGE, ROUTING_KEY, PROPERTIES, BODY = range(4)
+FIELDS = 4
+
+# The basic properties behind the flags (content.properties): bit 15 is the first. Headers are the third.
+PROPERTY_COUNT = 14
+HEADERS_PROPERTY = 2
+DELIVERY_MODE_PROPERTY = 3
+PRIORITY_PROPERTY = 4
+TIMESTAMP_PROPERTY = 9
+
+LARGEST_START = 0x7FFFFFFF
+
+
+class Block:
+    """Rows of one walk; fill, use, fill again. ``count`` rows, ``body_bytes`` octets of bodies, ``at`` where
+    the next record begins.
+
+    ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``
+    is every flag that any row has.
+    """
+
+    __slots__ = (
+        "capacity", "limit_bytes", "offsets", "timestamps", "starts", "lengths", "property_starts", "property_lengths", "count", "body_bytes",
+        "at", "next_ordinal", "skipped", "property_flags",
+    )
+
+    def __init__(self, capacity, limit_bytes):
+        self.capacity = capacity
+        self.limit_bytes = limit_bytes
+        self.offsets = bytearray(8 * capacity)
+        self.timestamps = bytearray(8 * capacity)
+        self.starts = bytearray(4 * capacity * FIELDS)
+        self.lengths = bytearray(4 * capacity * FIELDS)
+        self.property_starts = bytearray(4 * capacity * PROPERTY_COUNT)
+        self.property_lengths = bytearray(4 * capacity * PROPERTY_COUNT)
+        self.count = self.body_bytes = self.at = self.next_ordinal = self.skipped = self.property_flags = 0
+
+    def walk(self, buffer, at, end, seed, first_offset, first, until):
+        """Take the records from ``at`` to ``end`` whose ordinals are ``first`` to ``until``, this one
+        excluded. Returns what ended the walk.
+
+        ``first_offset``: of the segment's record with ordinal 0. ``next_ordinal`` is the caller's: 0 at the
+        segment's first record, then as it was left. Records before ``first`` are passed over with their
+        headers checked only.
+        """
+        self.count = self.body_bytes = self.skipped = 0
+        if end > len(buffer) or end > LARGEST_START:
+            raise ValueError(f"walk to {end} in a buffer of {len(buffer)} octets")
+        return self._walk(
+            octets.pointer(buffer), at, end, seed, first_offset, first, until,
+            octets.pointer(self.offsets), octets.pointer(self.timestamps), octets.pointer(self.starts), octets.pointer(self.lengths))
+
+    def _walk(self, p, at, end, seed, first_offset, first, until, offsets, timestamps, starts, lengths):
+        while True:
+            self.at = at
+            if self.count >= self.capacity or self.body_bytes >= self.limit_bytes:
+                return FULL
+            if end - at < record.HEADER_BYTES:
+                return END
+            routing_length = octets.le16(p, at + 6)
+            if octets.le16(p, at) != record.MAGIC or routing_length > record.LARGEST_ROUTING_BYTES:
+                return DAMAGED
+            if end - at < record.HEADER_BYTES + routing_length:
+                return END
+            ordinal = octets.le32(p, at + 16)
+            if ordinal < self.next_ordinal or not record.header_is_sound(p, at, seed):
+                return DAMAGED
+            if ordinal >= until:
+                return DONE
+            properties_length = octets.le32(p, at + 8)
+            body_length = octets.le32(p, at + 12)
+            size = (44 + routing_length + properties_length + body_length + 7) & ~7
+            if size > end - at:
+                self.skipped = size
+                return END
+            if ordinal >= first:
+                if ordinal != self.next_ordinal and ordinal != first:
+                    return MISSING
+                if not record.content_is_sound(p, at, seed):
+                    self.skipped = size
+                    return SPOILED
+                octets.put_le64(offsets, 8 * self.count, first_offset + ordinal)
+                octets.put_le64(timestamps, 8 * self.count, octets.le64(p, at + 20) * 1000)
+                self._place(p, at, routing_length, properties_length, body_length, starts, lengths)
+                self.body_bytes += body_length
+                self.count += 1
+            self.next_ordinal = ordinal + 1
+            at += size
+
+    def _place(self, p, at, routing_length, properties_length, body_length, starts, lengths):
+        """Note where the fields of the record at ``at`` lie."""
+        exchange_length = p[at + 40]
+        content = at + 40 + routing_length
+        place = 4 * self.count
+        octets.put_le32(starts, place, at + 41)
+        octets.put_le32(lengths, place, exchange_length)
+        place += 4 * self.capacity
+        octets.put_le32(starts, place, at + 42 + exchange_length)
+        octets.put_le32(lengths, place, p[at + 41 + exchange_length])
+        place += 4 * self.capacity
+        octets.put_le32(starts, place, content)
+        octets.put_le32(lengths, place, properties_length)
+        place += 4 * self.capacity
+        octets.put_le32(starts, place, content + properties_length)
+        octets.put_le32(lengths, place, body_length)
+        return 0
+
+    def accept(self, buffer):
+        """After MISSING: the next walk takes the record at ``at``. Returns its ordinal."""
+        self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
+        return self.next_ordinal
+
+    def skip(self):
+        """After SPOILED: the next walk begins behind the record at ``at``."""
+        self.at += self.skipped
+        self.next_ordinal += 1
+
+    def seek(self, buffer, at, end, seed):
+        """After DAMAGED: where the next sound header begins in ``at`` (a multiple of 8 behind the segment's
+        start) to ``end``; -1: nowhere there.
+        """
+        if end > len(buffer):
+            raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
+        return self._seek(octets.pointer(buffer), at, end, seed)
+
+    def _seek(self, p, at, end, seed):
+        return record.find(p, at, end, seed, self.next_ordinal)
+
+    def scan_properties(self, buffer):
+        """Find the basic properties of all rows, for gather_property(). Returns every flag that any row has.
+        """
+        self.property_flags = self._scan_properties(
+            octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(self.lengths),
+            octets.pointer(self.property_starts), octets.pointer(self.property_lengths))
+        return self.property_flags
+
+    def _scan_properties(self, p, starts, lengths, property_starts, property_lengths):
+        found = 0
+        for row in range(self.count):
+            if octets.le32(lengths, 4 * (PROPERTIES * self.capacity + row)) >= 2:
+                found |= octets.be16(p, octets.le32(starts, 4 * (PROPERTIES * self.capacity + row)))
+        found &= 0xFFFC
+        if found == 0:
+            return 0
+        for row in range(self.count):
+            at = octets.le32(starts, 4 * (PROPERTIES * self.capacity + row))
+            end = at + octets.le32(lengths, 4 * (PROPERTIES * self.capacity + row))
+            flags = octets.be16(p, at) if end - at >= 2 else 0
+            at += 2
+            for place in range(PROPERTY_COUNT):
+                if not found & (0x8000 >> place):
+                    continue
+                at_place = 4 * (place * self.capacity + row)
+                length = -1
+                if flags & (0x8000 >> place):
+                    if place == HEADERS_PROPERTY:
+                        length = octets.be32(p, at) if end - at >= 4 else LARGEST_START
+                        at += 4
+                    elif place == DELIVERY_MODE_PROPERTY or place == PRIORITY_PROPERTY:
+                        length = 1
+                    elif place == TIMESTAMP_PROPERTY:
+                        length = 8
+                    else:
+                        length = p[at] if at < end else LARGEST_START
+                        at += 1
+                    if length > end - at:  # the broker lets none of these in; what follows cannot be told
+                        flags = 0
+                        length = -1
+                octets.put_le32(property_starts, at_place, at if length >= 0 else 0xFFFFFFFF)
+                octets.put_le32(property_lengths, at_place, length if length > 0 else 0)
+                if length > 0:
+                    at += length
+        return found
+
+    def gather(self, field, buffer):
+        """One field of all rows as (ends, content): ``ends`` holds count + 1 positions in ``content``, 32
+        bits each.
+        """
+        ends, size = self._measured(self.lengths, field)
+        content = bytearray(size)
+        self._gather(field, octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(ends), octets.pointer(content))
+        return ends, content
+
+    def gather_property(self, place, buffer):
+        """As gather(), of one property after scan_properties(), with a bitmap before it: which rows have it.
+        """
+        present = bytearray((self.count + 7) // 8)
+        ends, size = self._measured(self.property_lengths, place)
+        content = bytearray(size)
+        self._mark(place, octets.pointer(self.property_starts), octets.pointer(present))
+        self._gather(place, octets.pointer(buffer), octets.pointer(self.property_starts), octets.pointer(ends), octets.pointer(content))
+        return present, ends, content
+
+    def _measured(self, lengths, field):
+        ends = bytearray(4 * (self.count + 1))
+        size = self._measure(field, octets.pointer(lengths), octets.pointer(ends))
+        if size > LARGEST_START:
+            raise ValueError(f"a column of {size} octets")
+        return ends, size
+
+    def _measure(self, field, lengths, ends):
+        size = 0
+        for row in range(self.count):
+            size += octets.le32(lengths, 4 * (field * self.capacity + row))
+            octets.put_le32(ends, 4 * (row + 1), size & 0xFFFFFFFF)
+        return size
+
+    def _gather(self, field, p, starts, ends, content):
+        begin = 0
+        for row in range(self.count):
+            end = octets.le32(ends, 4 * (row + 1))
+            if end > begin:
+                octets.copy(content, begin, p, octets.le32(starts, 4 * (field * self.capacity + row)), end - begin)
+            begin = end
+        return 0
+
+    def _mark(self, place, starts, present):
+        for row in range(self.count):
+            if octets.le32(starts, 4 * (place * self.capacity + row)) != 0xFFFFFFFF:
+                present[row >> 3] |= 1 << (row & 7)
+        return 0
