@@ -24,6 +24,8 @@ IMPLIED = {
     "management": frozenset({"management"}),
 }
 MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = "management", "monitoring", "policymaker", "administrator"
+# No tag is needed: the view asks for a permission, as AMQP does.
+ANYBODY = ""
 
 
 class LoginCounts:
@@ -118,8 +120,8 @@ def access(tag, max_octets=MAX_BODY_OCTETS):
 
 
 def require_tag(tag):
-    """The tags of this request's user reach ``tag``. Raises NotAuthorised."""
-    if tag not in g.tags:
+    """The tags of this request's user reach ``tag``; ANYBODY's do. Raises NotAuthorised."""
+    if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
 

@@ -17,6 +17,8 @@ from gomq_py.spark.transport import Segment, Shape
 
 # Waited between two tries; the broker may be starting.
 PAUSE_S = 0.2
+# What the broker says to somebody it does not let in; it says 401 to those who may not do what they ask for as well.
+LOGIN_REFUSALS = ("Login failed", "User can only log in via localhost", "Unauthorized", "UNAUTHORIZED")
 LONGEST_REASON = 300
 
 
@@ -161,7 +163,7 @@ class HttpTransport:
         reason = _reason(response, body)
         self.close()
         user = "the token" if self._credentials.token else f"user '{self._credentials.user}'"
-        if status == 401 and "Not management user" not in reason:
+        if status == 401 and reason in LOGIN_REFUSALS:
             raise Refused(f"{self.url} does not let {user} in ({reason}): {CREDENTIALS_ADVICE}")
         if status in (401, 403):
             raise Refused(f"{user} may not read {what} at {self.url} ({reason}): give it read permission there")

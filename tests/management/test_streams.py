@@ -75,12 +75,48 @@ def test_a_queue_is_no_stream(api, channel, name):
     assert api.get("streams/%2F/nowhere").status_code == 404
 
 
-def test_reading_needs_read_permission(api, stream):
-    api.put("users/reader", {"password": "reader", "tags": "management"})
-    api.put("permissions/%2F/reader", {"configure": "", "write": ".*", "read": ""})
-
-    assert api.as_user("reader", "reader").get(f"streams/%2F/{stream}").status_code == 401
+@pytest.fixture
+def reader(api, request):
+    """A function that lets a user in with this read permission and no tag, and returns its API."""
+    def let_in(read):
+        api.put("users/reader", {"password": "reader", "tags": ""})
+        api.put("permissions/%2F/reader", {"configure": "", "write": ".*", "read": read})
+        return api.as_user("reader", "reader")
+    yield let_in
     api.delete("users/reader")
+
+
+READS = ("", "/segments", "/segments/1", "/offset?timestamp=0")
+
+
+@pytest.mark.parametrize("path", READS)
+def test_reading_needs_read_permission(reader, stream, path):
+    assert reader("").get(f"streams/%2F/{stream}{path}").status_code == 401
+
+
+@pytest.mark.parametrize("path", READS)
+def test_read_permission_is_enough_without_a_tag(reader, stream, path):
+    assert reader(f"^{stream}$").get(f"streams/%2F/{stream}{path}").status_code == 200
+
+
+def test_positions_are_forgotten_for_users_of_the_api_only(reader, stream):
+    assert reader(".*").delete(f"streams/%2F/{stream}/offsets/joe").status_code == 401
+
+
+def test_the_streams_that_a_user_may_read_are_listed(api, channel, reader, stream):
+    channel.queue_declare(f"{stream}-queue")
+    channel.queue_declare(f"{stream}-other", durable=True, arguments=STREAM)
+
+    def names(door):
+        return [one["name"] for one in door.get("streams/%2F").json()["streams"]]
+    try:
+        assert names(reader(f"^{stream}$")) == [stream]
+        assert names(reader("")) == []
+        assert {stream, f"{stream}-other"} <= set(names(api)) and f"{stream}-queue" not in names(api)
+        assert api.get("streams/nowhere").status_code == 404
+    finally:
+        channel.queue_delete(f"{stream}-queue")
+        channel.queue_delete(f"{stream}-other")
 
 
 def test_offset_for_a_timestamp(api, stream):

@@ -50,6 +50,10 @@ class Access:
         """Whether write() would pass."""
         return self._allows(WRITE, name)
 
+    def may_read(self, name):
+        """Whether read() would pass."""
+        return self._allows(READ, name)
+
     def may_publish(self, exchange, *routing_keys):
         """Whether write() and write_topic() would pass."""
         if not self.may_write(exchange.name):

@@ -85,6 +85,11 @@ def to_look_at(caller, name):
     return _named(caller, name)
 
 
+def readable(caller):
+    """The open queues of the caller's vhost that it may read."""
+    return [queue for queue in caller.vhost.queues.values() if not queue.closed and caller.access.may_read(queue.name)]
+
+
 def purge(caller, name):
     """Read. Drops the ready messages. Returns (queue, how many); it is answered ``queue.after_purge``.
 

@@ -1,6 +1,7 @@
 """/api/streams: what a stream holds, and raw ranges of its segments, for programs that read many messages at once.
 
-Bounds come from the broker and cover what has been flushed only, so that an offset once read never means another message.
+Reading needs the read permission that a consumer needs, and no tag. Bounds come from the broker and cover what has been
+flushed only, so that an offset once read never means another message.
 """
 import os
 import posix
@@ -13,7 +14,7 @@ from gomq_py.http.answers import json_answer, no_content
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import caller, find_queue
-from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.login import ANYBODY, MANAGEMENT, access
 from gomq_py.hub import in_thread
 
 blueprint = Blueprint("streams", __name__)
@@ -23,8 +24,17 @@ CHUNK_OCTETS = 256 * 1024
 _HIGHEST = (1 << 63) - 1
 
 
+@blueprint.get("/api/streams/<vhost>")
+@access(ANYBODY)
+def list_streams(vhost):
+    """The streams of a vhost that this user may read, by name."""
+    streams = [queue for queue in queues.readable(caller(vhost)) if isinstance(queue, StreamQueue)]
+    return json_answer({"streams": [
+        {"name": queue.name, "vhost": vhost, "epoch": queue.epoch} for queue in sorted(streams, key=lambda queue: queue.name)]})
+
+
 @blueprint.get("/api/streams/<vhost>/<name>")
-@access(MANAGEMENT)
+@access(ANYBODY)
 def get_stream(vhost, name):
     """Its epoch, offsets, consumers with their lag, and stored positions of consumers."""
     stream = find_stream(vhost, name)
@@ -32,7 +42,7 @@ def get_stream(vhost, name):
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/segments")
-@access(MANAGEMENT)
+@access(ANYBODY)
 def list_segments(vhost, name):
     """Its segments, oldest first: offsets, counts, and how many octets of each may be read."""
     stream = find_stream(vhost, name)
@@ -44,7 +54,7 @@ def list_segments(vhost, name):
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/segments/<int:number>")
-@access(MANAGEMENT)
+@access(ANYBODY)
 def read_segment(vhost, name, number):
     """Octets of a segment's file: ``length`` of them, or all that may be read, from ``offset`` on. 404 where it is gone, or ``epoch`` is not its."""
     stream = find_stream(vhost, name)
@@ -63,7 +73,7 @@ def read_segment(vhost, name, number):
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
-@access(MANAGEMENT)
+@access(ANYBODY)
 def find_offset(vhost, name):
     """The offset of the first message at or after ``timestamp`` (Unix milliseconds); the next message's where there is none."""
     stream = find_stream(vhost, name)

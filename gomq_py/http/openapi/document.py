@@ -3,6 +3,7 @@ import re
 from typing import Any
 
 import gomq_py
+from gomq_py.http.login import ANYBODY
 from gomq_py.http.openapi.operations import OPERATIONS
 from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
 
@@ -58,6 +59,8 @@ def _operation(view, rule, method):
     tag = getattr(view, "required_tag", None)
     if tag is None:
         described["security"] = []
+    elif tag == ANYBODY:
+        described["description"] = "For every user with the permission that it needs, whatever the tags."
     else:
         described["description"] = f"For users with the tag {tag}, or one that reaches it."
     return described

@@ -130,6 +130,7 @@ OPERATIONS = {
     ("queues.list_unacked", "GET"): shows(some(ref("Unacked"))),
     ("queues.list_queue_bindings", "GET"): lists("Binding"),
     ("queues.get_messages", "POST"): Operation({200: some(ref("Message"))}, "get"),
+    ("streams.list_streams", "GET"): shows(record({"streams": some(record({"name": TEXT, "vhost": TEXT, "epoch": TEXT}))})),
     ("streams.get_stream", "GET"): shows(ref("Stream")),
     ("streams.list_segments", "GET"): shows(ref("Segments")),
     ("streams.read_segment", "GET"): Operation({200: OCTETS}, query=("offset", "length", "epoch"), media="application/octet-stream"),
