@@ -72,6 +72,11 @@ class HttpTransport:
         """
         return self._json(f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name))["offset"]
 
+    def arguments(self, kind, name):
+        """The arguments of a queue or exchange (``kind``: queues or exchanges). Raises as ``describe`` does."""
+        what = f"{kind[:-1]} '{name}' in vhost '{self.vhost}'"
+        return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
+
     def octets(self, name, epoch, number, at, count):
         """Pieces of ``count`` octets of a segment's file from ``at`` on, as they come. Raises SegmentGone,
         Refused, Unreachable.

@@ -127,12 +127,12 @@ BOTH = "both"
 
 # name -> (how it is read, what it is where it is not given, what it is for)
 TABLE = {
-    "url": (_url, DEFAULT_URL, READER),
+    "url": (_url, DEFAULT_URL, BOTH),
     "vhost": (_text, "/", BOTH),
     "credentialsFile": (_text, None, BOTH),
     "caFile": (_text, None, BOTH),
     "timeoutSeconds": (_seconds, 30.0, BOTH),
-    "retrySeconds": (_seconds, 60.0, READER),
+    "retrySeconds": (_seconds, 60.0, BOTH),
     "transport": (_transport, "http", READER),
     "dataDir": (_text, None, READER),
     "subscribe": (_names, None, READER),
@@ -156,12 +156,16 @@ TABLE = {
     "queue": (_text, None, WRITER),
     "messageIdColumn": (_text, None, WRITER),
     "deduplicationHeader": (_text, None, WRITER),
+    "rowMessageIds": (_flag, False, WRITER),
+    "maxBatchRows": (_count, None, WRITER),
     "persistent": (_flag, True, WRITER),
     "mandatory": (_flag, True, WRITER),
     "confirmSeconds": (_seconds, 60.0, WRITER),
     "confirmBatch": (_count, 1000, WRITER),
 }
 _BY_LOWER = {name.lower(): name for name in TABLE}
+# What a streaming query has for itself, and shows its sink as well.
+_OF_SPARK = {"checkpointlocation", "queryname"}
 _SECRETS = {"user", "username", "password", "token", "secret"}
 
 
@@ -181,6 +185,8 @@ class Options:
         self._values = {name: default for name, (_, default, _) in TABLE.items()}
         self.given = set()
         for key, value in given.items():
+            if key.lower() in _OF_SPARK:
+                continue
             name = _BY_LOWER.get(key.lower())
             if name is None:
                 raise OptionError(_unknown(key))

@@ -11,7 +11,7 @@ import sys
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
-from gomq_py.spark import rows
+from gomq_py.spark import rows, sink
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode, encode
 from gomq_py.spark.options import EARLIEST, LATEST, Options, credentials
@@ -53,6 +53,19 @@ class GomqDataSource(DataSource):
         """Reads on and on."""
         self._refuse("endingOffsets", "endingTimestamp", "pushFilters", why="is for batch queries: use read")
         return StreamReader(self._options, _columns(schema))
+
+    def writer(self, schema, overwrite):
+        """Publishes a batch."""
+        self._refuse_overwrite(overwrite)
+        return sink.BatchWriter(self._options, schema)
+
+    def streamWriter(self, schema, overwrite):
+        """Publishes batch after batch."""
+        return sink.StreamWriter(self._options, schema)
+
+    def _refuse_overwrite(self, overwrite):
+        if overwrite:
+            raise OptionError("what is in a queue cannot be overwritten: write with mode('append')")
 
     def _refuse(self, *names, why):
         for name in names:

@@ -9,6 +9,7 @@ from tests.support import programs
 from tests.support.stores import INCARNATION
 from tests.support.streams import StreamBench
 
+PERSISTENT = b"\x10\x00\x02"
 MISSING = [name for name in ("pyarrow", "pyspark") if importlib.util.find_spec(name) is None]
 IS_LEFT_OUT = os.environ.get("SPARK") == "0" or bool(MISSING) and not programs.skips_are_forbidden()
 if IS_LEFT_OUT:
@@ -35,3 +36,63 @@ def data_dir(tmp_path):
         return str(tmp_path / "data"), bench
 
     return make
+
+
+@pytest.fixture(scope="session")
+def broker():
+    """A broker with a management API for the tests of this folder, which name their own streams; nobody kills it."""
+    from gomq_py.testing.brokers import ChildBroker
+    with ChildBroker(http_port=0, sync=True) as child:
+        yield Reached(child)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """One session for all: it takes longer to start than most tests."""
+    from tests.spark.sessions import make_session
+    session = make_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+class Reached:
+    """A broker as a pipeline reaches it."""
+
+    def __init__(self, child):
+        self.child = child
+
+    @property
+    def url(self):
+        """Of the management API."""
+        return "http://{}:{}".format(*self.child.addresses["http"])
+
+    @property
+    def amqp_url(self):
+        """Without a login."""
+        return "amqp://{}:{}".format(*self.child.addresses["amqp"])
+
+    def connect(self):
+        """A Connection of the blocking client."""
+        from gomq_py.client.connection import Connection
+        return Connection(self.child.amqp_url, heartbeat_s=0)
+
+    def stream(self, name, bodies=(), **arguments):
+        """Declare a stream and publish to it."""
+        with self.connect() as connection:
+            channel = connection.channel()
+            channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream", **arguments})
+        self.publish(name, bodies)
+
+    def publish(self, queue, bodies):
+        """Publish to a queue or stream, and wait until all is confirmed, and therefore flushed: readers see no other."""
+        with self.connect() as connection:
+            channel = connection.channel()
+            channel.confirm_select()
+            channel.publish_many(("", queue, body, PERSISTENT) for body in bodies)
+            assert channel.wait_for_confirms()
+
+    def take(self, queue):
+        """All messages of a queue, as Deliveries."""
+        with self.connect() as connection:
+            channel = connection.channel()
+            return list(iter(lambda: channel.get(queue, no_ack=True), None))

@@ -1,0 +1,214 @@
+"""Publishing rows: a worker's side of the sink. Rows in, confirmed messages out; no Spark in here.
+
+Above client. Every message is confirmed before ``publish`` returns: at least once. A connection that breaks is made anew
+and what was not confirmed is published again, so a message may come twice unless the target deduplicates: each
+message has an id for that, which is the same when Spark repeats the task.
+"""
+import json
+import time
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from gomq_py.content.properties import Properties
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
+from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
+from gomq_py.spark.options import CREDENTIALS_ADVICE
+
+PAUSE_S = 0.2
+DEFAULT_AMQP_URL = "amqp://127.0.0.1:5672"
+# What the rows of a sink may have, and as which of Spark's types; other columns are not looked at.
+COLUMNS = {
+    "body": ("binary", "string"), "exchange": ("string",), "routing_key": ("string",), "queue": ("string",),
+    "offset": ("bigint", "int"), "headers": ("map<string,string>",),
+}
+# Not published again: who published a message then is not who does it now.
+_LEFT_OUT = "user_id"
+_NAMES = frozenset(Properties.__slots__) - {_LEFT_OUT, "headers"}
+_ACCESS_REFUSED, _NOT_FOUND = 403, 404
+
+
+def check_columns(columns, options):
+    """Columns ({name: Spark's type}) can be published with these options. Raises OptionError."""
+    if "body" not in columns:
+        raise OptionError(f"there is no column body to publish; there are {', '.join(columns)}")
+    for name, kinds in COLUMNS.items():
+        if name in columns and columns[name] not in kinds:
+            raise OptionError(f"column {name} is {columns[name]}, and is published as {' or '.join(kinds)}")
+    if "properties" in columns and not columns["properties"].startswith("struct<"):
+        raise OptionError(f"column properties is {columns['properties']}, and is published as a struct such as the source gives")
+    wanted = options["messageIdColumn"]
+    if wanted is not None and columns.get(wanted) not in ("string", "bigint", "int"):
+        raise OptionError(
+            f"option messageIdColumn names {wanted}, which is {columns.get(wanted, 'no column')}; "
+            "it is one of type string, bigint or int")
+    if options["queue"] is None and options["routingKey"] is None and "routing_key" not in columns:
+        raise OptionError("option routingKey is missing, and there is no column routing_key")
+    if options["deduplicationHeader"] is not None and wanted is None and not options["rowMessageIds"] and not (
+            "queue" in columns and "offset" in columns):
+        raise OptionError(
+            "option deduplicationHeader needs ids: give option messageIdColumn, or columns queue and offset, or, where "
+            "the query gives the same rows in the same order whenever it is repeated, option rowMessageIds=true")
+
+
+@dataclass
+class Target:
+    """Where messages go: what the options say of it, and how it is reached."""
+
+    options: object
+    credentials: object = field(repr=False)
+
+    @property
+    def url(self):
+        """The AMQP URL with the login in it. Not to be shown."""
+        user, password = self.credentials.user, self.credentials.token or self.credentials.password
+        scheme, _, host = (self.options["amqpUrl"] or DEFAULT_AMQP_URL).partition("://")
+        host = host.partition("/")[0]
+        ca_file = self.options["caFile"]
+        query = f"?cacertfile={quote(ca_file, safe='')}" if ca_file else ""
+        return (f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{host}/"
+                f"{quote(self.options['vhost'], safe='')}{query}")
+
+    @property
+    def shown(self):
+        """The address without the login."""
+        return self.options["amqpUrl"] or DEFAULT_AMQP_URL
+
+    def check(self):
+        """It is there and takes messages. Raises what keeps it from that."""
+        exchange, queue = self.options["exchange"], self.options["queue"]
+        with self.connect() as connection:
+            try:
+                if queue is not None:
+                    connection.channel().queue_declare(queue, passive=True)
+                elif exchange:
+                    connection.channel().exchange_declare(exchange, passive=True)
+            except ChannelClosed as error:
+                raise self.refused(error) from None
+
+    def connect(self):
+        """A Connection. Raises Refused, Unreachable."""
+        try:
+            return Connection(self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name="gomq-py spark sink")
+        except ConnectionClosed as error:
+            if error.reply_code == _ACCESS_REFUSED:
+                raise Refused(f"{self.shown} does not let user '{self.credentials.user}' in ({error}): {CREDENTIALS_ADVICE}") from None
+            raise Unreachable(f"{self.shown} closed the connection: {error}") from None
+        except (OSError, ClientError) as error:
+            raise Unreachable(f"{self.shown} cannot be reached: {error}. Is the broker there (option amqpUrl)?") from None
+
+    def refused(self, error):
+        """What a closed channel means."""
+        where = f"queue '{self.options['queue']}'" if self.options["queue"] is not None else f"exchange '{self.options['exchange']}'"
+        if error.reply_code == _NOT_FOUND:
+            return GomqError(f"there is no {where} in vhost '{self.options['vhost']}' at {self.shown} ({error}): declare it first")
+        if error.reply_code == _ACCESS_REFUSED:
+            return Refused(f"user '{self.credentials.user}' may not publish to {where} ({error}): give it write permission there")
+        return GomqError(f"publishing to {where} at {self.shown} was refused: {error}")
+
+
+class Publisher:
+    """Publishes the rows of one partition. ``prefix`` begins the ids of rows that have none of their own."""
+
+    def __init__(self, target, prefix):
+        self._target = target
+        self._options = target.options
+        self._prefix = prefix
+        self._connection = self._channel = None
+        self.count = 0
+
+    def publish(self, rows):
+        """Publish dicts; how many. Every one is confirmed when this returns. Raises GomqError."""
+        batch = []
+        try:
+            for row in rows:
+                batch.append(self._message(row))
+                self.count += 1
+                if self.count > (self._options["maxBatchRows"] or self.count):
+                    raise GomqError(f"a batch has more rows than option maxBatchRows says: {self._options['maxBatchRows']}")
+                if len(batch) >= self._options["confirmBatch"]:
+                    self._send(batch)
+                    batch = []
+            if batch:
+                self._send(batch)
+            if self._connection is not None:
+                self._connection.close()
+        except BaseException:
+            if self._connection is not None:
+                self._connection.abort()
+            raise
+        return self.count
+
+    def _send(self, batch):
+        """Publish and wait for all confirms, over and over until ``retrySeconds`` have passed."""
+        deadline = time.monotonic() + self._options["retrySeconds"]
+        while True:
+            try:
+                self._open()
+                self._channel.publish_many(batch, mandatory=self._options["mandatory"])
+                if not self._channel.wait_for_confirms(self._options["confirmSeconds"]):
+                    raise GomqError(f"{self._target.shown} refused messages (basic.nack): the target is full, or its disk is")
+                self._raise_returned()
+                return
+            except ChannelClosed as error:
+                raise self._target.refused(error) from None
+            except Refused:
+                raise
+            except (ClientError, OSError, Unreachable) as error:
+                self._connection = None
+                if time.monotonic() >= deadline:
+                    raise Unreachable(
+                        f"{self._target.shown} does not take messages, tried for {self._options['retrySeconds']:g} s: {error}") from None
+                time.sleep(PAUSE_S)
+
+    def _open(self):
+        if self._connection is None:
+            connection = self._target.connect()
+            self._channel = connection.channel()
+            self._channel.confirm_select()
+            self._connection = connection
+
+    def _raise_returned(self):
+        if self._channel.returned:
+            returned = self._channel.returned[0]
+            raise GomqError(
+                f"{len(self._channel.returned)} messages were returned, the first with exchange '{returned.exchange}' and routing key "
+                f"'{returned.routing_key}': no queue is bound for it. Bind one, or drop such messages with mandatory=false")
+
+    def _message(self, row):
+        """(exchange, routing key, body, properties) of a row."""
+        options = self._options
+        identity = self._identity(row)
+        body = row["body"]
+        if options["queue"] is not None:
+            exchange, routing_key = "", options["queue"]
+        else:
+            exchange = options["exchange"]
+            routing_key = options["routingKey"] if options["routingKey"] is not None else row["routing_key"] or ""
+        values = {name: value for name, value in (row.get("properties") or {}).items() if value is not None and name in _NAMES}
+        if identity is not None:
+            values.setdefault("message_id", identity[-255:])
+        values.setdefault("delivery_mode", 2 if options["persistent"] else 1)
+        headers = {name: _value(text) for name, text in row.get("headers") or ()}
+        if options["deduplicationHeader"] is not None and identity is not None:
+            headers[options["deduplicationHeader"]] = identity
+        properties = Properties(**values, headers=headers or None).encode()
+        return exchange, routing_key, b"" if body is None else body, properties
+
+    def _identity(self, row):
+        column = self._options["messageIdColumn"]
+        if column is not None:
+            if row[column] is None:
+                raise GomqError(f"column {column} (option messageIdColumn) is null in a row")
+            return str(row[column])
+        if row.get("queue") is not None and row.get("offset") is not None:
+            return f"{row['queue']}/{row['offset']}"
+        return f"{self._prefix}/{self.count}" if self._options["rowMessageIds"] else None
+
+
+def _value(text):
+    """The value of a header, which the source shows as JSON; what is no JSON is a text."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return text

@@ -1,0 +1,72 @@
+"""The sink, as Spark's Python Data Source API calls it: batches of rows, published and confirmed by publishing.
+
+No transaction spans partitions: a batch that fails is published again by Spark from its beginning, or by the next run.
+"""
+import logging
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from gomq_py.spark.deduplication import check_cache
+from gomq_py.spark.options import credentials
+from gomq_py.spark.publishing import Publisher, Target, check_columns
+
+LOG = logging.getLogger("gomq_py.spark")
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What one task did."""
+
+    count: int
+
+
+class _Writer:
+    """What both writers do. Made in the driver, where the target is checked; ``write`` runs in a worker."""
+
+    def __init__(self, options, schema):
+        check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)
+        self._target = Target(options, credentials(options))
+        self._target.check()
+        check_cache(self._target)
+
+    def write(self, iterator):
+        """Publish the batches of a partition; returns when all of it is confirmed."""
+        context = TaskContext.get()
+        query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        run = f"{query}/{batch}" if query else f"{context.getLocalProperty('spark.app.id') or ''}/{context.stageId()}"
+        publisher = Publisher(self._target, f"{run}/{context.partitionId()}")
+        return Published(publisher.publish(row for one in iterator for row in _rows(one)))
+
+    def _log(self, messages, batch):
+        LOG.info("published %d messages of batch %s", sum(one.count for one in messages if one is not None), batch)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """``df.write.format("gomq")``."""
+
+    def commit(self, messages):
+        """Nothing is left to do: what was written is published."""
+        self._log(messages, "")
+
+    def abort(self, messages):
+        """What other tasks published stays: a broker takes nothing back."""
+        LOG.warning("a batch was not published as a whole; what was, stays: publish it again with ids and a target that deduplicates")
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """``df.writeStream.format("gomq")``."""
+
+    def commit(self, messages, batchId):
+        """As BatchWriter's."""
+        self._log(messages, batchId)
+
+    def abort(self, messages, batchId):
+        """As BatchWriter's; Spark repeats the batch."""
+        LOG.warning("batch %s was not published as a whole and will be repeated", batchId)
+
+
+def _rows(batch):
+    """A RecordBatch's rows as dicts; headers, a map, as pairs."""
+    return batch.to_pylist()

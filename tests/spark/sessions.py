@@ -1,0 +1,34 @@
+"""A Spark session for tests, small and on loopback alone, and queries that run to their end."""
+import os
+import sys
+
+from tests.support.waiting import TIMEOUT_S
+
+CONF = {
+    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1",
+    "spark.driver.memory": "700m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false", "spark.sql.streaming.pollingDelay": "10ms",
+}
+
+
+def make_session(folder):
+    """A session whose workers are this Python."""
+    from pyspark.sql import SparkSession
+    os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    builder = SparkSession.builder.master("local[1]").appName("gomq-py tests")
+    for name, value in {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def run_available(writer, checkpoint):
+    """Run a streaming query for what is there now; its progress reports."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(int(TIMEOUT_S) * 4), "the query did not end"
+    finally:
+        query.stop()
+    return query.recentProgress

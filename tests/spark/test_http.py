@@ -1,0 +1,169 @@
+"""The transport http against a live broker: who may read, answers that end early, brokers that go and come back."""
+import socket
+import threading
+
+import pytest
+
+from gomq_py.spark.errors import NoStream, Refused, Unreachable
+from gomq_py.spark.http_transport import HttpTransport, SegmentGone
+from gomq_py.spark.options import Credentials, Options
+
+
+@pytest.fixture(scope="module")
+def letters(broker):
+    """The name of a stream with the messages 0 to 99."""
+    broker.stream("letters", [b"%d" % number for number in range(100)])
+    return "letters"
+
+
+def transport(url, user="guest", password="guest", **given):
+    return HttpTransport(Options({"subscribe": "letters", "url": url, "retrySeconds": "0", **given}), Credentials(user, password))
+
+
+def whole(door, name="letters"):
+    shape = door.describe(name)
+    part, = shape.segments
+    return b"".join(door.octets(name, shape.epoch, part.number, 0, part.bytes))
+
+
+def test_a_stream_is_described_and_its_octets_come_in_order(broker, letters):
+    door = transport(broker.url)
+    shape = door.describe(letters)
+
+    assert (shape.first_offset, shape.end_offset, len(shape.segments)) == (0, 100, 1)
+    octets = whole(door)
+    assert octets.startswith(b"GOMQMSGS") and len(octets) == shape.segments[0].bytes
+    assert b"".join(door.octets(letters, shape.epoch, 1, 64, 100)) == octets[64:164]
+    assert letters in door.names()
+    assert door.offset_for_timestamp(letters, 0) == 0
+
+
+def test_what_is_not_there_is_said(broker, letters):
+    door = transport(broker.url)
+    shape = door.describe(letters)
+
+    with pytest.raises(NoStream, match="no stream 'nowhere' in vhost '/' at http"):
+        door.describe("nowhere")
+    with pytest.raises(SegmentGone):
+        list(door.octets(letters, shape.epoch, 99, 0, 10))
+    with pytest.raises(SegmentGone, match="another epoch"):
+        list(door.octets(letters, "0" * 32, 1, 0, 10))
+
+
+def test_wrong_credentials_are_said_with_where_to_put_them(broker, letters):
+    with pytest.raises(Refused, match="does not let user 'guest' in .Login failed.: set GOMQ_USER"):
+        transport(broker.url, password="wrong").describe(letters)
+
+
+def test_a_user_without_read_permission_is_named_with_the_stream(broker, letters):
+    import base64
+    import http.client
+    import json
+    host, port = broker.child.addresses["http"]
+    login = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
+    for path, body in (("users/spark", {"password": "spark", "tags": ""}),
+                       ("permissions/%2F/spark", {"configure": "", "write": "", "read": "^other$"})):
+        connection = http.client.HTTPConnection(host, port)
+        connection.request("PUT", f"/api/{path}", json.dumps(body), login)
+        assert connection.getresponse().status in (201, 204)
+        connection.close()
+
+    door = transport(broker.url, "spark", "spark")
+
+    with pytest.raises(Refused, match="user 'spark' may not read stream 'letters' in vhost '/'"):
+        door.describe(letters)
+    assert door.names() == []
+
+
+def test_nobody_there_is_said_with_the_address(letters):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(Unreachable, match=rf"http://127.0.0.1:{port} cannot be reached.*option url"):
+        transport(f"http://127.0.0.1:{port}").describe(letters)
+
+
+class Proxy:
+    """A proxy that cuts each answer short behind ``count`` octets, or answers something else altogether."""
+
+    def __init__(self, target, count=None, answer=None):
+        self._target, self._count, self._answer = target, count, answer
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:{}".format(self._listening.getsockname()[1])
+        self.cut = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            with client:
+                request = client.recv(65536)
+                if not request:
+                    continue
+                if self._answer is not None:
+                    client.sendall(self._answer)
+                    continue
+                with socket.create_connection(self._target) as server:
+                    server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+                    octets = b"".join(iter(lambda: server.recv(65536), b""))
+                limit = self._count if b"octet-stream" in octets else len(octets)
+                self.cut += limit < len(octets)
+                client.sendall(octets[:limit])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listening.close()
+
+
+def test_answers_that_are_cut_short_are_gone_on_with(broker, letters):
+    expected = whole(transport(broker.url))
+    with Proxy(broker.child.addresses["http"], 2000) as proxy:
+        octets = whole(transport(proxy.url, retrySeconds="30"))
+
+        assert octets == expected
+        assert proxy.cut >= 2
+
+
+def test_answers_that_never_hold_anything_are_an_error(broker, letters):
+    with Proxy(broker.child.addresses["http"], 100) as proxy:
+        with pytest.raises(Unreachable, match="reading stream 'letters' in vhost '/', segment 1, position 0"):
+            whole(transport(proxy.url))
+
+
+@pytest.mark.parametrize("answer, words", [
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "does not answer as a gomq-py does"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "does not answer as a gomq-py does"),
+    (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "answers 302"),
+    (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "503"),
+    (b"nonsense\r\n\r\n", "cannot be reached"),
+])
+def test_what_is_no_broker_is_said(answer, words):
+    with Proxy(None, answer=answer) as proxy:
+        with pytest.raises(Unreachable, match=words):
+            transport(proxy.url).describe("letters")
+
+
+def test_a_broker_that_is_restarted_is_waited_for(tmp_path):
+    from gomq_py.testing.brokers import ChildBroker
+    from tests.spark.conftest import Reached
+    with ChildBroker(tmp_path / "data", http_port=0, sync=True) as child:
+        reached = Reached(child)
+        reached.stream("letters", [b"x" * 100] * 5000)
+        door = transport(reached.url, retrySeconds="60")
+        shape = door.describe("letters")
+        part = shape.segments[-1]
+        pieces = door.octets("letters", shape.epoch, part.number, 0, part.bytes)
+        found = [next(pieces)]
+        child.kill()
+        starter = threading.Thread(target=child.start)
+        starter.start()
+        found += pieces
+        starter.join()
+
+        assert len(b"".join(found)) == part.bytes
+        assert door.describe("letters").end_offset == 5000

@@ -1,0 +1,109 @@
+"""The data source in Spark, against a live broker: batch and streaming queries, the sink, and what load() says."""
+import pytest
+from pyspark.errors import AnalysisException
+
+from tests.spark.sessions import run_available
+
+
+@pytest.fixture(scope="module")
+def orders(broker):
+    """The name of a stream with the messages 0 to 4999."""
+    broker.stream("orders", [b"%d" % number for number in range(5000)], **{"x-stream-max-segment-size-bytes": 65536})
+    return "orders"
+
+
+def read(spark, broker, stream, **given):
+    return spark.read.format("gomq").options(url=broker.url, subscribe=stream, **given).load()
+
+
+def test_a_batch_query_gives_every_message_once(spark, broker, orders):
+    rows = read(spark, broker, orders, minPartitions="2")
+
+    assert rows.columns == ["vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "properties", "body"]
+    assert sorted((row.offset, row.body) for row in rows.select("offset", "body").collect()) == [
+        (number, b"%d" % number) for number in range(5000)]
+    first = rows.where("offset = 0").first()
+    assert (first.vhost, first.queue, first.exchange, first.routing_key) == ("/", "orders", "", "orders")
+    assert first.properties.delivery_mode == 2
+
+
+def test_a_schema_chooses_columns(spark, broker, orders):
+    rows = spark.read.format("gomq").schema("body binary, offset bigint").options(
+        url=broker.url, subscribe=orders, startingOffsets="4990").load()
+
+    assert [tuple(row) for row in rows.collect()] == [(b"%d" % number, number) for number in range(4990, 5000)]
+
+
+def test_an_empty_range_gives_no_rows(spark, broker, orders):
+    assert read(spark, broker, orders, startingOffsets="latest").count() == 0
+
+
+@pytest.mark.parametrize("given, words", [
+    ({"subscribe": "orders", "startingOffset": "1"}, "did you mean startingOffsets?"),
+    ({"url": "http://127.0.0.1:1"}, "give option subscribe"),
+    ({"subscribe": "orders", "password": "hush"}, "credentialsFile"),
+])
+def test_load_refuses_wrong_options(spark, given, words):
+    with pytest.raises(AnalysisException) as refused:
+        spark.read.format("gomq").options(**given).load()
+
+    assert words in str(refused.value) and "hush" not in str(refused.value)
+
+
+def test_a_streaming_query_goes_on_where_its_checkpoint_stands(spark, broker, tmp_path):
+    broker.stream("steps", [b"%d" % number for number in range(300)])
+
+    def run():
+        source = spark.readStream.format("gomq").options(
+            url=broker.url, subscribe="steps", startingOffsets="earliest", maxOffsetsPerTrigger="200").load()
+        return run_available(source.writeStream.format("parquet").option("path", str(tmp_path / "out")), tmp_path / "checkpoint")
+
+    first = run()
+    broker.publish("steps", [b"%d" % number for number in range(300, 450)])
+    second = run()
+
+    assert [progress.numInputRows for progress in first if progress.numInputRows] == [200, 100]
+    assert [progress.numInputRows for progress in second if progress.numInputRows] == [150]
+    found = spark.read.parquet(str(tmp_path / "out")).select("offset", "body").collect()
+    assert sorted((row.offset, row.body) for row in found) == [(number, b"%d" % number) for number in range(450)]
+
+
+def test_filters_leave_out_segments_where_they_are_pushed(spark, broker, orders):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        rows = read(spark, broker, orders, pushFilters="true", minPartitions="100").where("offset >= 4900 and offset < 4950")
+        assert sorted(row.offset for row in rows.select("offset").collect()) == list(range(4900, 4950))
+        assert rows.rdd.getNumPartitions() < read(spark, broker, orders, minPartitions="100").rdd.getNumPartitions()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_batch_is_published_and_confirmed(spark, broker, orders):
+    with broker.connect() as connection:
+        connection.channel().queue_declare("copies", durable=True)
+
+    read(spark, broker, orders, startingOffsets="4000").write.format("gomq").mode("append").options(
+        amqpUrl=broker.amqp_url, queue="copies").save()
+
+    assert sorted(int(one.body) for one in broker.take("copies")) == list(range(4000, 5000))
+
+
+def test_a_streaming_query_publishes_with_ids(spark, broker, orders, tmp_path):
+    with broker.connect() as connection:
+        connection.channel().queue_declare("followers", durable=True)
+    source = spark.readStream.format("gomq").options(url=broker.url, subscribe=orders, startingOffsets="4990").load()
+
+    run_available(source.writeStream.format("gomq").options(amqpUrl=broker.amqp_url, queue="followers"), tmp_path / "checkpoint")
+
+    assert sorted(one.properties.message_id for one in broker.take("followers")) == [f"orders/{number}" for number in range(4990, 5000)]
+
+
+def test_a_login_is_in_no_plan(spark, broker, orders, monkeypatch, tmp_path):
+    path = tmp_path / "login.json"
+    path.write_text('{"user": "guest", "password": "guest"}')
+    rows = read(spark, broker, orders, credentialsFile=str(path))
+
+    plan = rows._jdf.queryExecution().toString()
+
+    assert rows.limit(1).count() == 1
+    assert "guest" not in plan
