@@ -13,7 +13,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
 from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
-from gomq_py.spark.options import CREDENTIALS_ADVICE
+from gomq_py.spark.options import CREDENTIALS_ADVICE, Credentials, Options
 
 PAUSE_S = 0.2
 DEFAULT_AMQP_URL = "amqp://127.0.0.1:5672"
@@ -55,8 +55,8 @@ def check_columns(columns, options):
 class Target:
     """Where messages go: what the options say of it, and how it is reached."""
 
-    options: object
-    credentials: object = field(repr=False)
+    options: Options
+    credentials: Credentials = field(repr=False)
 
     @property
     def url(self):

@@ -22,6 +22,7 @@ UNTYPED = {
     "tests/unit/dispatcher": "the task queue is plain, and so is the client under it",
     "tests/unit/http": "the management API is plain",
     "tests/unit/observability": "logs and counters are plain",
+    "tests/unit/pipeline": "commands, plans and payloads are plain",
     "tests/unit/spark": "options, offsets and plans are plain",
     "tests/unit/test_build_info.py": "looks at files",
     "tests/unit/test_layering.py": "reads sources",

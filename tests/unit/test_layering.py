@@ -63,6 +63,8 @@ MAP = {
     "dispatcher.metrics": set(),
     "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "spark": {"client", "content", "errors", "storage.format", ""},
+    "pipeline": {"spark", "build_info", ""},
+    "ctl": {"storage.format", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
 }
@@ -89,6 +91,7 @@ LIBRARIES = {
     "dispatcher.greenlets": {"gevent"},
     "dispatcher.metrics": {"prometheus_client"},
     "spark": {"pyspark", "pyarrow"},
+    "pipeline": {"pyspark", "pyarrow", "click"},
     "patterns": {"regex"},
 }
 # What a .pxd may cimport besides our own: C and the compiler itself.

@@ -28,6 +28,7 @@ ENTRY_POINTS = {
     "gomq_py.perf.__main__": "console script gomq-py-perf",
     "gomq_py.ctl.__main__": "console script gomq-py-ctl",
     "gomq_py.dispatcher.__main__": "console script gomq-py-worker",
+    "gomq_py.pipeline.__main__": "console script gomq-py-pipeline",
     "gomq_py.embedded": "gomq_py.Broker",
     "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",

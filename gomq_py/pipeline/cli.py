@@ -1,0 +1,138 @@
+"""The commands of ``gomq-py-pipeline``. Options in, one line on standard error and an exit code where a job fails."""
+import functools
+import sys
+
+import click
+
+from gomq_py import __version__
+from gomq_py.pipeline.failures import told
+from gomq_py.pipeline.java import NoJava
+from gomq_py.spark.errors import GomqError
+
+_READING = (
+    click.option("--url", help="Address of the broker's management API."),
+    click.option("--vhost", help="Virtual host of the streams."),
+    click.option("--credentials-file", help="JSON with user and password, or token; else GOMQ_USER and GOMQ_PASSWORD."),
+    click.option("--ca-file", help="Who vouches for the broker's certificate (PEM)."),
+    click.option("--streams", help="Names of streams, separated by commas."),
+    click.option("--pattern", help="A regular expression: streams whose whole name matches."),
+    click.option("--data-dir", help="Read the files of this data folder or backup instead of asking the broker."),
+    click.option("--option", "extra", multiple=True, metavar="NAME=VALUE", help="Any other option of the source."),
+)
+_NAMES = {"url": "url", "vhost": "vhost", "credentials_file": "credentialsFile", "ca_file": "caFile", "streams": "subscribe",
+          "pattern": "subscribePattern", "data_dir": "dataDir"}
+_SPARK = (
+    click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+    click.option("--memory", default="1g", show_default=True, help="Memory of the driver, which in local mode is all of it."),
+    click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Any setting of Spark."),
+)
+_RUNNING = (
+    click.option("--checkpoint", help="Where the job keeps how far it is; beside the table unless given."),
+    click.option("--once", is_flag=True, help="Stop when what is there now is done (the default)."),
+    click.option("--every", metavar="DURATION", help="Go on, a batch every so often, such as '10 seconds'."),
+    click.option("--prometheus", type=click.Path(), help="Keep counts in this file, in Prometheus' text format."),
+)
+
+
+def _with(*options):
+    def decorate(command):
+        for option in reversed([one for group in options for one in group]):
+            command = option(command)
+        return command
+    return decorate
+
+
+def _pairs(given):
+    pairs = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign or not name:
+            raise click.UsageError(f"{one!r} is not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def reading_options(given):
+    """The source's options of a command's parameters, which are taken out of them."""
+    options = {name: value for key, name in _NAMES.items() if (value := given.pop(key)) is not None}
+    if "dataDir" in options:
+        options["transport"] = "files"
+    return {**options, **_pairs(given.pop("extra"))}
+
+
+def _session(command, given):
+    from gomq_py.pipeline.session import make_session  # here: whoever asks for --help waits for no Spark
+    return make_session(f"gomq-py-pipeline {command}", given.pop("master"), given.pop("memory"), _pairs(given.pop("conf")).items())
+
+
+def _fails_in_a_line(command):
+    """What goes wrong is one line and exit code 1."""
+    @functools.wraps(command)
+    def wrapped(**given):
+        from gomq_py.pipeline.running import JobFailed
+        try:
+            return command(**given)
+        except click.ClickException:
+            raise
+        except (GomqError, NoJava, JobFailed) as error:
+            click.echo(f"gomq-py-pipeline: {error}", err=True)
+        except Exception as error:
+            click.echo(f"gomq-py-pipeline: {told(error)}", err=True)
+        sys.exit(1)
+    return wrapped
+
+
+@click.group()
+@click.version_option(__version__, prog_name="gomq-py-pipeline")
+def pipeline():
+    """Jobs on Spark over the broker's streams."""
+
+
+@pipeline.command()
+@_with(_READING)
+@click.option("--folder", default=".", show_default=True, help="Where tables are to be written.")
+@_fails_in_a_line
+def doctor(folder, **given):
+    """Look whether everything is there, and say what to do."""
+    from gomq_py.pipeline.doctor import BAD, examine
+    findings = list(examine(reading_options(given), folder))
+    for finding in findings:
+        click.echo(f"{finding.level:<8}{finding.subject}: {finding.text}")
+    sys.exit(any(finding.level == BAD for finding in findings))
+
+
+@pipeline.command()
+@_with(_READING, _SPARK, _RUNNING)
+@click.option("--out", required=True, help="Folder of the table.")
+@_fails_in_a_line
+def bronze(out, **given):
+    """Streams to Parquet, by date and stream; each offset once."""
+    from gomq_py.pipeline.jobs import bronze as job
+    reading = reading_options(given)
+    _run(_session("bronze", given), lambda spark: job.writers(spark, reading, out, given["checkpoint"]), given)
+
+
+@pipeline.command()
+@_with(_SPARK)
+@click.option("--source", required=True, help="Folder of the table that bronze wrote.")
+@click.option("--out", required=True, help="Folder of the table with fewer files; what is there is replaced.")
+@_fails_in_a_line
+def compact(source, out, **given):
+    """Write a second table with fewer files; the first is left alone."""
+    from gomq_py.pipeline.jobs import bronze as job
+    spark = _session("compact", given)
+    try:
+        click.echo(f"{job.compact(spark, source, out)} rows in {out}")
+    finally:
+        spark.stop()
+
+
+def _run(spark, make_writers, given):
+    """Run the queries that ``make_writers(spark)`` makes, then end the session."""
+    from gomq_py.pipeline.running import Reporter, run
+    if given["once"] and given["every"]:
+        raise click.UsageError("--once and --every exclude each other")
+    try:
+        run(make_writers(spark), given["every"], Reporter(prometheus=given["prometheus"]))
+    finally:
+        spark.stop()

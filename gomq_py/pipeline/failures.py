@@ -1,0 +1,21 @@
+"""What went wrong in a job, as one line: Spark wraps what a data source said in two tracebacks and a stack of Java's."""
+import re
+
+_OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_FULL_DISK = re.compile(r"No space left on device|ENOSPC")
+LONGEST = 2000
+
+
+def told(error):
+    """The line that says what is wrong and what to do."""
+    text = str(error)
+    if _FULL_DISK.search(text):
+        return "the disk is full where the job writes: make room; the next run repeats the batch"
+    ours = _OURS.findall(text)
+    if ours:
+        return ours[-1][:LONGEST]
+    pythons = _PYTHON.findall(text)
+    if pythons:
+        return ": ".join(pythons[-1])[:LONGEST]
+    return (text.strip().partition("\n")[0] or type(error).__name__)[:LONGEST]

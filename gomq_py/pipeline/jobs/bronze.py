@@ -1,0 +1,31 @@
+"""Bronze: streams as they are, to Parquet by date and stream. Each offset once, as long as the stream keeps it.
+
+That rests on the list of files that Spark's file sink keeps in ``_spark_metadata``: nothing else may write into the table,
+and whoever reads it reads it through Spark. ``compact`` writes a second table with fewer files, and leaves the first alone.
+"""
+from pyspark.sql import functions as f
+
+from gomq_py.pipeline.starting import fixed_start
+
+# What a batch takes at most unless options say otherwise: the size of the files, and of the memory that it needs.
+MAX_OFFSETS = "1000000"
+
+
+def writers(spark, reading, out, checkpoint=None):
+    """{name: DataStreamWriter} of the job. ``reading``: options of the source."""
+    checkpoint = checkpoint or f"{out}.checkpoint"
+    options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "includeHeaders": "true", "startingOffsets": "earliest", **reading}
+    if "startingTimestamp" in reading:
+        options.pop("startingOffsets")
+    rows = spark.readStream.format("gomq").options(**fixed_start(options, checkpoint)).load()
+    table = rows.withColumn("date", f.to_date("timestamp")).withColumn("stream", f.col("queue"))
+    return {"bronze": table.writeStream.format("parquet").partitionBy("date", "stream").option("path", out).option(
+        "checkpointLocation", checkpoint)}
+
+
+def compact(spark, source, out, files_per_partition=1):
+    """Write the whole table into another one with fewer files. Returns how many rows there were."""
+    table = spark.read.parquet(source)
+    table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset").write.mode(
+        "overwrite").partitionBy("date", "stream").parquet(out)
+    return spark.read.parquet(out).count()

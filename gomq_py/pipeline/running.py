@@ -1,0 +1,135 @@
+"""Running queries to their end, or until somebody stops them, and telling how far they are.
+
+On a terminal one line that is written over, otherwise a line of JSON for each batch. Counts go to a file in Prometheus'
+text format as well where that is wanted (node_exporter's textfile collector reads it).
+"""
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+from gomq_py.pipeline.failures import told
+from gomq_py.spark.offsets import decode
+
+LOOK_EVERY_S = 0.2
+
+
+class JobFailed(Exception):
+    """A query ended with an error. The text is one line that says what to do."""
+
+
+class Reporter:
+    """Counts of all queries of a run, told as they change."""
+
+    def __init__(self, out=None, prometheus=None):
+        self._out = sys.stdout if out is None else out
+        self._is_terminal = self._out.isatty()
+        self._prometheus = prometheus
+        self._seen: dict = {}
+        self.rows: dict = {}
+        self.lags: dict = {}
+
+    def look(self, name, query):
+        """Tell what is new of a query."""
+        progress = query.lastProgress
+        if progress is None or self._seen.get(name) == (progress["runId"], progress["batchId"], progress["timestamp"]):
+            return
+        self._seen[name] = (progress["runId"], progress["batchId"], progress["timestamp"])
+        for one in query.recentProgress:
+            if one["batchId"] > self.rows.get((name, "batch"), -1):
+                self.rows[name, "batch"] = one["batchId"]
+                self.rows[name] = self.rows.get(name, 0) + one["numInputRows"]
+                self._tell(name, one)
+        self._write_prometheus()
+
+    def _tell(self, name, progress):
+        lag = lag_of(progress)
+        self.lags[name] = lag
+        rate = progress.get("processedRowsPerSecond") or 0
+        if self._is_terminal:
+            behind = "" if lag is None else f", {lag} behind"
+            self._out.write(f"\r\033[K{name}: batch {progress['batchId']}, {self.rows[name]} rows, {rate:.0f} rows/s{behind}")
+        elif progress["numInputRows"]:
+            self._out.write(json.dumps({
+                "job": name, "batch": progress["batchId"], "rows": progress["numInputRows"], "rows_per_second": round(rate),
+                "rows_total": self.rows[name], "lag": lag, "at": progress["timestamp"]}) + "\n")
+        self._out.flush()
+
+    def end(self):
+        """The run is over."""
+        if self._is_terminal:
+            self._out.write("\n")
+        for name in sorted(name for name in self.rows if isinstance(name, str)):
+            line = {"job": name, "done": True, "rows_total": self.rows[name], "lag": self.lags.get(name)}
+            self._out.write((f"{name}: {self.rows[name]} rows" if self._is_terminal else json.dumps(line)) + "\n")
+        self._out.flush()
+        self._write_prometheus()
+
+    def _write_prometheus(self):
+        if self._prometheus is None:
+            return
+        names = sorted(name for name in self.rows if isinstance(name, str))
+        lines = ["# TYPE gomq_pipeline_rows_total counter"]
+        lines += [f'gomq_pipeline_rows_total{{job="{name}"}} {self.rows[name]}' for name in names]
+        lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
+        lines += [f'gomq_pipeline_lag_rows{{job="{name}"}} {self.lags[name]}' for name in names if self.lags.get(name) is not None]
+        lines += ["# TYPE gomq_pipeline_updated_seconds gauge", f"gomq_pipeline_updated_seconds {time.time():.0f}"]
+        with open(self._prometheus + ".new", "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        os.replace(self._prometheus + ".new", self._prometheus)
+
+
+def lag_of(progress):
+    """How many messages the sources of a progress report have that were not read; None where they do not say."""
+    lag = 0
+    for source in progress["sources"]:
+        try:
+            ends, latest = decode(json.loads(source["endOffset"])), decode(json.loads(source["latestOffset"]))
+        except Exception:  # another kind of source, or none that tells
+            return None
+        lag += sum(max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
+                   for name, one in latest.items())
+    return lag
+
+
+def run(writers, every=None, reporter=None):
+    """Start {name: DataStreamWriter} and return when all have ended: for what is there now, or (``every``, such as
+    "10 seconds") until a signal comes. Raises JobFailed.
+    """
+    reporter = reporter or Reporter()
+    stop = threading.Event()
+    _on_signals(stop)
+    queries = {}
+    try:
+        for name, writer in writers.items():
+            writer = writer.queryName(name)
+            queries[name] = (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)).start()
+        while any(query.isActive for query in queries.values()) and not stop.is_set():
+            _look(queries, reporter)
+            stop.wait(LOOK_EVERY_S)
+        _look(queries, reporter)
+    except JobFailed:
+        raise
+    except Exception as error:
+        raise JobFailed(told(error)) from None
+    finally:
+        for query in queries.values():
+            query.stop()
+        reporter.end()
+
+
+def _look(queries, reporter):
+    for name, query in queries.items():
+        reporter.look(name, query)
+        error = None if query.isActive else query.exception()
+        if error is not None:
+            raise JobFailed(f"{name}: {told(error)}")
+
+
+def _on_signals(stop):
+    """SIGTERM and SIGINT end a run in order."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())

@@ -1,0 +1,49 @@
+"""Where a new query begins: "latest" and times are made numbers once, before Spark is asked, and kept beside the checkpoint.
+
+Spark asks a source for its first offset again when it dies before the first batch is committed. With "latest" that would
+be a later one, and what came in between would never be read.
+"""
+import json
+import os
+
+from gomq_py.spark.options import LATEST, Options, credentials
+from gomq_py.spark.planning import Planner
+from gomq_py.spark.transports import make_transport
+
+NAME = "gomq-start.json"
+
+
+def fixed_start(given, checkpoint):
+    """The reader's options with startingOffsets as numbers; those of the first run, where there was one."""
+    path = os.path.join(checkpoint, NAME)
+    kept = _read(path)
+    if kept is None:
+        options = Options(given)
+        transport = make_transport(options, credentials(options))
+        planner = Planner(options, transport)
+        try:
+            kept = {name: one.next for name, one in planner.starts(planner.shapes(), LATEST).items()}
+        finally:
+            transport.close()
+        _write(path, kept)
+    fixed = {name: value for name, value in given.items() if name not in ("startingOffsets", "startingTimestamp")}
+    if kept:
+        fixed["startingOffsets"] = json.dumps(kept)
+    return fixed
+
+
+def _read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None
+
+
+def _write(path, content):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)

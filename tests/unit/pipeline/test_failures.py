@@ -1,0 +1,25 @@
+"""Failures: what is said of an error is its one line, however deep Spark has wrapped it."""
+import pytest
+
+from gomq_py.pipeline.failures import told
+
+WRAPPED = """[STREAM_FAILED] Query [id = 4b0cc026] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):
+  File "/x/planning.py", line 62, in shapes
+    raise DataLoss(text)
+gomq_py.spark.errors.DataLoss: stream 'orders' begins at offset 7 now. Set failOnDataLoss to false to go on without them.
+ SQLSTATE: 38000
+\tat org.apache.spark.Something(Some.scala:1)"""
+
+
+@pytest.mark.parametrize("text, words", [
+    (WRAPPED, "stream 'orders' begins at offset 7 now. Set failOnDataLoss to false to go on without them."),
+    ("boom\n  File x\nKeyError: 'a'\nmore", "KeyError: 'a'"),
+    ("java.io.IOException: No space left on device", "the disk is full where the job writes"),
+    ("[PATH_NOT_FOUND] Path does not exist\nmore", "[PATH_NOT_FOUND] Path does not exist"),
+])
+def test_the_line_that_helps_is_told(text, words):
+    assert told(Exception(text)).startswith(words)
+
+
+def test_an_error_without_words_is_told_by_its_kind():
+    assert told(ValueError()) == "ValueError"
