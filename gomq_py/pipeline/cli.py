@@ -1,5 +1,6 @@
 """The commands of ``gomq-py-pipeline``. Options in, one line on standard error and an exit code where a job fails."""
 import functools
+import json
 import sys
 
 import click
@@ -8,6 +9,7 @@ from gomq_py import __version__
 from gomq_py.pipeline.failures import told
 from gomq_py.pipeline.java import NoJava
 from gomq_py.spark.errors import GomqError
+from gomq_py.spark.options import Options
 
 _READING = (
     click.option("--url", help="Address of the broker's management API."),
@@ -123,6 +125,80 @@ def compact(source, out, **given):
     spark = _session("compact", given)
     try:
         click.echo(f"{job.compact(spark, source, out)} rows in {out}")
+    finally:
+        spark.stop()
+
+
+@pipeline.command()
+@_with(_READING, _SPARK, _RUNNING)
+@click.option("--schema", required=True, help="File (TOML) that says what payloads hold.")
+@click.option("--out", required=True, help="Folder of the tables readings, windows and quarantine.")
+@_fails_in_a_line
+def telemetry(schema, out, **given):
+    """Payloads of devices to typed readings and windows; what cannot be decoded goes to a quarantine."""
+    from gomq_py.pipeline.readings import read_schema
+    reading, checked = reading_options(given), read_schema(schema)
+
+    def make(spark):
+        from gomq_py.pipeline.jobs import telemetry as job
+        return job.writers(spark, reading, checked, out, given["checkpoint"])
+    _run(_session("telemetry", given), make, given)
+
+
+@pipeline.command("dead-letters")
+@_with(_READING, _SPARK)
+@click.option("--table", help="A table of bronze, instead of a stream.")
+@click.option("--out", help="Write the summary to this folder as Parquet, too; what is there is replaced.")
+@click.option("--samples", default=3, show_default=True, help="Messages to show of each queue and reason.")
+@_fails_in_a_line
+def dead_letters(table, out, samples, **given):
+    """Why messages died: by queue, reason and hour, with samples."""
+    reading = reading_options(given)
+    spark = _session("dead-letters", given)
+    try:
+        from gomq_py.pipeline.jobs import dead_letters as job
+        messages = job.rows(spark, reading, table)
+        summary = job.summary(messages)
+        for row in summary.collect():
+            click.echo(json.dumps(row.asDict(), default=str))
+        for row in job.samples(messages, samples).collect() if samples else ():
+            click.echo(json.dumps({"sample": row.asDict()}, default=str))
+        if out:
+            summary.write.mode("overwrite").parquet(out)
+    finally:
+        spark.stop()
+
+
+@pipeline.command()
+@_with(_READING, _SPARK)
+@click.option("--table", help="A table of bronze, instead of a stream.")
+@click.option("--amqp-url", help="Address of the broker to publish to, without a login.")
+@click.option("--to-vhost", help="Virtual host to publish to.")
+@click.option("--to-queue", help="Queue to publish to.")
+@click.option("--to-exchange", help="Exchange to publish to, with each message's own routing key.")
+@click.option("--routing-key", help="Another routing key for all of them.")
+@click.option("--where", help="Which messages, in SQL: \"queue = 'orders' and offset >= 17\".")
+@click.option("--rate", type=click.IntRange(1), help="Messages per second.")
+@click.option("--keep-deaths", is_flag=True, help="Leave headers about earlier deaths on them.")
+@click.option("--dry-run", is_flag=True, help="Only count what would be published.")
+@_fails_in_a_line
+def replay(table, where, rate, keep_deaths, dry_run, **given):
+    """Publish messages of a table or a stream again."""
+    names = {"amqp_url": "amqpUrl", "to_vhost": "vhost", "to_queue": "queue", "to_exchange": "exchange", "routing_key": "routingKey"}
+    writing = {name: value for key, name in names.items() if (value := given.pop(key)) is not None}
+    if given["credentials_file"]:
+        writing["credentialsFile"] = given["credentials_file"]
+    if not dry_run:
+        Options(writing)  # before Spark is started
+    reading = {} if table else reading_options(given)
+    spark = _session("replay", given)
+    try:
+        from gomq_py.pipeline.jobs import dead_letters, replay as job
+        chosen = job.chosen(dead_letters.rows(spark, reading, table), where, keep_deaths)
+        for row in job.counts(chosen).collect():
+            click.echo(json.dumps({**row.asDict(), "dry_run": dry_run}))
+        if not dry_run:
+            job.publish(chosen, writing, rate)
     finally:
         spark.stop()
 

@@ -158,6 +158,7 @@ TABLE = {
     "deduplicationHeader": (_text, None, WRITER),
     "rowMessageIds": (_flag, False, WRITER),
     "maxBatchRows": (_count, None, WRITER),
+    "messagesPerSecond": (_count, None, WRITER),
     "persistent": (_flag, True, WRITER),
     "mandatory": (_flag, True, WRITER),
     "confirmSeconds": (_seconds, 60.0, WRITER),

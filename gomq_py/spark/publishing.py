@@ -116,19 +116,22 @@ class Publisher:
         self._prefix = prefix
         self._connection = self._channel = None
         self.count = 0
+        self._began = 0.0
 
     def publish(self, rows):
         """Publish dicts; how many. Every one is confirmed when this returns. Raises GomqError."""
         batch = []
+        self._began = time.monotonic()
         try:
             for row in rows:
                 batch.append(self._message(row))
                 self.count += 1
                 if self.count > (self._options["maxBatchRows"] or self.count):
                     raise GomqError(f"a batch has more rows than option maxBatchRows says: {self._options['maxBatchRows']}")
-                if len(batch) >= self._options["confirmBatch"]:
+                if len(batch) >= self._batch_rows():
                     self._send(batch)
                     batch = []
+                    self._pace()
             if batch:
                 self._send(batch)
             if self._connection is not None:
@@ -138,6 +141,16 @@ class Publisher:
                 self._connection.abort()
             raise
         return self.count
+
+    def _batch_rows(self):
+        rate = self._options["messagesPerSecond"]
+        return min(self._options["confirmBatch"], rate or self._options["confirmBatch"])
+
+    def _pace(self):
+        """Wait where more were published than ``messagesPerSecond`` allows."""
+        rate = self._options["messagesPerSecond"]
+        if rate is not None:
+            time.sleep(max(0.0, self._began + self.count / rate - time.monotonic()))
 
     def _send(self, batch):
         """Publish and wait for all confirms, over and over until ``retrySeconds`` have passed."""

@@ -1,0 +1,75 @@
+"""Telemetry: payloads of devices to typed readings, windows per device, and a quarantine for what cannot be decoded.
+
+Three queries over the same streams, each with its own checkpoint, so that each table has every offset once whatever dies
+when. A window is written when the watermark has passed its end: with ``--once`` the newest ones wait for the next data.
+"""
+import os
+
+from pyspark.sql import functions as f
+
+from gomq_py.pipeline.jobs.bronze import MAX_OFFSETS
+from gomq_py.pipeline.payloads import Undecodable
+from gomq_py.pipeline.readings import readings
+from gomq_py.pipeline.starting import fixed_start
+
+_SPARK = {"double": "double", "long": "bigint", "boolean": "boolean", "string": "string"}
+_NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string, body binary"
+
+
+def writers(spark, reading, schema, out, checkpoint=None):
+    """{name: DataStreamWriter} of the job; ``schema``: a readings.Schema."""
+    checkpoint = checkpoint or f"{out}.checkpoint"
+    options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
+    if "startingTimestamp" in reading:
+        options.pop("startingOffsets")
+    options = fixed_start(options, checkpoint)
+
+    def decoded():
+        rows = spark.readStream.format("gomq").schema(_NEEDED).options(**options).load()
+        found = f.udf(Decoder(schema), returned(schema), useArrow=False)("routing_key", "body", "timestamp")
+        return rows.withColumn("reading", f.explode(found)).select("*", "reading.*").drop("reading")
+
+    def table(name, rows, *parts):
+        writer = rows.writeStream.format("parquet").outputMode("append").option("path", os.path.join(out, name))
+        writer = writer.option("checkpointLocation", os.path.join(checkpoint, name))
+        return writer.partitionBy(*parts) if parts else writer
+    names = [name for name, _ in schema.fields]
+    good = decoded().where("error is null").select("queue", "offset", "device", "time", *names)
+    bad = decoded().where("error is not null").select("queue", "offset", "timestamp", "routing_key", "body", "error")
+    return {
+        "readings": table("readings", good.withColumn("date", f.to_date("time")), "date"),
+        "windows": table("windows", windows(good, schema)),
+        "quarantine": table("quarantine", bad),
+    }
+
+
+def windows(rows, schema):
+    """Per device and window: how many readings, and mean, least and most of each number."""
+    numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
+    sums = [function(name).alias(f"{name}_{word}") for name in numbers
+            for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
+    return rows.withWatermark("time", schema.watermark).groupBy(f.window("time", schema.window), "device").agg(
+        f.count("*").alias("readings"), *sums).select(
+        f.col("window.start").alias("start"), f.col("window.end").alias("end"), "device", "readings",
+        *[f"{name}_{word}" for name in numbers for word in ("avg", "min", "max")])
+
+
+def returned(schema):
+    """What the decoder gives, in Spark's words: readings, or one error."""
+    fields = "".join(f", `{name}`: {_SPARK[kind]}" for name, kind in schema.fields)
+    return f"array<struct<error: string, device: string, time: timestamp{fields}>>"
+
+
+class Decoder:
+    """A message to its readings, in Spark's workers. Not mapInArrow, which would need pandas."""
+
+    def __init__(self, schema):
+        self._schema = schema
+        self._nothing = (None,) * (2 + len(schema.fields))
+
+    def __call__(self, routing_key, body, came_at):
+        try:
+            return [(None, device, time, *values) for device, time, values in readings(
+                self._schema, routing_key, body, came_at)]
+        except Undecodable as error:
+            return [(str(error), *self._nothing)]
