@@ -1,5 +1,7 @@
 # make run     a broker on this machine, from nothing but python3 and make
-# make test    the whole suite, in an environment of its own
+# make test    the whole suite, in an environment of its own; SPARK=0 leaves out what needs Spark (1 GB on the disk)
+# make spark-kills   kill Spark ten times and the broker once over 2 million messages: every offset once. Some minutes
+# make bench-spark   what reading through Spark costs (docs/spark.md)
 # make lint    flake8 and mypy
 # make bench   the performance table (docs/performance.md)
 # make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
@@ -18,6 +20,7 @@ DATA ?= .gomq-data
 RUN ?=
 TARGET ?= all
 SECONDS ?= 600
+SPARK ?= 1
 # Most tests wait for a broker, not for a core: four at a time. Who is done takes over from the others, for tests that take long lie together.
 PYTEST ?= -n 4 --dist worksteal
 
@@ -26,13 +29,26 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint bench expectations fuzz asan harness fuzz-http load load-ui wheel clean build
+.PHONY: run test lint bench expectations fuzz asan harness fuzz-http load load-ui wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
 
 test: $(VENV)/dev.stamp build
-	$(BIN)/python -m pytest $(PYTEST)
+	SPARK=0 $(BIN)/python -m pytest $(PYTEST)
+ifeq ($(SPARK)-$(origin PYTEST),1-file)
+	$(MAKE) test-spark
+endif
+
+# One process: the tests share a session, which takes longer to start than most of them.
+test-spark: $(VENV)/spark.stamp build
+	$(BIN)/python -m pytest tests/spark
+
+spark-kills: $(VENV)/spark.stamp build
+	GOMQ_SPARK_KILLS=10 GOMQ_SPARK_MESSAGES=2002000 $(BIN)/python -m pytest tests/spark/test_kills.py --timeout 3600
+
+bench-spark: $(VENV)/spark.stamp build
+	$(BIN)/python -m load.spark
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/flake8
@@ -93,6 +109,13 @@ $(VENV)/dev.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
 
 $(VENV)/load.stamp: $(VENV)/dev.stamp
 	@$(BIN)/python -c 'import locust' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[load]'
+	@touch $@
+
+# Java is the installed one, or else that of an extra, which needs no root.
+$(VENV)/spark.stamp: $(VENV)/dev.stamp
+	@echo "installing Spark into $(VENV): some 500 MB the first time"
+	@GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[spark-test]'
+	@$(BIN)/python -c 'from gomq_py.pipeline.java import find_java; find_java()' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[spark-jre]'
 	@touch $@
 
 clean:

@@ -39,7 +39,8 @@ def test_not_a_number_is_a_number_of_cbor():
 
 
 @pytest.mark.parametrize("kind, octets, readings", [
-    ("json", b'{"a": 1}', [{"a": 1}]), ("json", b'[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]), ("ndjson", b'{"a": 1}\n\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+    ("json", b'{"a": 1}', [{"a": 1}]), ("json", b'[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]),
+    ("ndjson", b'{"a": 1}\n\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
     ("ndjson", b"", []), ("cbor", bytes.fromhex("a1616101"), [{"a": 1}]), ("msgpack", bytes.fromhex("81a16101"), [{"a": 1}])])
 def test_a_payload_holds_readings(kind, octets, readings):
     assert decode(kind, octets) == readings

@@ -1,0 +1,112 @@
+"""make bench-spark: what reading a stream through Spark costs, against what is wanted of it (docs/spark.md).
+
+    python -m load.spark [--rows 2000000] [--runs 3] [--master 'local[2]']
+
+Rows of 16 octets and of 1 KiB: by the reader alone, in rows per CPU second; through Spark to noop and to Parquet; and what the
+broker pays for serving them. The best of the runs counts, and runs of different kinds alternate.
+"""
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+from gomq_py.client.connection import Connection
+from gomq_py.spark import rows
+from gomq_py.spark.http_transport import HttpTransport
+from gomq_py.spark.offsets import Position
+from gomq_py.spark.options import Credentials, Options
+from gomq_py.spark.planning import Planner, end_position
+from gomq_py.spark.reading import PieceReader
+from gomq_py.testing.brokers import ChildBroker
+
+SIZES = {"16 B": 16, "1 KiB": 1024}
+WANTED = {
+    ("reader alone", "16 B"): 1_000_000, ("reader alone", "1 KiB"): 500_000, ("noop", "16 B"): 400_000, ("noop", "1 KiB"): 60_000,
+    ("parquet", "16 B"): 120_000, ("parquet", "1 KiB"): 15_000}
+COLUMNS = tuple(name for name in rows.DDL if name != "headers")
+AT_ONCE = 500
+
+
+def fill(broker, name, size, count):
+    """A stream with ``count`` messages."""
+    with Connection(broker.amqp_url, heartbeat_s=0) as connection:
+        channel = connection.channel()
+        channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+        frames = channel.publish_frames("", name, b"x" * size, b"\x10\x00\x02") * AT_ONCE
+        for _ in range(count // AT_ONCE - 1):
+            connection.send(frames)
+        channel.confirm_select()
+        channel.publish_many([("", name, b"x" * size, b"\x10\x00\x02")] * AT_ONCE)
+        channel.wait_for_confirms(600)
+
+
+def cpu_s(pid):
+    """What a process has used."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def alone(url, name, broker_pid):
+    """(rows per CPU second of the reader, CPU microseconds per row of the broker)."""
+    options = Options({"subscribe": name, "url": url})
+    planner = Planner(options, HttpTransport(options, Credentials()))
+    shape = planner.transport.describe(name)
+    pieces = planner.pieces(name, shape, Position(shape.epoch, shape.first_offset), end_position(shape, shape.end_offset))
+    began, broker_began = time.process_time(), cpu_s(broker_pid)
+    count = sum(batch.num_rows for batch in PieceReader(options, planner.transport, COLUMNS).batches(pieces))
+    return count / (time.process_time() - began), (cpu_s(broker_pid) - broker_began) / count * 1e6
+
+
+def through_spark(spark, url, name, count, folder):
+    """Rows per second to noop, or to Parquet in a folder."""
+    frame = spark.read.format("gomq").options(url=url, subscribe=name, minPartitions="2").load()
+    began = time.monotonic()
+    if folder is None:
+        frame.write.format("noop").mode("overwrite").save()
+    else:
+        frame.write.mode("overwrite").parquet(folder)
+    return count / (time.monotonic() - began)
+
+
+def main():
+    """Measure, print the table, exit 1 where less is reached than is wanted."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of 16 octets; an eighth of it of 1 KiB")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--master", default="local[2]")
+    given = parser.parse_args()
+    from gomq_py.pipeline.session import make_session
+    best: dict = {}
+    served: dict = {}
+    folder = tempfile.mkdtemp(prefix="gomq-bench-spark-")
+    counts = {"16 B": given.rows, "1 KiB": given.rows // 8}
+    try:
+        with ChildBroker(http_port=0, sync=True) as broker:
+            url = "http://{}:{}".format(*broker.addresses["http"])
+            for label, size in SIZES.items():
+                fill(broker, label.replace(" ", ""), size, counts[label])
+            spark = make_session("bench-spark", given.master, "1g")
+            for _ in range(given.runs):
+                for label in SIZES:
+                    name = label.replace(" ", "")
+                    rate, cost = alone(url, name, broker._process.pid)
+                    best["reader alone", label] = max(rate, best.get(("reader alone", label), 0))
+                    served[label] = min(cost, served.get(label, 1e9))
+                    for kind, place in (("noop", None), ("parquet", folder)):
+                        best[kind, label] = max(through_spark(spark, url, name, counts[label], place), best.get((kind, label), 0))
+            spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{'':<14}{'messages':<10}{'rows/s':>12}{'wanted':>12}")
+    for (kind, label), rate in best.items():
+        print(f"{kind:<14}{label:<10}{rate:>12,.0f}{WANTED[kind, label]:>12,.0f}" + ("" if rate >= WANTED[kind, label] else "  less"))
+    for label, cost in served.items():
+        print(f"the broker's CPU for serving a row of {label}: {cost:.3f} us")
+    return any(rate < WANTED[key] for key, rate in best.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
