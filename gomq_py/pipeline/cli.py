@@ -145,6 +145,39 @@ def telemetry(schema, out, **given):
     _run(_session("telemetry", given), make, given)
 
 
+@pipeline.command()
+@_with(_READING, _SPARK, _RUNNING)
+@click.option("--out", required=True, help="Folder of the table.")
+@_fails_in_a_line
+def metrics(out, **given):
+    """How many messages and octets came, by stream, exchange and minute."""
+    reading = reading_options(given)
+
+    def make(spark):
+        from gomq_py.pipeline.jobs import metrics as job
+        return job.writers(spark, reading, out, given["checkpoint"])
+    _run(_session("metrics", given), make, given)
+
+
+@pipeline.command("run")
+@click.argument("file")
+@click.option("--once", is_flag=True, help="Stop when what is there now is done (the default).")
+@click.option("--every", metavar="DURATION", help="Go on, a batch every so often, such as '10 seconds'.")
+@click.option("--prometheus", type=click.Path(), help="Keep counts in this file, in Prometheus' text format.")
+@_fails_in_a_line
+def run_file(file, **given):
+    """Run the jobs of a pipeline file in one session."""
+    from gomq_py.pipeline.plan import read_plan
+    from gomq_py.pipeline.session import make_session
+    plan = read_plan(file)
+    spark = make_session("gomq-py-pipeline run", plan.master, plan.memory, plan.conf.items())
+
+    def make(spark):
+        from gomq_py.pipeline.jobs import all_writers
+        return all_writers(spark, plan.jobs)
+    _run(spark, make, given)
+
+
 @pipeline.command("dead-letters")
 @_with(_READING, _SPARK)
 @click.option("--table", help="A table of bronze, instead of a stream.")

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from gomq_py.pipeline.jobs import bronze, dead_letters, replay, telemetry
+from gomq_py.pipeline.jobs import all_writers, bronze, dead_letters, replay, telemetry
+from gomq_py.pipeline.plan import make_plan
 from gomq_py.pipeline.readings import make_schema
 from gomq_py.pipeline.running import JobFailed, Reporter, run
 from tests.spark.conftest import PERSISTENT
@@ -107,6 +108,19 @@ def test_windows_are_written_when_the_watermark_has_passed(spark, broker, tmp_pa
 
     rows = spark.read.parquet(str(tmp_path / "tables" / "windows")).orderBy("start").collect()
     assert [(row.device, row.readings, row.temperature_avg, row.temperature_max) for row in rows] == [("d1", 2, 1.0, 1.0), ("d1", 1, 2.0, 2.0)]
+
+
+def test_the_jobs_of_a_file_run_in_one_session(spark, broker, tmp_path):
+    declare(broker, "planned", "plan.#")
+    publish(broker, [("plan.d1", b'{"temperature": %d}' % number) for number in range(5)])
+    given = {"source": {"url": broker.url}, "job": [
+        {"kind": "bronze", "streams": "planned", "out": "bronze"}, {"kind": "metrics", "streams": "planned", "out": "metrics"}]}
+    out = io.StringIO()
+
+    run(all_writers(spark, make_plan(given, str(tmp_path)).jobs), reporter=Reporter(out))
+
+    assert spark.read.parquet(str(tmp_path / "bronze")).count() == 5
+    assert [(line["job"], line["rows_total"]) for line in lines(out) if line.get("done")] == [("bronze", 5), ("metrics", 5)]
 
 
 def test_a_job_that_fails_says_why_in_one_line(spark, broker, tmp_path):

@@ -11,15 +11,21 @@ from gomq_py.pipeline.starting import fixed_start
 MAX_OFFSETS = "1000000"
 
 
-def writers(spark, reading, out, checkpoint=None):
-    """{name: DataStreamWriter} of the job. ``reading``: options of the source."""
-    checkpoint = checkpoint or f"{out}.checkpoint"
-    options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "includeHeaders": "true", "startingOffsets": "earliest", **reading}
+def source_options(reading, checkpoint):
+    """The source's options of a job that reads all there is, in batches of a bounded size."""
+    options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
     if "startingTimestamp" in reading:
         options.pop("startingOffsets")
-    rows = spark.readStream.format("gomq").options(**fixed_start(options, checkpoint)).load()
+    return fixed_start(options, checkpoint)
+
+
+def writers(spark, reading, out, checkpoint=None, name="bronze"):
+    """{name: DataStreamWriter} of the job. ``reading``: options of the source."""
+    checkpoint = checkpoint or f"{out}.checkpoint"
+    options = source_options({"includeHeaders": "true", **reading}, checkpoint)
+    rows = spark.readStream.format("gomq").options(**options).load()
     table = rows.withColumn("date", f.to_date("timestamp")).withColumn("stream", f.col("queue"))
-    return {"bronze": table.writeStream.format("parquet").partitionBy("date", "stream").option("path", out).option(
+    return {name: table.writeStream.format("parquet").partitionBy("date", "stream").option("path", out).option(
         "checkpointLocation", checkpoint)}
 
 

@@ -7,22 +7,18 @@ import os
 
 from pyspark.sql import functions as f
 
-from gomq_py.pipeline.jobs.bronze import MAX_OFFSETS
+from gomq_py.pipeline.jobs.bronze import source_options
 from gomq_py.pipeline.payloads import Undecodable
 from gomq_py.pipeline.readings import readings
-from gomq_py.pipeline.starting import fixed_start
 
 _SPARK = {"double": "double", "long": "bigint", "boolean": "boolean", "string": "string"}
 _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string, body binary"
 
 
-def writers(spark, reading, schema, out, checkpoint=None):
-    """{name: DataStreamWriter} of the job; ``schema``: a readings.Schema."""
+def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
+    """{name: DataStreamWriter} of the job; ``schema``: a readings.Schema. ``prefix`` begins the names."""
     checkpoint = checkpoint or f"{out}.checkpoint"
-    options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
-    if "startingTimestamp" in reading:
-        options.pop("startingOffsets")
-    options = fixed_start(options, checkpoint)
+    options = source_options(reading, checkpoint)
 
     def decoded():
         rows = spark.readStream.format("gomq").schema(_NEEDED).options(**options).load()
@@ -37,9 +33,9 @@ def writers(spark, reading, schema, out, checkpoint=None):
     good = decoded().where("error is null").select("queue", "offset", "device", "time", *names)
     bad = decoded().where("error is not null").select("queue", "offset", "timestamp", "routing_key", "body", "error")
     return {
-        "readings": table("readings", good.withColumn("date", f.to_date("time")), "date"),
-        "windows": table("windows", windows(good, schema)),
-        "quarantine": table("quarantine", bad),
+        f"{prefix}readings": table("readings", good.withColumn("date", f.to_date("time")), "date"),
+        f"{prefix}windows": table("windows", windows(good, schema)),
+        f"{prefix}quarantine": table("quarantine", bad),
     }
 
 
