@@ -6,6 +6,7 @@ to start with it. The launcher is a script that leaves this one argument out; no
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -21,7 +22,7 @@ for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
-exec '{java}' "$@"
+exec {program} "$@"
 """
 
 
@@ -69,7 +70,7 @@ def version_of(path):
 def make_launcher(java, folder):
     """A folder that can be JAVA_HOME, with a bin/java that starts ``java`` without what it does not know."""
     program = folder / "bin" / "java"
-    text = _LAUNCHER.format(java=java)
+    text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))
     if not program.exists() or program.read_text() != text:
         program.parent.mkdir(parents=True, exist_ok=True)
         new = program.with_suffix(f".{os.getpid()}")

@@ -15,6 +15,9 @@ CONF = {
 def make_session(folder):
     """A session whose workers are this Python."""
     from pyspark.sql import SparkSession
+
+    from gomq_py.pipeline.java import find_java
+    os.environ["JAVA_HOME"] = find_java().home
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
