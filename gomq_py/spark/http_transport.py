@@ -11,7 +11,7 @@ import ssl
 import time
 from urllib.parse import quote, urlencode, urlsplit
 
-from gomq_py.spark.errors import NoStream, Refused, Unreachable
+from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.options import CREDENTIALS_ADVICE
 from gomq_py.spark.transport import Segment, Shape
 
@@ -150,14 +150,22 @@ class HttpTransport:
         token = self._credentials.token
         login = f"{self._credentials.user}:{self._credentials.password}".encode()
         header = f"Bearer {token}" if token else "Basic " + base64.b64encode(login).decode()
-        self._connection.request("GET", path, headers={"Authorization": header})
+        try:
+            self._connection.request("GET", path, headers={"Authorization": header})
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise Unreachable(
+                f"the certificate of {self.url} is not trusted ({error.verify_message}): name its authority with option caFile") from None
         return self._connection.getresponse()
 
     def _connect(self):
         parts = urlsplit(self.url)
         if parts.scheme == "http":
             return http.client.HTTPConnection(parts.hostname, parts.port or 15672, timeout=self._timeout_s)
-        context = ssl.create_default_context(cafile=self._ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise OptionError(f"option caFile: {self._ca_file} holds no certificate: {error}") from None
         return http.client.HTTPSConnection(parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
 
     def _raise_refusal(self, response, what, body=None):

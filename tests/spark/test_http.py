@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gomq_py.spark.errors import NoStream, Refused, Unreachable
+from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.http_transport import HttpTransport, SegmentGone
 from gomq_py.spark.options import Credentials, Options
 
@@ -167,3 +167,19 @@ def test_a_broker_that_is_restarted_is_waited_for(tmp_path):
 
         assert len(b"".join(found)) == part.bytes
         assert door.describe("letters").end_offset == 5000
+
+
+def test_tls_needs_an_authority_that_is_trusted(tmp_path):
+    from gomq_py.testing.brokers import ChildBroker
+    from tests.spark.conftest import Reached
+    from tests.support import certificates
+    files = certificates.make(tmp_path / "certificates")
+    with ChildBroker(http_port=0, https_port=0, sync=True, tls_cert=str(files.certificate), tls_key=str(files.key)) as child:
+        Reached(child).stream("letters", [b"x"])
+        url = "https://127.0.0.1:{}".format(child.addresses["https"][1])
+
+        assert transport(url, caFile=str(files.authority)).describe("letters").end_offset == 1
+        with pytest.raises(Unreachable, match="is not trusted .*option caFile"):
+            transport(url, retrySeconds="60").describe("letters")
+        with pytest.raises(OptionError, match="option caFile: .* holds no certificate"):
+            transport(url, caFile="/nowhere.pem").describe("letters")
