@@ -1,6 +1,6 @@
 """The data source in Spark, against a live broker: batch and streaming queries, the sink, and what load() says."""
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from tests.spark.sessions import run_available
 
@@ -96,6 +96,45 @@ def test_a_streaming_query_publishes_with_ids(spark, broker, orders, tmp_path):
     run_available(source.writeStream.format("gomq").options(amqpUrl=broker.amqp_url, queue="followers"), tmp_path / "checkpoint")
 
     assert sorted(one.properties.message_id for one in broker.take("followers")) == [f"orders/{number}" for number in range(4990, 5000)]
+
+
+def test_a_batch_that_spark_repeats_is_published_once_where_the_target_remembers_it(spark, broker, orders, tmp_path):
+    """As after a kill between the last confirm and the commit of the batch."""
+    with broker.connect() as connection:
+        connection.channel().queue_declare("remembering", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 500})
+    checkpoint = tmp_path / "checkpoint"
+
+    def run():
+        source = spark.readStream.format("gomq").options(url=broker.url, subscribe=orders, startingOffsets="4800").load()
+        return run_available(source.writeStream.format("gomq").options(
+            amqpUrl=broker.amqp_url, url=broker.url, queue="remembering", deduplicationHeader="x-deduplication-header", maxBatchRows="500"),
+            checkpoint)
+    run()
+    (checkpoint / "commits" / "0").unlink()
+    (checkpoint / "commits" / ".0.crc").unlink()
+    again = run()
+
+    assert [progress.numInputRows for progress in again if progress.numInputRows] == [200]
+    assert [int(one.body) for one in broker.take("remembering")] == list(range(4800, 5000))
+
+
+def test_a_stream_that_is_made_anew_fails_a_query_or_is_read_from_its_beginning(spark, broker, tmp_path):
+    broker.stream("renewed", [b"%d" % number for number in range(20)])
+
+    def run(**given):
+        source = spark.readStream.format("gomq").options(url=broker.url, subscribe="renewed", startingOffsets="earliest", **given).load()
+        run_available(source.writeStream.format("parquet").option("path", str(tmp_path / "out")), tmp_path / "checkpoint")
+    run()
+    with broker.connect() as connection:
+        connection.channel().queue_delete("renewed")
+    broker.stream("renewed", [b"new %d" % number for number in range(5)])
+
+    with pytest.raises(StreamingQueryException, match="deleted and declared again since it was read up to offset 20"):
+        run()
+    run(failOnDataLoss="false")
+
+    bodies = [bytes(row.body) for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    assert sorted(bodies) == sorted([b"%d" % number for number in range(20)] + [b"new %d" % number for number in range(5)])
 
 
 def test_a_login_is_in_no_plan(spark, broker, orders, monkeypatch, tmp_path):
