@@ -36,7 +36,7 @@ class Progress:
         ends = dict(start)
         for name, length in lengths.items():
             if length:
-                ends[name] = end_position(shapes[name], spans[name][0] + length)
+                ends[name] = end_position(shapes[name], self._smooth(shapes[name], spans[name], length))
             elif name not in start:
                 ends[name] = end_position(shapes[name], spans[name][0])
         return ends
@@ -90,6 +90,16 @@ class Progress:
         else:
             at = self._planner.kept(name, shape, begin.next)
         return at, max(at, end)
+
+    def _smooth(self, shape, span, length):
+        """Where a batch of at most ``length`` rows ends: with a segment where one ends in its second half, so that the
+        next batch begins at one.
+        """
+        end = span[0] + length
+        if end < span[1]:
+            bounds = [part.next_offset for part in shape.segments if span[0] + length // 2 < part.next_offset <= end]
+            return bounds[-1] if bounds else end
+        return end
 
     def _rows_of(self, shape, span, lengths):
         """How many rows of a stream its share of maxBytesPerTrigger is, at least one."""

@@ -5,6 +5,8 @@ stream. A record that does not check, or is not there, is DataLoss with stream, 
 failOnDataLoss is false a gap that is logged with how many offsets it has.
 """
 import logging
+from collections import OrderedDict
+from typing import NamedTuple
 
 from gomq_py.spark.errors import DataLoss
 from gomq_py.spark.http_transport import SegmentGone
@@ -38,13 +40,12 @@ class PieceReader:
     def _read(self, piece):
         block = self._block
         until = piece.until - piece.segment_first
-        # Nothing before the piece is missed, and of a piece that begins in the middle nothing is looked at
-        # before.
-        block.next_ordinal = piece.at_offset - piece.segment_first
         source = None
         try:
             source, seed = self._open(piece)
             yield from self._walk(piece, source, seed, until)
+            if block.next_ordinal == until:
+                _remember(piece, Place(piece.until, source.position, seed))
         except SegmentGone as error:
             self._lose(piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it")
             return
@@ -55,19 +56,32 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """A Source at the piece's first record, and the segment's seed."""
-        start = 0 if piece.at == head.HEAD_BYTES else piece.at
-        source = Source(self._transport, piece, start)
-        if start:
-            first = b"".join(self._transport.octets(piece.stream, piece.epoch, piece.number, 0, head.HEAD_BYTES))
-        else:
-            source.fill(head.HEAD_BYTES)
-            first = bytes(source.buffer[:head.HEAD_BYTES])
-            source.drop(head.HEAD_BYTES)
-        found = head.decode(first, head.MSGS_MAGIC)
+        """A Source at the piece's first record, or before it, and the segment's seed."""
+        place = _PLACES.get((piece.epoch, piece.number))
+        if place is None or not piece.at_offset < place.offset <= piece.first:
+            place = Place(piece.at_offset, piece.at, 0)
+        if place.position == head.HEAD_BYTES:
+            return self._open_at_start(piece)
+        first = b"".join(self._transport.octets(piece.stream, piece.epoch, piece.number, 0, head.HEAD_BYTES))
+        seed = self._seed_of(piece, first)
+        if place.seed not in (0, seed):  # of another life of the file: a data folder was put back
+            return self._open_at_start(piece)
+        self._block.next_ordinal = place.offset - piece.segment_first
+        return Source(self._transport, piece, place.position), seed
+
+    def _open_at_start(self, piece):
+        source = Source(self._transport, piece, 0)
+        source.fill(head.HEAD_BYTES)
+        seed = self._seed_of(piece, bytes(source.buffer[:head.HEAD_BYTES]))
+        source.drop(head.HEAD_BYTES)
+        self._block.next_ordinal = 0
+        return source, seed
+
+    def _seed_of(self, piece, octets):
+        found = head.decode(octets, head.MSGS_MAGIC)
         if found is None or found.incarnation.hex() != piece.epoch or found.first_offset != piece.segment_first:
             raise DataLoss(f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged")
-        return source, found.seed
+        return found.seed
 
     def _walk(self, piece, source, seed, until):
         block = self._block
@@ -81,11 +95,12 @@ class PieceReader:
             at = block.at
             if status == columns.FULL:
                 continue
+            if status in (columns.DONE, columns.END):
+                source.drop(at)
+                at = 0
             if status == columns.DONE:
                 return
             if status == columns.END:
-                source.drop(at)
-                at = 0
                 if not source.fill(max(self._chunk_bytes, block.skipped)):
                     return
             elif status == columns.SPOILED:
@@ -133,6 +148,27 @@ class PieceReader:
 
     def _place(self, piece, position):
         return f"position {position} of segment {piece.number} of stream '{piece.stream}'"
+
+
+class Place(NamedTuple):
+    """Where the record with an offset begins, or will begin, in a segment with this seed."""
+
+    offset: int
+    position: int
+    seed: int
+
+
+# Where this process ended in segments that it did not read to their end. Spark uses a worker again for the next batch, which
+# would otherwise begin at the segment's start: batches much smaller than a segment would read it again and again.
+_PLACES: OrderedDict = OrderedDict()
+_MOST_PLACES = 1024
+
+
+def _remember(piece, place):
+    _PLACES[piece.epoch, piece.number] = place
+    _PLACES.move_to_end((piece.epoch, piece.number))
+    if len(_PLACES) > _MOST_PLACES:
+        _PLACES.popitem(last=False)
 
 
 class Source:

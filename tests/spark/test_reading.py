@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from gomq_py.content.properties import Properties
-from gomq_py.spark import rows
+from gomq_py.spark import files_transport, rows
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
 from gomq_py.spark.files_transport import FilesTransport, folder_id
+from gomq_py.spark.offsets import Position
 from gomq_py.spark.options import Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.reading import PieceReader
@@ -126,6 +127,34 @@ def test_a_damaged_record_may_be_gone_on_without(data_dir, caplog, place, given)
     assert read.offsets == [number for number in range(1000) if number not in (0, 7, 8, 30)]
     assert read.reader.lost == 4
     assert "lacks" in caplog.text
+
+
+def test_a_batch_goes_on_in_a_segment_where_the_one_before_ended(data_dir, monkeypatch):
+    monkeypatch.setattr(files_transport, "CHUNK_BYTES", 4096)
+    folder, bench = data_dir(segment_bytes=8 << 20)
+    bench.push(5000)
+
+    class Counted(FilesTransport):
+        read = 0
+
+        def octets(self, *arguments):
+            for piece in FilesTransport.octets(self, *arguments):
+                self.read += len(piece)
+                yield piece
+
+    found = []
+    options = Options({"subscribe": "orders", "transport": "files", "dataDir": folder, "batchBytes": "2000"})
+    transport = Counted(options)
+    planner = Planner(options, transport)
+    shape = planner.transport.describe("orders")
+    for begin in range(0, 5000, 100):
+        start, stop = Position(shape.epoch, begin), Position(shape.epoch, begin + 100)
+        batches = PieceReader(options, transport, ("offset",)).batches(planner.pieces("orders", shape, start, stop))
+        found += [offset for batch in batches for offset in batch.column(0).to_pylist()]
+
+    assert found == list(range(5000))
+    # Without what it remembers it would be 20 times as much.
+    assert transport.read < 3 * sum(part.bytes for part in shape.segments)
 
 
 def test_a_segment_that_was_cut_short_is_told(data_dir):

@@ -95,6 +95,16 @@ def test_limited_batches_cover_everything_once(limit):
     assert sorted(seen) == [("a", offset) for offset in range(25)] + [("b", 3), ("b", 4)]
 
 
+def test_a_limited_batch_ends_with_a_segment_where_one_ends_in_its_second_half():
+    planner, progress = made(Streams(a=("e", 0, 30, 60, 400)), maxOffsetsPerTrigger="50")
+    start, ends = planner.starts(planner.shapes(), "earliest"), []
+    for _ in range(3):
+        start = progress.next_end(start, True)
+        ends.append(start["a"].next)
+
+    assert ends == [30, 60, 110]
+
+
 def test_a_batch_of_limited_octets_takes_at_least_one_row_and_about_as_many_as_fit():
     planner, progress = made(Streams(a=("e", 0, 1000)), maxBytesPerTrigger="1000")
     start = planner.starts(planner.shapes(), "earliest")
