@@ -1,24 +1,22 @@
-"""Pruning: which segments a filter excludes. Filters of Spark in, yes or no out; what is not understood
+"""Pruning: which segments a filter on offsets excludes. Filters of Spark in, yes or no out; what is not understood
 excludes nothing.
-"""
-from datetime import UTC, datetime
 
+Not filters on time: a segment tells the times of its first and last message, and a clock that was set back puts others
+between them.
+"""
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 
 class Bounds:
-    """The offsets that may match."""
+    """The offsets that may match, from ``first`` to ``last``."""
 
     def __init__(self, filters):
         self.first, self.last = 0, (1 << 63) - 1
-        self.first_ms, self.last_ms = None, None
         for one in filters:
             if getattr(one, "attribute", None) == ("offset",):
-                self._offset(one)
-            elif getattr(one, "attribute", None) == ("timestamp",):
-                self._time(one)
+                self._narrow(one)
 
-    def _offset(self, one):
+    def _narrow(self, one):
         if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
             self.first = max(self.first, one.value + isinstance(one, GreaterThan))
         if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
@@ -26,16 +24,6 @@ class Bounds:
         if isinstance(one, In) and one.value:
             self.first, self.last = max(self.first, min(one.value)), min(self.last, max(one.value))
 
-    def _time(self, one):
-        if not isinstance(one.value, datetime):
-            return
-        value = one.value if one.value.tzinfo else one.value.replace(tzinfo=UTC)
-        at_ms = value.timestamp() * 1000
-        if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
-            self.first_ms = at_ms if self.first_ms is None else max(self.first_ms, at_ms)
-        if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
-            self.last_ms = at_ms if self.last_ms is None else min(self.last_ms, at_ms)
-
-    def may_match(self, shape, piece):
+    def may_match(self, piece):
         """Whether rows of this piece may match."""
         return piece.until > self.first and piece.first <= self.last

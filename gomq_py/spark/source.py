@@ -112,27 +112,26 @@ class BatchReader(_Reader, DataSourceReader):
         starts, ends = self._planner.starts(shapes, EARLIEST), self._planner.ends(shapes)
         return self._parts([
             piece for name, shape in shapes.items() if starts[name].next < ends[name].next
-            for piece in self._select(shape, self._planner.pieces(name, shape, starts[name], ends[name]))])
+            for piece in self._select(self._planner.pieces(name, shape, starts[name], ends[name]))])
 
-    def _select(self, shape, pieces):
+    def _select(self, pieces):
         return pieces
 
 
 class FilteringReader(BatchReader):
-    """Reads no segment that a filter on offset or timestamp excludes. Spark asks for filters only if
-    spark.sql.python.filterPushdown.enabled is true, and refuses every query otherwise: therefore it is a
-    class of its own.
+    """Reads no segment that a filter on offsets excludes. A class of its own, because Spark refuses every query of a
+    reader that takes filters unless spark.sql.python.filterPushdown.enabled is true.
     """
 
+    _bounds = Bounds(())
+
     def pushFilters(self, filters):
-        """Note what they exclude, and leave all of them to Spark too: a segment that is read may hold rows
-        that do not match.
-        """
+        """Note what they exclude, and leave all of them to Spark too: a segment that is read may hold other rows."""
         self._bounds = Bounds(filters)
         return filters
 
-    def _select(self, shape, pieces):
-        return [piece for piece in pieces if self._bounds.may_match(shape, piece)] if hasattr(self, "_bounds") else pieces
+    def _select(self, pieces):
+        return [piece for piece in pieces if self._bounds.may_match(piece)]
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
