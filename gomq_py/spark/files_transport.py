@@ -11,11 +11,10 @@ import re
 import socket
 
 from gomq_py.spark.errors import GomqError, NoStream
-from gomq_py.spark.http_transport import SegmentGone
+from gomq_py.spark.http_transport import SegmentGone, copied
 from gomq_py.spark.transport import Segment, Shape
 from gomq_py.storage.format import columns, head
 
-CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"msgs\.(\d{10})")
 _HOLDER = re.compile(r"PID (\d+) @ (\S+)")
 # No ordinal is higher.
@@ -65,7 +64,13 @@ class FilesTransport:
         return shape.end_offset
 
     def octets(self, name, epoch, number, at, count):
-        """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises SegmentGone, NoStream."""
+        """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
+        yield from copied(self.octets_into, name, epoch, number, at, count)
+
+    def octets_into(self, room, name, epoch, number, at, count):
+        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns; yields how many came.
+        Raises SegmentGone, NoStream.
+        """
         try:
             with open(os.path.join(self._folder(name), f"msgs.{number:010}"), "rb") as file:
                 found = head.decode(file.read(head.HEAD_BYTES), head.MSGS_MAGIC)
@@ -73,11 +78,11 @@ class FilesTransport:
                     raise SegmentGone("the file is another stream's")
                 file.seek(at)
                 while count > 0:
-                    piece = file.read(min(count, CHUNK_BYTES))
-                    if not piece:
+                    came = file.readinto(room()[:count])
+                    if not came:
                         return
-                    count -= len(piece)
-                    yield piece
+                    count -= came
+                    yield came
         except FileNotFoundError:
             raise SegmentGone("there is no such file") from None
 

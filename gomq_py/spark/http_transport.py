@@ -17,6 +17,7 @@ from gomq_py.spark.transport import Segment, Shape
 
 # Waited between two tries; the broker may be starting.
 PAUSE_S = 0.2
+COPIED_BYTES = 65536
 # What the broker says to somebody it does not let in; it says 401 to those who may not do what they ask for as well.
 LOGIN_REFUSALS = ("Login failed", "User can only log in via localhost", "Unauthorized", "UNAUTHORIZED")
 LONGEST_REASON = 300
@@ -78,8 +79,12 @@ class HttpTransport:
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def octets(self, name, epoch, number, at, count):
-        """Pieces of ``count`` octets of a segment's file from ``at`` on, as they come. Raises SegmentGone,
-        Refused, Unreachable.
+        """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
+        yield from copied(self.octets_into, name, epoch, number, at, count)
+
+    def octets_into(self, room, name, epoch, number, at, count):
+        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns, a memoryview each time;
+        yields how many came. Raises SegmentGone, Refused, Unreachable.
         """
         deadline = time.monotonic() + self._retry_s
         end = at + count
@@ -92,11 +97,11 @@ class HttpTransport:
                     raise SegmentGone(_reason(response))
                 self._raise_refusal(response, self._called(name))
                 while at < end:
-                    piece = response.read(min(end - at, 1 << 20))
-                    if not piece:
+                    came = response.readinto(room()[:end - at])
+                    if not came:
                         break
-                    at += len(piece)
-                    yield piece
+                    at += came
+                    yield came
                 if at < end:
                     self.close()  # what is left of a short answer would be taken for the next one
             except (OSError, http.client.HTTPException) as error:
@@ -191,6 +196,13 @@ class HttpTransport:
                 f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): {failure}. "
                 "Is the broker running, and its management API there (option url)?")
         time.sleep(PAUSE_S)
+
+
+def copied(octets_into, *arguments):
+    """The octets that a method such as ``octets_into`` gives, in pieces of their own."""
+    piece = bytearray(COPIED_BYTES)
+    for came in octets_into(lambda: memoryview(piece), *arguments):
+        yield bytes(memoryview(piece)[:came])
 
 
 def _part(text):

@@ -89,7 +89,7 @@ class PieceReader:
         source.fill(self._chunk_bytes)
         at = 0
         while True:
-            status = block.walk(source.buffer, at, len(source.buffer), seed, piece.segment_first, first, until)
+            status = block.walk(source.buffer, at, source.end, seed, piece.segment_first, first, until)
             if block.count:
                 yield self._rows.batch(block, source.buffer, piece.stream)
             at = block.at
@@ -101,7 +101,7 @@ class PieceReader:
             if status == columns.DONE:
                 return
             if status == columns.END:
-                if not source.fill(max(self._chunk_bytes, block.skipped)):
+                if not source.fill(max(self._chunk_bytes, block.skipped, source.end + _HEADER_BYTES)):
                     return
             elif status == columns.SPOILED:
                 ordinal = block.next_ordinal
@@ -122,12 +122,12 @@ class PieceReader:
         """
         at += 8
         while True:
-            found = self._block.seek(source.buffer, at, len(source.buffer), seed)
+            found = self._block.seek(source.buffer, at, source.end, seed)
             if found >= 0:
                 return found
-            source.drop(max(at, (len(source.buffer) - _HEADER_BYTES) & ~7))
+            source.drop(max(at, (source.end - _HEADER_BYTES) & ~7))
             at = 0
-            if not source.fill(self._chunk_bytes):
+            if not source.fill(source.end + self._chunk_bytes):
                 return -1
 
     def _lose(self, piece, until, why, first=None):
@@ -172,28 +172,40 @@ def _remember(piece, place):
 
 
 class Source:
-    """The octets of a piece, a window at a time: ``buffer`` holds those from ``position`` of the file on."""
+    """The octets of a piece, a window at a time: ``buffer`` up to ``end`` holds those from ``position`` of the file on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()
+        self.end = 0
         self.position = start
-        self._chunks = transport.octets(piece.stream, piece.epoch, piece.number, start, piece.end - start)
+        self._counts = transport.octets_into(
+            self._room, piece.stream, piece.epoch, piece.number, start, piece.end - start)
 
     def close(self):
         """Nothing more is wanted."""
-        self._chunks.close()
+        self._counts.close()
 
     def drop(self, count):
         """The first ``count`` octets are not needed any more."""
-        del self.buffer[:count]
+        with memoryview(self.buffer) as view:
+            view[:self.end - count] = view[count:self.end]
+        self.end -= count
         self.position += count
 
     def fill(self, count):
         """Read until the buffer holds ``count`` octets or nothing more comes. False: nothing came."""
-        before = len(self.buffer)
-        while len(self.buffer) < count:
-            chunk = next(self._chunks, None)
-            if chunk is None:
+        before = self.end
+        if len(self.buffer) < count:
+            larger = bytearray(count)
+            larger[:self.end] = memoryview(self.buffer)[:self.end]
+            self.buffer = larger
+        while self.end < count:
+            came = next(self._counts, None)
+            if came is None:
                 break
-            self.buffer += chunk
-        return len(self.buffer) > before
+            self.end += came
+        return self.end > before
+
+    def _room(self):
+        """Where the next octets go."""
+        return memoryview(self.buffer)[self.end:]

@@ -55,7 +55,7 @@ def test_bronze_takes_every_offset_once_over_several_runs(spark, broker, tmp_pat
 
 def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path):
     """A device's message goes to amq.topic, from there to a stream and to a queue; the one becomes a table, the other dies and comes back."""
-    declare(broker, "devices", "dev.#")
+    declare(broker, "job-devices", "dev.#")
     with broker.connect() as connection:
         channel = connection.channel()
         channel.exchange_declare("dlx", "fanout", durable=True)
@@ -71,7 +71,7 @@ def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path)
         channel = connection.channel()
         while (one := channel.get("work")) is not None:
             channel.reject(one.delivery_tag, requeue=False)
-    reading = {"url": broker.url, "subscribe": "devices"}
+    reading = {"url": broker.url, "subscribe": "job-devices"}
 
     run(telemetry.writers(spark, reading, SCHEMA, str(tmp_path / "tables")), reporter=Reporter(io.StringIO()))
 

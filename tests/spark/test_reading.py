@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from gomq_py.content.properties import Properties
-from gomq_py.spark import files_transport, rows
+from gomq_py.spark import rows
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
 from gomq_py.spark.files_transport import FilesTransport, folder_id
 from gomq_py.spark.offsets import Position
@@ -129,18 +129,17 @@ def test_a_damaged_record_may_be_gone_on_without(data_dir, caplog, place, given)
     assert "lacks" in caplog.text
 
 
-def test_a_batch_goes_on_in_a_segment_where_the_one_before_ended(data_dir, monkeypatch):
-    monkeypatch.setattr(files_transport, "CHUNK_BYTES", 4096)
+def test_a_batch_goes_on_in_a_segment_where_the_one_before_ended(data_dir):
     folder, bench = data_dir(segment_bytes=8 << 20)
     bench.push(5000)
 
     class Counted(FilesTransport):
         read = 0
 
-        def octets(self, *arguments):
-            for piece in FilesTransport.octets(self, *arguments):
-                self.read += len(piece)
-                yield piece
+        def octets_into(self, *arguments):
+            for came in FilesTransport.octets_into(self, *arguments):
+                self.read += came
+                yield came
 
     found = []
     options = Options({"subscribe": "orders", "transport": "files", "dataDir": folder, "batchBytes": "2000"})
