@@ -1,6 +1,11 @@
-"""Tests of what runs in Spark: left out where SPARK=0, or where the extra spark-test is not installed."""
+"""Tests of what runs in Spark: left out where SPARK=0, or where the extra spark-test is not installed.
+
+Two workers (make test-spark): one for the tests that share a session, which takes longer to start than most of them, and
+one for those that start Spark as a process.
+"""
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,16 +16,20 @@ from tests.support.streams import StreamBench
 
 PERSISTENT = b"\x10\x00\x02"
 MISSING = [name for name in ("pyarrow", "pyspark") if importlib.util.find_spec(name) is None]
+FOLDER = Path(__file__).parent
+# Modules whose tests start Spark themselves.
+PROCESSES = {"test_cluster", "test_kills", "test_wheel"}
 IS_LEFT_OUT = os.environ.get("SPARK") == "0" or bool(MISSING) and not programs.skips_are_forbidden()
 if IS_LEFT_OUT:
     collect_ignore_glob = ["test_*.py"]
 
 
 def pytest_collection_modifyitems(items):
-    """All of them are a step of their own."""
+    """All of them are a step of their own, in two groups."""
     for item in items:
-        if "tests/spark/" in str(item.path):
+        if item.path.parent == FOLDER:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("processes" if item.path.stem in PROCESSES else "session"))
 
 
 @pytest.fixture

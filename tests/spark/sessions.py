@@ -4,10 +4,12 @@ import sys
 
 from tests.support.waiting import TIMEOUT_S
 
+# A JVM that lives for seconds compiles less.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
     "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1",
     "spark.driver.memory": "700m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": JVM,
     "spark.sql.adaptive.enabled": "false", "spark.sql.streaming.pollingDelay": "10ms",
 }
 

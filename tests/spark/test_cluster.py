@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gomq_py.pipeline.java import find_java
+from tests.spark.sessions import JVM
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 MESSAGES = 60000
@@ -21,7 +22,8 @@ from pyspark.sql import SparkSession, functions as f
 
 spark = SparkSession.builder.master(sys.argv[1]).appName("cluster").config("spark.ui.enabled", "false").config(
     "spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").config("spark.executor.memory", "512m").config(
-    "spark.cores.max", "2").config("spark.executor.cores", "1").config("spark.driver.memory", "512m").getOrCreate()
+    "spark.cores.max", "2").config("spark.driver.extraJavaOptions", sys.argv[5]).config("spark.executor.extraJavaOptions", sys.argv[5]).config(
+    "spark.sql.adaptive.enabled", "false").config("spark.executor.cores", "1").config("spark.driver.memory", "512m").getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 folder = sys.argv[4]
 
@@ -48,7 +50,8 @@ class Daemon:
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         environment = {
             **os.environ, "JAVA_HOME": find_java().home, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-            "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"}
+            "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": JVM}
         self.lines = []
         self.process = subprocess.Popen(
             [str(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True)
@@ -85,7 +88,7 @@ def test_a_worker_that_is_killed_in_the_middle_costs_nothing(broker, tmp_path):
             worker.wait_for("Successfully registered with master")
         (tmp_path / "driver.py").write_text(DRIVER)
         driver = subprocess.Popen(
-            [sys.executable, str(tmp_path / "driver.py"), url, broker.url, "clustered", str(tmp_path)], stdout=subprocess.PIPE,
+            [sys.executable, str(tmp_path / "driver.py"), url, broker.url, "clustered", str(tmp_path), JVM], stdout=subprocess.PIPE,
             stderr=(tmp_path / "driver.log").open("w"), text=True, start_new_session=True,
             env={**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
                  "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest", "PYTHONPATH": os.getcwd()})

@@ -4,11 +4,8 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
+from tests.support.waiting import TIMEOUT_S
 from tests.unit.source_tree import ROOT, tracked_files
-
-pytestmark = pytest.mark.timeout(600)
 
 
 def test_what_is_installed_from_the_wheel_is_found_by_spark(tmp_path):
@@ -20,7 +17,7 @@ def test_what_is_installed_from_the_wheel_is_found_by_spark(tmp_path):
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(tmp_path / "site"), "."],
-        cwd=tmp_path / "copy", env={**clean, "GOMQ_PURE_PYTHON": "1"}, check=True, timeout=500)
+        cwd=tmp_path / "copy", env={**clean, "GOMQ_PURE_PYTHON": "1"}, check=True, timeout=8 * TIMEOUT_S)
 
     # As pyspark.sql.worker.lookup_data_sources looks.
     looked = subprocess.run([sys.executable, "-c", (
@@ -28,10 +25,12 @@ def test_what_is_installed_from_the_wheel_is_found_by_spark(tmp_path):
         "for one in iter_modules():\n"
         "    if one.name.startswith('pyspark_'):\n"
         "        source = import_module(one.name).DefaultSource; print(one.name, source.name(), import_module(one.name).__file__)")],
-        cwd=tmp_path, env={**clean, "PYTHONPATH": str(tmp_path / "site"), "GOMQ_PURE_PYTHON": "1"}, capture_output=True, text=True, timeout=100)
+        cwd=tmp_path, env={**clean, "PYTHONPATH": str(tmp_path / "site"), "GOMQ_PURE_PYTHON": "1"}, capture_output=True, text=True,
+        timeout=3 * TIMEOUT_S)
     command = subprocess.run(
         [sys.executable, str(tmp_path / "site" / "bin" / "gomq-py-pipeline"), "--version"], cwd=tmp_path,
-        env={**clean, "PYTHONPATH": str(tmp_path / "site"), "GOMQ_PURE_PYTHON": "1"}, capture_output=True, text=True, timeout=100)
+        env={**clean, "PYTHONPATH": str(tmp_path / "site"), "GOMQ_PURE_PYTHON": "1"}, capture_output=True, text=True,
+        timeout=3 * TIMEOUT_S)
 
     assert looked.stdout.split()[:2] == ["pyspark_gomq", "gomq"], looked.stderr
     assert looked.stdout.split()[2].startswith(str(tmp_path / "site"))
