@@ -7,7 +7,7 @@ false.
 """
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
 from gomq_py.spark.offsets import Position
@@ -133,19 +133,41 @@ class Planner:
 
     def partitions(self, pieces):
         """The pieces in groups, one for each task: neighbours together up to ``partitionBytes``, and at least
-        ``minPartitions`` where there are as many pieces.
+        ``minPartitions`` where there are as many messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
-        groups, size = [], 0
+        groups, sizes = [], []
         for piece in pieces:
-            if groups and size + piece.bytes <= limit and groups[-1][-1].stream == piece.stream:
+            if groups and sizes[-1] + piece.bytes <= limit and groups[-1][-1].stream == piece.stream:
                 groups[-1].append(piece)
-                size += piece.bytes
+                sizes[-1] += piece.bytes
             else:
                 groups.append([piece])
-                size = piece.bytes
+                sizes.append(piece.bytes)
+        while groups and len(groups) < self.options["minPartitions"]:
+            largest = max(range(len(groups)), key=lambda index: sizes[index] if is_divisible(groups[index]) else -1)
+            if not is_divisible(groups[largest]):
+                break
+            groups[largest:largest + 1] = divided(groups[largest])
+            sizes[largest:largest + 1] = [sizes[largest] // 2] * 2
         return groups
+
+
+def is_divisible(group):
+    """Whether two tasks may share these pieces."""
+    return len(group) > 1 or group[0].until - group[0].first > 1
+
+
+def divided(group):
+    """Two groups: of half of the pieces each, or of half of the messages of the only one. Where the second half begins
+    in the segment is not known before somebody has walked there: who reads it passes over the first.
+    """
+    if len(group) > 1:
+        return [group[:len(group) // 2], group[len(group) // 2:]]
+    piece, = group
+    middle = (piece.first + piece.until) // 2
+    return [[replace(piece, until=middle)], [replace(piece, first=middle)]]
 
 
 def end_position(shape, offset):

@@ -1,4 +1,7 @@
 """The transport http against a live broker: who may read, answers that end early, brokers that go and come back."""
+import base64
+import http.client
+import json
 import socket
 import threading
 
@@ -7,6 +10,7 @@ import pytest
 from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.http_transport import HttpTransport, SegmentGone
 from gomq_py.spark.options import Credentials, Options
+from gomq_py.spark.planning import Planner
 
 
 @pytest.fixture(scope="module")
@@ -55,24 +59,37 @@ def test_wrong_credentials_are_said_with_where_to_put_them(broker, letters):
         transport(broker.url, password="wrong").describe(letters)
 
 
-def test_a_user_without_read_permission_is_named_with_the_stream(broker, letters):
-    import base64
-    import http.client
-    import json
+def allow(broker, user, read):
+    """A user without tags who may read what the pattern says."""
     host, port = broker.child.addresses["http"]
     login = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
-    for path, body in (("users/spark", {"password": "spark", "tags": ""}),
-                       ("permissions/%2F/spark", {"configure": "", "write": "", "read": "^other$"})):
+    for path, body in ((f"users/{user}", {"password": user, "tags": ""}),
+                       (f"permissions/%2F/{user}", {"configure": "", "write": "", "read": read})):
         connection = http.client.HTTPConnection(host, port)
         connection.request("PUT", f"/api/{path}", json.dumps(body), login)
         assert connection.getresponse().status in (201, 204)
         connection.close()
+
+
+def test_a_user_without_read_permission_is_named_with_the_stream(broker, letters):
+    allow(broker, "spark", "^other$")
 
     door = transport(broker.url, "spark", "spark")
 
     with pytest.raises(Refused, match="user 'spark' may not read stream 'letters' in vhost '/'"):
         door.describe(letters)
     assert door.names() == []
+
+
+def test_one_of_several_streams_that_may_not_be_read_is_named_or_not_met_by_a_pattern(broker, letters):
+    broker.stream("letters-2", [b"x"])
+    allow(broker, "half", "^letters$")
+    named = {"subscribe": "letters,letters-2", "url": broker.url}
+    matched = {"subscribePattern": "letters.*", "url": broker.url}
+
+    with pytest.raises(Refused, match="user 'half' may not read stream 'letters-2'"):
+        Planner(Options(named), transport(broker.url, "half", "half")).shapes()
+    assert list(Planner(Options(matched), transport(broker.url, "half", "half")).shapes()) == ["letters"]
 
 
 def test_nobody_there_is_said_with_the_address(letters):

@@ -72,6 +72,38 @@ def test_only_what_lies_between_start_and_end_is_read(data_dir):
     assert Read(folder, startingOffsets="5", endingOffsets="5").rows == []
 
 
+def test_the_parts_of_a_divided_segment_give_every_message_once(data_dir):
+    folder, bench = data_dir()
+    bench.push(900)
+    options = Options({"subscribe": "orders", "transport": "files", "dataDir": folder, "minPartitions": "4"})
+    planner = Planner(options, FilesTransport(options))
+    pieces = Read(folder).pieces
+    groups = planner.partitions(pieces)
+
+    # Backwards, because a worker remembers how far it has read.
+    parts = [[row["offset"] for batch in PieceReader(options, planner.transport, ("offset",)).batches(group) for row in batch.to_pylist()]
+             for group in reversed(groups)]
+
+    assert len(pieces) == 1 and [len(part) for part in parts] == [225] * 4
+    assert sorted(offset for part in parts for offset in part) == list(range(900))
+
+
+@pytest.mark.parametrize("place", ["body", "header"])
+def test_damage_is_told_by_the_part_that_it_lies_in_alone(data_dir, place):
+    folder, bench = data_dir()
+    bench.push(900)
+    bench.damage({300}, place)
+    options = Options({"subscribe": "orders", "transport": "files", "dataDir": folder, "minPartitions": "2"})
+    planner = Planner(options, FilesTransport(options))
+    shape = planner.transport.describe("orders")
+    first, second = planner.partitions(planner.pieces(
+        "orders", shape, Position(shape.epoch, 0), Position(shape.epoch, 900)))
+
+    assert sum(batch.num_rows for batch in PieceReader(options, planner.transport, COLUMNS).batches(second)) == 450
+    with pytest.raises(DataLoss, match="offset 300"):
+        list(PieceReader(options, planner.transport, COLUMNS).batches(first))
+
+
 def test_columns_are_those_that_were_asked_for(data_dir):
     folder, bench = data_dir()
     bench.push(5)
@@ -228,6 +260,22 @@ def test_a_queue_or_nothing_at_all_is_no_stream(data_dir, tmp_path):
 def test_a_schema_that_does_not_fit_is_told(names, types, words):
     with pytest.raises(OptionError, match=words):
         rows.check_projection(names, types)
+
+
+def test_clocks_that_step_back_change_no_offset(data_dir):
+    """A time finds the first message that came at it or later by the clock of then; offsets are in the order of arrival."""
+    folder, bench = data_dir()
+    bench.push(10)
+    bench.epoch_ms -= 3_600_000
+    bench.push(10)
+    bench.epoch_ms += 7_200_000
+    bench.push(10)
+    first_ms = StreamBench.epoch_ms
+
+    assert Read(folder).offsets == list(range(30))
+    assert Read(folder, startingTimestamp=str(first_ms + 5)).offsets == list(range(5, 30))
+    assert Read(folder, startingTimestamp=str(first_ms + 100)).offsets == list(range(20, 30))
+    assert Read(folder, startingTimestamp=str(first_ms - 3_600_000)).offsets == list(range(30))
 
 
 @pytest.mark.parametrize("vhost, name", [("/", "orders"), ("v", "\u00e9/.."), ("", "")])

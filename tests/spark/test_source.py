@@ -71,9 +71,9 @@ def test_a_streaming_query_goes_on_where_its_checkpoint_stands(spark, broker, tm
 def test_filters_leave_out_segments_where_they_are_pushed(spark, broker, orders):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        rows = read(spark, broker, orders, pushFilters="true", minPartitions="100").where("offset >= 4900 and offset < 4950")
+        rows = read(spark, broker, orders, pushFilters="true", partitionBytes="1").where("offset >= 4900 and offset < 4950")
         assert sorted(row.offset for row in rows.select("offset").collect()) == list(range(4900, 4950))
-        assert rows.rdd.getNumPartitions() < read(spark, broker, orders, minPartitions="100").rdd.getNumPartitions()
+        assert rows.rdd.getNumPartitions() < read(spark, broker, orders, partitionBytes="1").rdd.getNumPartitions()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 

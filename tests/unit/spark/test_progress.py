@@ -204,6 +204,31 @@ def test_neighbouring_segments_are_one_task_up_to_the_limit():
         assert [len(group) for group in planner.partitions(progress.pieces(start, progress.next_end(start, False)))] == sizes
 
 
+@pytest.mark.parametrize("tasks", [2, 3, 7, 40, 100])
+def test_a_segment_is_divided_where_there_are_to_be_more_tasks_than_segments(tasks):
+    planner, progress = made(Streams(a=("e", 0, 50), b=("f", 7, 17)), minPartitions=str(tasks))
+    start = planner.starts(planner.shapes(), "earliest")
+
+    groups = planner.partitions(progress.pieces(start, progress.next_end(start, False)))
+
+    assert len(groups) == min(tasks, 60)
+    read = [(piece.stream, offset) for group in groups for piece in group for offset in range(piece.first, piece.until)]
+    assert sorted(read) == [("a", offset) for offset in range(50)] + [("b", offset) for offset in range(7, 17)]
+
+
+def test_as_many_tasks_as_are_asked_for_are_made_of_segments_of_different_sizes():
+    planner, progress = made(Streams(a=("e", 0, 1, 2, 20)), minPartitions="3")
+    start = planner.starts(planner.shapes(), "earliest")
+
+    assert len(planner.partitions(progress.pieces(start, progress.next_end(start, False)))) == 3
+
+
+def test_nothing_to_read_is_no_task():
+    planner, _ = made(Streams(a=("e", 0, 10)), minPartitions="4")
+
+    assert planner.partitions([]) == []
+
+
 def test_shares_are_fair_and_never_more_than_the_limit():
     assert shares({"a": 1000, "b": 10, "c": 0}, 100) == {"c": 0, "b": 1, "a": 99}
     assert shares({"a": 3, "b": 3}, 1) == {"a": 1, "b": 0}
