@@ -1,4 +1,6 @@
-"""The management rows of the performance table: what lists of ten thousand queues do to messages, and what the API costs in memory. Ours alone."""
+"""The management rows of the performance table: what lists of ten thousand queues and readers of streams (Spark) do to messages, and what the API
+costs in memory. Ours alone.
+"""
 import base64
 import http.client
 import subprocess
@@ -14,11 +16,15 @@ QUEUE_COUNT = 10_000
 IDLE_LIMIT = 75e6
 _SETTLE_S = 1
 _STEADY = "-V -l -r 500"
-# (row, path that is fetched in a loop meanwhile)
+STREAM = "bench-read"
+STREAM_COUNT = 200_000
+# (row, path that is fetched in a loop meanwhile, how nice that is)
 ROWS = (
-    (Row("list", "500 messages per second while /api/queues of 10 000 queues is fetched in a loop", _STEADY, p99_ms=20), "/api/queues"),
+    (Row("list", "500 messages per second while /api/queues of 10 000 queues is fetched in a loop", _STEADY, p99_ms=20), "/api/queues", 0),
     (Row("scrape", "500 messages per second while /metrics/per-object of 10 000 queues is fetched in a loop", _STEADY, p99_ms=20),
-     "/metrics/per-object"),
+     "/metrics/per-object", 0),
+    (Row("read", "500 messages per second while a stream is read over HTTP by a process with nice 19, as Spark does", _STEADY, p99_ms=5),
+     f"/api/streams/%2F/{STREAM}/segments/1", 19),
 )
 
 
@@ -29,8 +35,9 @@ def measured(folder, seconds, rounds):
         time.sleep(_SETTLE_S)
         figures = {"idle": memory_octets(broker.pid)["rss"]}
         declare_queues(broker)
-        for row, path in ROWS:
-            runs = [beside(broker, row, path, seconds) for _ in range(rounds)]
+        fill_stream(broker)
+        for row, path, niceness in ROWS:
+            runs = [beside(broker, row, path, seconds, niceness) for _ in range(rounds)]
             figures[row.key] = min(runs, key=lambda run: run["p99_ms"] if run["p99_ms"] is not None else 1e9)
         return figures
     finally:
@@ -45,9 +52,19 @@ def declare_queues(broker, count=QUEUE_COUNT):
             channel.queue_declare(f"many-{number}")
 
 
-def beside(broker, row, path, seconds):
+def fill_stream(broker, count=STREAM_COUNT):
+    """A stream with messages of 16 octets, all flushed."""
+    with Connection(broker.uri, timeout_s=120) as connection:
+        channel = connection.channel()
+        channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
+        channel.confirm_select()
+        channel.publish_many([("", STREAM, b"x" * 16, b"\x10\x00\x02")] * count)
+        channel.wait_for_confirms(120)
+
+
+def beside(broker, row, path, seconds, niceness=0):
     """One run of a row with somebody fetching the path all the while."""
-    command = [sys.executable, "-m", "load.management", str(broker.http_port), path]
+    command = ["nice", "-n", str(niceness), sys.executable, "-m", "load.management", str(broker.http_port), path]
     fetcher = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         fetcher.stdout.readline()
@@ -61,7 +78,7 @@ def beside(broker, row, path, seconds):
 def table(figures):
     """The lines of the table."""
     lines = ["| management | at most | gomq-py | fetched meanwhile |", "|---|---|---|---|"]
-    for row, _ in ROWS:
+    for row, *_ in ROWS:
         found = figures[row.key]
         p99 = "-" if found["p99_ms"] is None else _marked(f"{found['p99_ms']:.3f}", found["p99_ms"] <= row.p99_ms)
         lines.append(f"| {row.title}: p99 ms | {row.p99_ms} | {p99} | {found['fetched']} times |")
