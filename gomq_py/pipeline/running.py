@@ -14,6 +14,9 @@ from gomq_py.pipeline.failures import told
 from gomq_py.spark.offsets import decode
 
 LOOK_EVERY_S = 0.2
+# Spark waits 10 s, which no setting changes, for the Python process that plans a streaming query. On a busy machine it may
+# need longer.
+MOST_STARTS = 6
 
 
 class JobFailed(Exception):
@@ -101,31 +104,59 @@ def run(writers, every=None, reporter=None):
     reporter = reporter or Reporter()
     stop = threading.Event()
     _on_signals(stop)
-    queries = {}
+    running: dict = {}
     try:
         for name, writer in writers.items():
             writer = writer.queryName(name)
-            queries[name] = (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)).start()
-        while any(query.isActive for query in queries.values()) and not stop.is_set():
-            _look(queries, reporter)
+            running[name] = Running(name, writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every))
+        while _look(running, reporter) and not stop.is_set():
             stop.wait(LOOK_EVERY_S)
-        _look(queries, reporter)
     except JobFailed:
         raise
     except Exception as error:
         raise JobFailed(told(error)) from None
     finally:
-        for query in queries.values():
-            query.stop()
+        for one in running.values():
+            one.query.stop()
         reporter.end()
 
 
-def _look(queries, reporter):
-    for name, query in queries.items():
-        reporter.look(name, query)
-        error = None if query.isActive else query.exception()
-        if error is not None:
-            raise JobFailed(f"{name}: {told(error)}")
+class Running:
+    """A query that was started, maybe more than once."""
+
+    def __init__(self, name, writer):
+        self._name = name
+        self._writer = writer
+        self._starts = 1
+        self.query = writer.start()
+
+    def goes_on(self):
+        """False where it has ended well. Starts it again where it ended only because the machine is busy; it goes on at
+        its checkpoint. Raises JobFailed.
+        """
+        if self.query.isActive:
+            return True
+        error = self.query.exception()
+        if error is None:
+            return False
+        if not was_slow_to_start(error) or self._starts >= MOST_STARTS:
+            raise JobFailed(f"{self._name}: {told(error)}")
+        self._starts += 1
+        self.query = self._writer.start()
+        return True
+
+
+def was_slow_to_start(error):
+    """Whether the Python process of a streaming query was not there in time."""
+    return "Python worker failed to connect back" in str(error)
+
+
+def _look(running, reporter):
+    """Tell what is new; whether any query goes on."""
+    still = [one for one in running.values() if one.query.isActive]  # before its progress, whose last part comes before its end
+    for name, one in running.items():
+        reporter.look(name, one.query)
+    return any([one.goes_on() for one in running.values()]) or bool(still)
 
 
 def _on_signals(stop):

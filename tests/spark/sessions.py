@@ -1,12 +1,15 @@
 """A Spark session for tests, small and on loopback alone, and queries that run to their end."""
 import os
 import sys
+import time
 
+from gomq_py.pipeline.running import was_slow_to_start
 from tests.support.waiting import TIMEOUT_S
 
 # A JVM that lives for seconds compiles less.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
+    "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1",
     "spark.driver.memory": "700m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": JVM,
@@ -31,9 +34,16 @@ def make_session(folder):
 
 def run_available(writer, checkpoint):
     """Run a streaming query for what is there now; its progress reports."""
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    try:
-        assert query.awaitTermination(int(TIMEOUT_S) * 4), "the query did not end"
-    finally:
-        query.stop()
-    return query.recentProgress
+    from pyspark.errors import StreamingQueryException
+    deadline = time.monotonic() + TIMEOUT_S * 4
+    while True:
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(int(TIMEOUT_S) * 4), "the query did not end"
+        except StreamingQueryException as error:
+            if not was_slow_to_start(error) or time.monotonic() >= deadline:
+                raise
+            continue
+        finally:
+            query.stop()
+        return query.recentProgress

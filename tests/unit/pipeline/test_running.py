@@ -3,7 +3,9 @@ import io
 import json
 from types import SimpleNamespace
 
-from gomq_py.pipeline.running import Reporter, lag_of
+import pytest
+
+from gomq_py.pipeline.running import MOST_STARTS, JobFailed, Reporter, lag_of, run
 from gomq_py.spark.offsets import Position, encode
 
 
@@ -47,3 +49,43 @@ def test_lag_counts_a_stream_that_was_made_anew_from_its_beginning():
     assert lag_of(progress(0, 1, 50, 60)) == 10
     assert lag_of(progress(0, 1, 50, 60, epoch="other")) == 60
     assert lag_of({"sources": [{"endOffset": None, "latestOffset": None}]}) is None
+
+
+class Writer:
+    """A DataStreamWriter whose queries end at once, each with the next of these errors."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.starts = 0
+
+    def queryName(self, name):
+        return self
+
+    def trigger(self, **given):
+        return self
+
+    def start(self):
+        self.starts += 1
+        error = self.errors.pop(0) if self.errors else None
+        return SimpleNamespace(isActive=False, lastProgress=None, exception=lambda: error, stop=lambda: None)
+
+
+SLOW = Exception("terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST")
+
+
+def test_a_query_whose_python_was_slow_to_start_is_started_again():
+    writer = Writer(SLOW)
+
+    run({"bronze": writer}, reporter=Reporter(io.StringIO()))
+
+    assert writer.starts == 2
+
+
+@pytest.mark.parametrize("errors, starts", [([SLOW] * MOST_STARTS, MOST_STARTS), ([Exception("boom")], 1)])
+def test_a_query_that_fails_otherwise_or_again_and_again_is_a_failed_job(errors, starts):
+    writer = Writer(*errors)
+
+    with pytest.raises(JobFailed, match="bronze: "):
+        run({"bronze": writer}, reporter=Reporter(io.StringIO()))
+
+    assert writer.starts == starts
