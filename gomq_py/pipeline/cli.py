@@ -11,14 +11,17 @@ from gomq_py.pipeline.java import NoJava
 from gomq_py.spark.errors import GomqError
 from gomq_py.spark.options import Options
 
+_STREAMS = click.option("--streams", help="Names of streams, separated by commas.")
+_PATTERN = click.option("--pattern", help="A regular expression: streams whose whole name matches.")
+_DATA_DIR = click.option("--data-dir", help="Read the files of this data folder or backup instead of asking the broker.")
 _READING = (
     click.option("--url", help="Address of the broker's management API."),
     click.option("--vhost", help="Virtual host of the streams."),
     click.option("--credentials-file", help="JSON with user and password, or token; else GOMQ_USER and GOMQ_PASSWORD."),
     click.option("--ca-file", help="Who vouches for the broker's certificate (PEM)."),
-    click.option("--streams", help="Names of streams, separated by commas."),
-    click.option("--pattern", help="A regular expression: streams whose whole name matches."),
-    click.option("--data-dir", help="Read the files of this data folder or backup instead of asking the broker."),
+    _STREAMS,
+    _PATTERN,
+    _DATA_DIR,
     click.option("--option", "extra", multiple=True, metavar="NAME=VALUE", help="Any other option of the source."),
 )
 _NAMES = {"url": "url", "vhost": "vhost", "credentials_file": "credentialsFile", "ca_file": "caFile", "streams": "subscribe",
@@ -56,7 +59,7 @@ def _pairs(given):
 
 def reading_options(given):
     """The source's options of a command's parameters, which are taken out of them."""
-    options = {name: value for key, name in _NAMES.items() if (value := given.pop(key)) is not None}
+    options = {name: value for key, name in _NAMES.items() if (value := given.pop(key, None)) is not None}
     if "dataDir" in options:
         options["transport"] = "files"
     return {**options, **_pairs(given.pop("extra"))}
@@ -157,6 +160,29 @@ def metrics(out, **given):
         from gomq_py.pipeline.jobs import metrics as job
         return job.writers(spark, reading, out, given["checkpoint"])
     _run(_session("metrics", given), make, given)
+
+
+@pipeline.command()
+@_with([one for one in _READING if one is not _PATTERN and one is not _STREAMS and one is not _DATA_DIR], _SPARK)
+@click.option("--out", required=True, help="Folder of the table.")
+@click.option("--every", metavar="DURATION", help="Go on, a sample every so often, such as '1 minute'; one sample unless given.")
+@_fails_in_a_line
+def queues(out, every, **given):
+    """Samples of what the broker says of its queues: lengths, consumers, counters."""
+    from gomq_py.pipeline.running import repeat, seconds_of
+    pause_s = None if every is None else seconds_of(every)
+    reading = reading_options(given)
+    spark = _session("queues", given)
+    try:
+        from gomq_py.pipeline.jobs import queues as job
+
+        def take():
+            rows = job.sample(reading)
+            job.append(spark, rows, out)
+            click.echo(json.dumps({"job": "queues", "rows": len(rows)}))
+        repeat(take, pause_s)
+    finally:
+        spark.stop()
 
 
 @pipeline.command("run")

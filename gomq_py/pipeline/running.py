@@ -5,12 +5,14 @@ text format as well where that is wanted (node_exporter's textfile collector rea
 """
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 
 from gomq_py.pipeline.failures import told
+from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode
 
 LOOK_EVERY_S = 0.2
@@ -157,6 +159,25 @@ def _look(running, reporter):
     for name, one in running.items():
         reporter.look(name, one.query)
     return any([one.goes_on() for one in running.values()]) or bool(still)
+
+
+def repeat(work, pause_s):
+    """Do it once, or (``pause_s``) again and again, this long after it began, until a signal comes."""
+    stop = threading.Event()
+    _on_signals(stop)
+    while True:
+        began = time.monotonic()
+        work()
+        if pause_s is None or stop.wait(max(0.0, began + pause_s - time.monotonic())):
+            return
+
+
+def seconds_of(duration):
+    """The seconds of a duration such as "10 seconds". Raises OptionError."""
+    found = re.fullmatch(r"(\d+) ?(second|minute|hour)s?", duration.strip())
+    if found is None:
+        raise OptionError(f"{duration!r} is no duration such as '10 seconds', '1 minute' or '2 hours'")
+    return int(found[1]) * {"second": 1, "minute": 60, "hour": 3600}[found[2]]
 
 
 def _on_signals(stop):

@@ -21,6 +21,7 @@ COPIED_BYTES = 65536
 # What the broker says to somebody it does not let in; it says 401 to those who may not do what they ask for as well.
 LOGIN_REFUSALS = ("Login failed", "User can only log in via localhost", "Unauthorized", "UNAUTHORIZED")
 LONGEST_REASON = 300
+QUEUES_AT_ONCE = 500
 
 
 class SegmentGone(Exception):
@@ -77,6 +78,17 @@ class HttpTransport:
         """The arguments of a queue or exchange (``kind``: queues or exchanges). Raises as ``describe`` does."""
         what = f"{kind[:-1]} '{name}' in vhost '{self.vhost}'"
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
+
+    def queues(self):
+        """What the broker says of every queue of the vhost, as dicts; needs a tag that may look (monitoring). Raises Refused,
+        Unreachable.
+        """
+        page = pages = 1
+        while page <= pages:
+            query = urlencode({"page": page, "page_size": QUEUES_AT_ONCE})
+            given = self._json(f"/api/queues/{_part(self.vhost)}?{query}", f"the queues of vhost '{self.vhost}'")
+            yield from given["items"]
+            page, pages = page + 1, given["page_count"]
 
     def octets(self, name, epoch, number, at, count):
         """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gomq_py.pipeline.jobs import all_writers, bronze, dead_letters, replay, telemetry
+from gomq_py.pipeline.jobs import all_writers, bronze, dead_letters, queues, replay, telemetry
 from gomq_py.pipeline.plan import make_plan
 from gomq_py.pipeline.readings import make_schema
 from gomq_py.pipeline.running import JobFailed, Reporter, run
@@ -121,6 +121,24 @@ def test_the_jobs_of_a_file_run_in_one_session(spark, broker, tmp_path):
 
     assert spark.read.parquet(str(tmp_path / "bronze")).count() == 5
     assert [(line["job"], line["rows_total"]) for line in lines(out) if line.get("done")] == [("bronze", 5), ("metrics", 5)]
+
+
+def test_samples_of_queues_are_a_table(spark, broker, tmp_path, monkeypatch):
+    monkeypatch.setattr("gomq_py.spark.http_transport.QUEUES_AT_ONCE", 2)  # several pages
+    with broker.connect() as connection:
+        for number in range(3):
+            connection.channel().queue_declare(f"sampled-{number}", durable=True)
+    broker.publish("sampled-1", [b"12345"] * 4)
+    out = str(tmp_path / "queues")
+
+    queues.append(spark, queues.sample({"url": broker.url}), out)
+    broker.take("sampled-1")
+    queues.append(spark, queues.sample({"url": broker.url}), out)
+
+    rows = spark.read.parquet(out).where("queue like 'sampled-%'").orderBy("at", "queue").collect()
+    assert [(row.queue, row.ready, row.octets, row.published, row.delivered) for row in rows] == [
+        ("sampled-0", 0, 0, 0, 0), ("sampled-1", 4, 20, 4, 0), ("sampled-2", 0, 0, 0, 0),
+        ("sampled-0", 0, 0, 0, 0), ("sampled-1", 0, 0, 4, 4), ("sampled-2", 0, 0, 0, 0)]
 
 
 def test_a_job_that_fails_says_why_in_one_line(spark, broker, tmp_path):

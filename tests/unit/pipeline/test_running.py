@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.pipeline.running import MOST_STARTS, JobFailed, Reporter, lag_of, run
+from gomq_py.pipeline.running import MOST_STARTS, JobFailed, Reporter, lag_of, repeat, run, seconds_of
+from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import Position, encode
 
 
@@ -89,3 +90,27 @@ def test_a_query_that_fails_otherwise_or_again_and_again_is_a_failed_job(errors,
         run({"bronze": writer}, reporter=Reporter(io.StringIO()))
 
     assert writer.starts == starts
+
+
+def test_work_is_done_once_or_again_and_again():
+    done = []
+    repeat(lambda: done.append(1), None)
+    assert done == [1]
+
+    def fail_at_last():
+        done.append(1)
+        if len(done) == 4:
+            raise ValueError
+    with pytest.raises(ValueError):
+        repeat(fail_at_last, 0)
+
+
+@pytest.mark.parametrize("given, seconds", [("1 second", 1), ("10 seconds", 10), ("2minutes", 120), (" 1 hour ", 3600)])
+def test_durations_are_understood(given, seconds):
+    assert seconds_of(given) == seconds
+
+
+@pytest.mark.parametrize("given", ["", "10", "-1 seconds", "1 day", "soon"])
+def test_what_is_no_duration_is_said(given):
+    with pytest.raises(OptionError, match="is no duration such as '10 seconds'"):
+        seconds_of(given)

@@ -1,0 +1,40 @@
+"""Queues: what the broker says of its queues, sample after sample, as a table by date. For questions about last month, which
+the broker, whose own history is short, cannot answer.
+
+Counters (published, delivered, acked, redelivered) are since the broker started; a sample is one file.
+"""
+from datetime import UTC, datetime
+
+from pyspark.sql import functions as f
+
+from gomq_py.spark.options import Options, credentials
+from gomq_py.spark.transports import make_transport
+
+COLUMNS = (
+    "at timestamp, vhost string, queue string, type string, state string, consumers bigint, ready bigint, unacked bigint, octets bigint, "
+    "published bigint, delivered bigint, acked bigint, redelivered bigint")
+
+
+def sample(reading):
+    """One row per queue of the vhost, now. ``reading``: options of the source. Raises GomqError."""
+    options = Options({"subscribePattern": ".*", **reading})
+    transport = make_transport(options, credentials(options))
+    at = datetime.now(UTC)
+    try:
+        return [(at, *_figures(queue)) for queue in transport.queues()]
+    finally:
+        transport.close()
+
+
+def append(spark, rows, out):
+    """Add a sample to the table."""
+    table = spark.createDataFrame(rows, COLUMNS).withColumn("date", f.to_date("at"))
+    table.coalesce(1).write.mode("append").partitionBy("date").parquet(out)
+
+
+def _figures(queue):
+    counts = queue.get("message_stats") or {}
+    return (
+        queue["vhost"], queue["name"], queue["type"], queue["state"], queue["consumers"], queue["messages_ready"],
+        queue["messages_unacknowledged"], queue["message_bytes"],
+        *(counts.get(name, 0) for name in ("publish", "deliver_get", "ack", "redeliver")))
