@@ -102,19 +102,30 @@ class Job:
 
     def end(self):
         """Wait for its end; what it said last."""
-        try:
-            code = self.process.wait(PATIENT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise
+        code = self.process.wait(PATIENT_S)
         for reader in self._readers:
             reader.join(TIMEOUT_S)
         assert code == 0, "".join(self._errors)
         return json.loads(self.lines[-1])
 
 
+@pytest.fixture
+def start_job():
+    """A function that starts a Job; what a failed test leaves running is killed."""
+    jobs = []
+
+    def start(arguments):
+        jobs.append(Job(arguments))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        if job.process.poll() is None:
+            job.kill()
+
+
 @pytest.mark.long
-def test_every_offset_is_found_once_whatever_is_killed(tmp_path):
+def test_every_offset_is_found_once_whatever_is_killed(start_job, tmp_path):
     share = MESSAGES // (KILLS + 1)
     # Each run reads three quarters of a share at least, so that this is never what is not read yet.
     kept = int((1.75 + KILLS / 4) * share) * RECORD_BYTES
@@ -127,7 +138,7 @@ def test_every_offset_is_found_once_whatever_is_killed(tmp_path):
                      "--conf", f"spark.driver.extraJavaOptions={JVM}", "--option", f"maxOffsetsPerTrigger={share // 3}"]
         for kill in range(KILLS):
             publisher.allowed = (kill + 1) * share - 2 * BURST
-            job = Job([*arguments, "--every", "0 seconds"])
+            job = start_job([*arguments, "--every", "0 seconds"])
             job.wait_for_batches(2)
             if kill % KILLS_PER_BROKER == 0:
                 publisher.allowed += BURST
@@ -140,7 +151,7 @@ def test_every_offset_is_found_once_whatever_is_killed(tmp_path):
         publisher.allowed = MESSAGES
         wait_until(lambda: publisher.confirmed >= MESSAGES, PATIENT_S, "all messages confirmed")
 
-        done = Job([*arguments, "--once"]).end()
+        done = start_job([*arguments, "--once"]).end()
 
         shape = shape_of(reached)
     rows = table(tmp_path / "bronze")
