@@ -24,6 +24,7 @@ if IS_LEFT_OUT:
     collect_ignore_glob = ["test_*.py"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
     """All of them are a step of their own, in two groups."""
     for item in items:
