@@ -5,11 +5,16 @@
 Rows of 16 octets and of 1 KiB: by the reader alone, in rows per CPU second; through Spark to noop and to Parquet; what the
 broker pays for serving them; and how long messages of a steady queue take while a reader with nice 19 reads. The best of
 the runs counts, and runs of different kinds alternate.
+
+    python -m load.spark --memory 10000000
+
+What the processes of a bronze job with 1 GiB for the driver take together at most, over so many messages of 16 octets.
 """
 import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +36,8 @@ WANTED = {
 COLUMNS = tuple(name for name in rows.DDL if name != "headers")
 AT_ONCE = 500
 BESIDE_P99_MS = 5.0
+MEMORY_LIMIT = 2e9
+LOOK_EVERY_S = 0.2
 
 
 def fill(broker, name, size, count):
@@ -99,6 +106,43 @@ def through_spark(spark, url, name, count, folder):
     return count / (time.monotonic() - began)
 
 
+def memory_of_a_job(count, folder):
+    """(rows, peak of resident octets of all processes together, seconds) of bronze over ``count`` messages."""
+    with ChildBroker(http_port=0, sync=True) as broker:
+        fill(broker, "many", SIZES["16 B"], count)
+        began = time.monotonic()
+        job = subprocess.Popen(
+            [sys.executable, "-m", "gomq_py.pipeline", "bronze", "--url", "http://{}:{}".format(*broker.addresses["http"]), "--streams", "many",
+             "--out", os.path.join(folder, "many"), "--memory", "1g", "--master", "local[2]", "--once"],
+            stdout=subprocess.PIPE, text=True, start_new_session=True)
+        peak = 0
+        try:
+            while job.poll() is None:
+                peak = max(peak, resident_octets(job.pid))
+                time.sleep(LOOK_EVERY_S)
+            lines = job.stdout.read().splitlines()
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+        return json.loads(lines[-1])["rows_total"], peak, time.monotonic() - began
+
+
+def resident_octets(pid):
+    """Of a process and all that it has started; pages that several share count for each in part (PSS)."""
+    whole, waiting = 0, [pid]
+    while waiting:
+        one = waiting.pop()
+        try:
+            with open(f"/proc/{one}/smaps_rollup", encoding="ascii") as file:
+                whole += sum(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
+            for task in os.listdir(f"/proc/{one}/task"):
+                with open(f"/proc/{one}/task/{task}/children", encoding="ascii") as file:
+                    waiting += map(int, file.read().split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return whole
+
+
 def main():
     """Measure, print the table, exit 1 where less is reached than is wanted."""
     parser = argparse.ArgumentParser()
@@ -106,9 +150,15 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--read", nargs=2, metavar=("URL", "STREAM"), help="only read, until killed")
+    parser.add_argument("--memory", type=int, metavar="MESSAGES", help="only what a bronze job over so many takes")
     given = parser.parse_args()
     if given.read:
         return read_on(*given.read)
+    if given.memory:
+        with tempfile.TemporaryDirectory(prefix="gomq-bench-spark-") as folder:
+            count, peak, seconds = memory_of_a_job(given.memory, folder)
+        print(f"bronze over {count:,} messages: {peak / 1e9:.2f} GB resident at most, {MEMORY_LIMIT / 1e9:g} are allowed; {seconds:.0f} s")
+        return peak > MEMORY_LIMIT or count != given.memory
     from gomq_py.pipeline.session import make_session
     best: dict = {}
     served: dict = {}
