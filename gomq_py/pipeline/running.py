@@ -17,8 +17,8 @@ from gomq_py.spark.offsets import decode
 
 LOOK_EVERY_S = 0.2
 # Spark waits 10 s, which no setting changes, for the Python process that plans a streaming query. On a busy machine it may
-# need longer.
-MOST_STARTS = 6
+# need longer: so many tries are five minutes.
+MOST_STARTS = 30
 
 
 class JobFailed(Exception):

@@ -6,6 +6,8 @@ import time
 from gomq_py.pipeline.running import was_slow_to_start
 from tests.support.waiting import TIMEOUT_S
 
+# Seconds, as an option: a broker that starts again on a busy machine takes its time.
+PATIENT = f"{4 * TIMEOUT_S:.0f}"
 # A JVM that lives for seconds compiles less.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {

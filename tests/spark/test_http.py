@@ -11,6 +11,7 @@ from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.http_transport import HttpTransport, SegmentGone
 from gomq_py.spark.options import Credentials, Options
 from gomq_py.spark.planning import Planner
+from tests.spark.sessions import PATIENT
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,8 @@ def letters(broker):
 
 
 def transport(url, user="guest", password="guest", **given):
-    return HttpTransport(Options({"subscribe": "letters", "url": url, "retrySeconds": "0", **given}), Credentials(user, password))
+    options = {"subscribe": "letters", "url": url, "retrySeconds": "0", "timeoutSeconds": PATIENT, **given}
+    return HttpTransport(Options(options), Credentials(user, password))
 
 
 def whole(door, name="letters"):
@@ -140,7 +142,7 @@ class Proxy:
 def test_answers_that_are_cut_short_are_gone_on_with(broker, letters):
     expected = whole(transport(broker.url))
     with Proxy(broker.child.addresses["http"], 2000) as proxy:
-        octets = whole(transport(proxy.url, retrySeconds="30"))
+        octets = whole(transport(proxy.url, retrySeconds=PATIENT))
 
         assert octets == expected
         assert proxy.cut >= 2
@@ -171,7 +173,7 @@ def test_a_broker_that_is_restarted_is_waited_for(tmp_path):
     with ChildBroker(tmp_path / "data", http_port=0, sync=True) as child:
         reached = Reached(child)
         reached.stream("letters", [b"x" * 100] * 5000)
-        door = transport(reached.url, retrySeconds="60")
+        door = transport(reached.url, retrySeconds=PATIENT)
         shape = door.describe("letters")
         part = shape.segments[-1]
         pieces = door.octets("letters", shape.epoch, part.number, 0, part.bytes)
@@ -197,6 +199,6 @@ def test_tls_needs_an_authority_that_is_trusted(tmp_path):
 
         assert transport(url, caFile=str(files.authority)).describe("letters").end_offset == 1
         with pytest.raises(Unreachable, match="is not trusted .*option caFile"):
-            transport(url, retrySeconds="60").describe("letters")
+            transport(url, retrySeconds=PATIENT).describe("letters")
         with pytest.raises(OptionError, match="option caFile: .* holds no certificate"):
             transport(url, caFile="/nowhere.pem").describe("letters")

@@ -22,7 +22,7 @@ from gomq_py.spark.http_transport import HttpTransport
 from gomq_py.spark.options import Credentials, Options
 from gomq_py.testing.brokers import ChildBroker
 from tests.spark.conftest import PERSISTENT, Reached
-from tests.spark.sessions import JVM
+from tests.spark.sessions import JVM, PATIENT
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 KILLS = int(os.environ.get("GOMQ_SPARK_KILLS", "2"))
@@ -135,7 +135,8 @@ def test_every_offset_is_found_once_whatever_is_killed(start_job, tmp_path):
         publisher = Publisher(broker.amqp_url, "log", MESSAGES)
         publisher.start()
         arguments = ["--url", reached.url, "--streams", "log", "--out", str(tmp_path / "bronze"), "--master", "local[1]", "--memory", "700m",
-                     "--conf", f"spark.driver.extraJavaOptions={JVM}", "--option", f"maxOffsetsPerTrigger={share // 3}"]
+                     "--conf", f"spark.driver.extraJavaOptions={JVM}", "--option", f"maxOffsetsPerTrigger={share // 3}",
+                     "--option", f"retrySeconds={PATIENT}"]
         for kill in range(KILLS):
             publisher.allowed = (kill + 1) * share - 2 * BURST
             job = start_job([*arguments, "--every", "0 seconds"])

@@ -7,10 +7,11 @@ from gomq_py.spark.deduplication import check_cache
 from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
 from gomq_py.spark.options import Credentials, Options
 from gomq_py.spark.publishing import Publisher, Target, check_columns
+from tests.spark.sessions import PATIENT
 
 
 def target(broker, password="guest", **given):
-    options = Options({"amqpUrl": broker.amqp_url, "url": broker.url, "retrySeconds": "0", **given})
+    options = Options({"amqpUrl": broker.amqp_url, "url": broker.url, "retrySeconds": "0", "timeoutSeconds": PATIENT, **given})
     return Target(options, Credentials("guest", password))
 
 
@@ -137,7 +138,7 @@ def test_a_broker_that_is_killed_while_a_batch_is_published_loses_nothing(tmp_pa
                     threading.Thread(target=lambda: (child.start(), restarted.set())).start()
                 yield {"body": b"%d" % number}
 
-        assert Publisher(target(reached, queue="q", retrySeconds="60", confirmBatch="200"), "run").publish(rows()) == 3000
+        assert Publisher(target(reached, queue="q", retrySeconds=PATIENT, confirmBatch="200"), "run").publish(rows()) == 3000
 
-        assert restarted.wait(60)
+        assert restarted.wait(float(PATIENT))
         assert {one.body for one in reached.take("q")} == {b"%d" % number for number in range(3000)}
