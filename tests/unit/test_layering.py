@@ -64,7 +64,6 @@ MAP = {
     "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "spark": {"client", "content", "errors", "storage.format", ""},
     "pipeline": {"spark", "build_info", ""},
-    "ctl": {"storage.format", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
 }
