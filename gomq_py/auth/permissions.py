@@ -4,7 +4,7 @@ keys at a topic exchange, as two more.
 Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name only, and no entity has that: the default
 exchange is asked for as ``amq.default``. One that takes too long for a name does not match it, which is said in the log.
 """
-from gomq_py.errors import AccessRefused, NoPermission
+from gomq_py.errors import NoPermission
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern, escaped
@@ -46,11 +46,6 @@ class Permission:
                 answers.clear()
             answer = answers[name] = _found(self._patterns[verb], name or DEFAULT_EXCHANGE, self.user)
         return answer
-
-    def check(self, verb, kind, name):
-        """Raises AccessRefused where ``verb`` is not granted on the ``kind`` ("queue", "exchange") of this name."""
-        if not self.allows(verb, name):
-            raise refusal(verb, kind, name, self.vhost, self.user)
 
 
 class TopicPermission:
@@ -103,11 +98,6 @@ def _found(pattern, name, user):
         QUIET.error((user, pattern.text), "permission expression %r of user %r takes too long for %r, which is refused: write it without nested "
                     "repeats", pattern.text, user, name)
         return False
-
-
-def refusal(verb, kind, name, vhost, user):
-    """The error of somebody without the right."""
-    return AccessRefused(f"{verb} access to {kind} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user}'")
 
 
 def refused_topic(routing_key, exchange, vhost, user):

@@ -63,6 +63,7 @@ class Broker:
         self._kept_paths = data_dir.kept_paths
         self._list_segments = data_dir.list_segments
         self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
+        self.moves = set()  # those of operators that are under way
         self._factory = QueueFactory(
             data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
@@ -128,6 +129,8 @@ class Broker:
 
     def _finish_moves(self):
         """No message sets out any more, and those that are under way arrive: after an orderly end none is in two places."""
+        for move in list(self.moves):
+            move.close()
         for vhost in self.vhosts.values():
             vhost.hold_back()
         self.dead_letters.close()

@@ -137,6 +137,7 @@ class Transfer(Job):
     def close(self):
         """Send nothing any more; what was sent is settled."""
         self._closed = True
+        self._make_safe()
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -158,7 +159,7 @@ class Transfer(Job):
         if more and not self._has_too_much():
             return True
         self._is_full = more
-        if not (more or self._is_resting or self._closed):
+        if not (more or self._is_resting):
             self._source.paused(self._unsafe)
         return False
 
@@ -238,7 +239,7 @@ class Transfer(Job):
             self._source.broken(fault)
         if self.running:
             return
-        if self._is_full:
+        if self._is_full and not self._closed:
             self._is_full = False
             self.start()
         else:

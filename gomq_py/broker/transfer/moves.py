@@ -103,6 +103,11 @@ class Move(Source):
         """Stop after this slice; what has moved has moved."""
         self._ended = True
 
+    def close(self):
+        """As cancel, for the broker stops: what has been copied until now leaves the queue with the next flush."""
+        self._ended = True
+        self._transfer.close()
+
     def take(self, message):
         if self._ended or self._queue.closed or self._target.left == 0 or not self._browser.next(message):
             self._ended = True

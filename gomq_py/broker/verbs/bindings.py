@@ -33,12 +33,16 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def _check(caller, kind, destination, source, routing_key):
+    """In RabbitMQ's order: the destination, the default exchange at either end, the source."""
+    vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
+    write, read = rights.to_bind(source, kind, destination)
+    access.check([write])
     if kind == rights.EXCHANGE:
-        caller.vhost.check_not_default(destination)
-        caller.vhost.check_not_default(source)
-    caller.access.check(rights.to_bind(source, kind, destination))
-    caller.access.read_topic(caller.vhost.exchanges.get(source), routing_key)
+        vhost.check_not_default(destination)
+    vhost.check_not_default(source)
+    access.check([read])
+    access.read_topic(vhost.exchanges.get(source), routing_key)
 
 
 def _is_durable(vhost, kind, destination, source):

@@ -5,7 +5,7 @@ Above the vhost, which knows the rules about exchanges. What they raise is for t
 from typing import Any, NamedTuple
 
 from gomq_py.broker.exchange_types import exchange_type
-from gomq_py.broker.names import cleaned
+from gomq_py.broker.names import check_not_reserved, cleaned
 from gomq_py.broker.verbs import rights
 
 
@@ -25,8 +25,12 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     exchange_type(type_)
     vhost.check_not_default(name)
-    caller.access.check(rights.to_declare_exchange(vhost, name, arguments))
+    configure, *to_send_on = rights.to_declare_exchange(vhost, name, arguments)
+    caller.access.check([configure])
     created = name not in vhost.exchanges
+    if created:
+        check_not_reserved("exchange", name)
+    caller.access.check(to_send_on)
     exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
     return Declared(exchange, created, exchange.durable)
 

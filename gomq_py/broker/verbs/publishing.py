@@ -85,6 +85,7 @@ def prepare(caller, exchange, routing_key, properties, body, now_ms, mandatory=F
 def checked(caller, exchange, routing_key, properties, body, now_ms, mandatory=False, reply_to=None):
     """As prepare(), for an Exchange that the caller need not have write on."""
     vhost, scan = caller.vhost, PropertyScan()
+    caller.access.write_topic(exchange, (routing_key,))
     if not scan.scan_octets(properties):
         raise Malformed("malformed basic properties")
     decoded = Properties.decode(properties)
@@ -99,7 +100,7 @@ def checked(caller, exchange, routing_key, properties, body, now_ms, mandatory=F
     persistent = is_persistent(decoded.delivery_mode)
     if decoded.headers and SECRET_KEYS in decoded.headers:
         properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
-    caller.access.write_topic(exchange, (routing_key, *more_keys))
+    caller.access.write_topic(exchange, more_keys)  # which RabbitMQ asks for nothing
     headers = with_properties(decoded.headers, decoded) if vhost.needs_properties else decoded.headers
     destinations = vhost.route(exchange, routing_key, headers, more_keys)
     message = Message()

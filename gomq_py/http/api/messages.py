@@ -128,9 +128,14 @@ def _run(queue, route, wanted, keep):
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None
     broker, finished = node().broker, AsyncResult()
-    move = Move(queue, route, broker.committer, broker.scheduler, lambda result, error: finished.set((result, error)), _filter_of(wanted), count,
-                keep, dry_run)
+
+    def ended(result, error):
+        broker.moves.discard(move)  # not where the request ends: the broker stops those that nobody waits for, too
+        finished.set((result, error))
+
+    move = Move(queue, route, broker.committer, broker.scheduler, ended, _filter_of(wanted), count, keep, dry_run)
     move.start()
+    broker.moves.add(move)
     result, error = finished.get()
     answer = {
         "dry_run": dry_run, "examined": result.examined, "matched": result.matched, "copied" if keep else "moved": result.done,

@@ -3,7 +3,6 @@ import pytest
 
 from gomq_py.auth import permissions
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission, TopicPermission
-from gomq_py.errors import AccessRefused
 
 
 @pytest.mark.parametrize("pattern, name, allowed", [
@@ -16,16 +15,6 @@ def test_expression_is_searched_in_the_name(pattern, name, allowed):
     assert permission.allows(CONFIGURE, name) is allowed
     assert permission.allows(CONFIGURE, name) is allowed
     assert not permission.allows(WRITE, name)
-
-
-def test_refusal_names_user_right_and_entity():
-    permission = Permission("ann", "shop", "", ".*", "")
-
-    with pytest.raises(AccessRefused) as refused:
-        permission.check(READ, "queue", "jobs")
-
-    assert refused.value.text == "read access to queue 'jobs' in vhost 'shop' refused for user 'ann'"
-    permission.check(WRITE, "exchange", "")
 
 
 def test_bad_expression_is_refused():

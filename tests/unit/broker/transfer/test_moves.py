@@ -359,3 +359,24 @@ def routes_of(node, letters):
     while browser.next(message):
         found.append(tuple(destination.name for destination in route(message)[1]))
     return found
+
+
+def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two_places(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "SLICE", 5)
+    node = Node(tmp_path / "data")
+    source, target = declare(node, "from"), declare(node, "to")
+    fill(node, "from", 20)
+    ended, jobs = [], []
+    move = Move(source, to_queue(target), node.broker.committer, SimpleNamespace(start=jobs.append), lambda *end: ended.append(end))
+    node.broker.moves.add(move)
+    move.start()
+    jobs[0].step()
+    assert move.result.done == 5
+    node.stop()
+
+    node = Node(tmp_path / "data")
+    left, moved = bodies(node.vhost.queues["from"]), bodies(node.vhost.queues["to"])
+    node.stop()
+
+    assert (moved, left) == ([b"%d" % number for number in range(5)], [b"%d" % number for number in range(5, 20)])
+    assert [(result.done, error) for result, error in ended] == [(5, None)]
