@@ -42,7 +42,7 @@ endif
 
 # Two processes: one for the tests that share a session, one for those that start Spark (tests/spark/conftest.py).
 test-spark: $(VENV)/spark.stamp build
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/spark
+	$(BIN)/python -m pytest -n 2 tests/spark
 
 spark-kills: $(VENV)/spark.stamp build
 	GOMQ_SPARK_KILLS=10 GOMQ_SPARK_MESSAGES=2002000 $(BIN)/python -m pytest tests/spark/test_kills.py --timeout 3600

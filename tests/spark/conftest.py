@@ -24,13 +24,27 @@ if IS_LEFT_OUT:
     collect_ignore_glob = ["test_*.py"]
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
-    """All of them are a step of their own, in two groups."""
+    """All of them are a step of their own."""
     for item in items:
         if item.path.parent == FOLDER:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("processes" if item.path.stem in PROCESSES else "session"))
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """One worker for each group. Not by --dist loadgroup, which pytest-xdist 3.8 cannot do with pytest 9.2: it writes into
+    Item._nodeid, where nobody looks any more.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = Path(nodeid.partition("::")[0])
+            if path.parent.parts[-2:] != FOLDER.parts[-2:]:
+                return nodeid
+            return "processes" if path.stem in PROCESSES else "session"
+
+    return Groups(config, log)
 
 
 @pytest.fixture
