@@ -7,7 +7,7 @@ from gomq_py.pipeline.running import was_slow_to_start
 from tests.support.waiting import TIMEOUT_S
 
 # Seconds, as an option: a broker that starts again on a busy machine takes its time.
-PATIENT = f"{4 * TIMEOUT_S:.0f}"
+PATIENT = f"{8 * TIMEOUT_S:.0f}"
 # A JVM that lives for seconds compiles less.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
@@ -37,11 +37,11 @@ def make_session(folder):
 def run_available(writer, checkpoint):
     """Run a streaming query for what is there now; its progress reports."""
     from pyspark.errors import StreamingQueryException
-    deadline = time.monotonic() + TIMEOUT_S * 4
+    deadline = time.monotonic() + TIMEOUT_S * 8
     while True:
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         try:
-            assert query.awaitTermination(int(TIMEOUT_S) * 4), "the query did not end"
+            assert query.awaitTermination(int(TIMEOUT_S) * 8), "the query did not end"
         except StreamingQueryException as error:
             if not was_slow_to_start(error) or time.monotonic() >= deadline:
                 raise

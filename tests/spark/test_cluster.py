@@ -65,7 +65,7 @@ class Daemon:
         """The match of a line."""
         def found():
             return next((match for line in list(self.lines) if (match := re.search(pattern, line))), None)
-        return wait_until(found, TIMEOUT_S * 4, f"{pattern} in\n{''.join(self.lines[-20:])}")
+        return wait_until(found, TIMEOUT_S * 10, f"{pattern} in\n{''.join(self.lines[-20:])}")
 
     def kill(self):
         """With whatever it has started."""
@@ -92,10 +92,10 @@ def test_a_worker_that_is_killed_in_the_middle_costs_nothing(broker, tmp_path):
             stderr=(tmp_path / "driver.log").open("w"), text=True, start_new_session=True,
             env={**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
                  "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest", "PYTHONPATH": os.getcwd()})
-        wait_until(lambda: len(list(tmp_path.glob("at-*"))) >= 2 or driver.poll() is not None, TIMEOUT_S * 6)
+        wait_until(lambda: len(list(tmp_path.glob("at-*"))) >= 2 or driver.poll() is not None, TIMEOUT_S * 20)
         workers[0].kill()
         (tmp_path / "go").touch()
-        said, _ = driver.communicate(timeout=TIMEOUT_S * 8)
+        said, _ = driver.communicate(timeout=TIMEOUT_S * 20)
     finally:
         if driver is not None and driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)

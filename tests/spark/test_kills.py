@@ -33,7 +33,7 @@ BURST = 2500
 # What a record of this test takes in a segment.
 RECORD_BYTES = 72
 # For the longest of what is waited for.
-PATIENT_S = TIMEOUT_S * max(6, MESSAGES / 100000)
+PATIENT_S = TIMEOUT_S * max(20, MESSAGES / 50000)
 # Every so many kills of Spark one of the broker.
 KILLS_PER_BROKER = 5
 
