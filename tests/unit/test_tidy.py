@@ -30,6 +30,8 @@ ENTRY_POINTS = {
     "gomq_py.dispatcher.__main__": "console script gomq-py-worker",
     "gomq_py.pipeline.__main__": "console script gomq-py-pipeline",
     "gomq_py.embedded": "gomq_py.Broker",
+    "gomq_py.amqp.wire.properties": "programs of users, from before there was gomq_py.content",
+    "gomq_py.amqp.wire.fields": "as amqp.wire.properties",
     "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",
 }
