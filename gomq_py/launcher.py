@@ -19,9 +19,9 @@ import gomq_py
 from gomq_py import build_info, hub
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.auth.errors import BackendError
-from gomq_py.broker import definitions
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
 from gomq_py.net.listener import BindError, abandon_socket

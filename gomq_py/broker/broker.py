@@ -8,25 +8,28 @@ from functools import partial
 from gomq_py.auth import passwords
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
-from gomq_py.broker import event_sources, events, limits, log_exchange, records, recovery
-from gomq_py.broker.alarms import Alarms
-from gomq_py.broker.arguments import CLASSIC, TYPES
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
-from gomq_py.broker.parameters import Parameters
-from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
-from gomq_py.broker.queue_factory import QueueFactory
+from gomq_py.broker.policies import vhost_limits
+from gomq_py.broker.policies.parameters import Parameters
+from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.user_limits import UserLimits
+from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.queues.scheduler import Scheduler
-from gomq_py.broker.resource_watch import ResourceWatch
+from gomq_py.broker.signals import event_sources, events, log_exchange
+from gomq_py.broker.signals.alarms import Alarms
+from gomq_py.broker.signals.resource_watch import ResourceWatch
+from gomq_py.broker.signals.totals import Totals
 from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.timers import HubTimers
-from gomq_py.broker.topology_log import TopologyLog
-from gomq_py.broker.totals import Totals
+from gomq_py.broker.topology import recovery
+from gomq_py.broker.topology.queue_factory import QueueFactory
+from gomq_py.broker.topology.vhost import VHost
+from gomq_py.broker.topology.vhost_deletion import VHostDeletion
+from gomq_py.broker.topology_log import records
+from gomq_py.broker.topology_log.log import TopologyLog
 from gomq_py.broker.transfer.dead_letters import DeadLetters
-from gomq_py.broker.user_limits import UserLimits
-from gomq_py.broker.vhost import VHost
-from gomq_py.broker.vhost_deletion import VHostDeletion
-from gomq_py.broker.vhost_policies import PolicyComponent
 from gomq_py.errors import PreconditionFailed
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import KILLED
@@ -80,7 +83,7 @@ class Broker:
         self.parameters = Parameters(self._log, self.tables)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
-        self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
+        self.parameters.register(vhost_limits.COMPONENT, vhost_limits.LimitsComponent())
         self._recover()
         self._pool.listed = {}
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way

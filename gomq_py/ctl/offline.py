@@ -7,12 +7,12 @@ import json
 import os
 
 from gomq_py.auth.users import SHAPES as USER_SHAPES
-from gomq_py.broker import records
-from gomq_py.broker.arguments import CLASSIC
-from gomq_py.broker.definitions import header, jsonable
-from gomq_py.broker.policies import POLICY
-from gomq_py.broker.recovery import replay, text
-from gomq_py.broker.vhost import metadata
+from gomq_py.broker.features.arguments import CLASSIC
+from gomq_py.broker.policies.policy import POLICY
+from gomq_py.broker.topology.definitions import header, jsonable
+from gomq_py.broker.topology.recovery import replay, text
+from gomq_py.broker.topology.vhost import metadata
+from gomq_py.broker.topology_log import records
 from gomq_py.storage.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.log_records import RecordError, read_record
@@ -119,7 +119,7 @@ class Definitions:
                 if record["arguments"].get("x-queue-type") == "stream"}
 
     def exported(self):
-        """A dict ready for JSON: what ``broker.definitions.exported`` says of the same broker while it runs, but for what is not durable."""
+        """A dict ready for JSON: what ``broker.topology.definitions.exported`` says of the same broker while it runs, but for what is not durable."""
         parameters = [(vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")]
         return {
             **header(), **self._users.exported(),

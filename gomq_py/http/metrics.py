@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 import gomq_py
-from gomq_py.broker.alarms import DISK, MEMORY
-from gomq_py.broker.arguments import CLASSIC, QUORUM, STREAM
+from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM
+from gomq_py.broker.signals.alarms import DISK, MEMORY
 from gomq_py.broker.turns import paced
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import metric_rows as rows

@@ -4,7 +4,7 @@ The door never reaches for another door: connections come from ``amqp.connection
 """
 import time
 
-from gomq_py.broker.totals import CHURN
+from gomq_py.broker.signals.totals import CHURN
 
 CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
 

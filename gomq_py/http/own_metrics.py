@@ -6,7 +6,7 @@ import time
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from gomq_py.broker.arguments import STREAM, queue_type_of
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.turns import give_way, paced
 from gomq_py.hub import in_thread
 

@@ -5,9 +5,9 @@ Field names and types are those of a live RabbitMQ; what has no meaning here is 
 import ssl
 
 from gomq_py.auth import certificates
-from gomq_py.broker.arguments import CLASSIC, STREAM, queue_type_of
-from gomq_py.broker.binding import escaped
-from gomq_py.broker.definitions import jsonable
+from gomq_py.broker.features.arguments import CLASSIC, STREAM, queue_type_of
+from gomq_py.broker.topology.binding import escaped
+from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.http import statistics
 from gomq_py.http.answers import node
 
@@ -84,7 +84,7 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """How many messages of a queue or a delayed exchange are set aside (broker.set_aside), and why."""
+    """How many messages of a queue or a delayed exchange are set aside (broker.queues.set_aside), and why."""
     return {
         "messages_set_aside": aside.count if aside else 0, "set_aside_reasons": dict(aside.reasons) if aside else {},
     }

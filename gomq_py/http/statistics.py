@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from flask import g, request
 
-from gomq_py.broker.totals import QUEUE_COUNTERS
+from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.http import sums
 from gomq_py.http.answers import node
 from gomq_py.http.arguments import number_in

@@ -6,8 +6,8 @@ Made in slices, so that ten thousand queues hold up no message.
 """
 from operator import attrgetter
 
-from gomq_py.broker.arguments import queue_type_of
-from gomq_py.broker.totals import CHANNEL_COUNTERS, EXCHANGE_COUNTERS, QUEUE_COUNTERS
+from gomq_py.broker.features.arguments import queue_type_of
+from gomq_py.broker.signals.totals import CHANNEL_COUNTERS, EXCHANGE_COUNTERS, QUEUE_COUNTERS
 from gomq_py.broker.turns import paced
 
 # Queues and exchanges between two looks at the clock: some 3 us each.

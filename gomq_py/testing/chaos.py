@@ -6,7 +6,7 @@ kept all the same. Never part of a broker that nobody tests with: ``gomq_py.test
 import gevent
 
 from gomq_py.amqp.server.confirms import Confirms
-from gomq_py.broker.alarms import LOW_ON
+from gomq_py.broker.signals.alarms import LOW_ON
 from gomq_py.config.settings import shortened
 
 ALARM_SOURCE = "a test"

@@ -11,7 +11,7 @@ import gevent
 import pytest
 from gevent.event import AsyncResult, Event
 
-from gomq_py.broker.destination import LATER
+from gomq_py.broker.routing.destination import LATER
 from gomq_py.broker.timers import HubTimers
 from tests.durability import flush_pool
 from tests.durability.account import body_of

@@ -4,7 +4,7 @@ from random import Random
 import gevent
 import pytest
 
-from gomq_py.broker.peeking import browse
+from gomq_py.broker.queues.peeking import browse
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node

@@ -9,13 +9,13 @@ import os
 import pytest
 
 from gomq_py.auth.users import Users
-from gomq_py.broker import recovery
-from gomq_py.broker.definitions import exported
-from gomq_py.broker.limits import LimitsComponent
-from gomq_py.broker.parameters import Parameters
-from gomq_py.broker.queue_factory import QueueFactory
-from gomq_py.broker.vhost import VHost
-from gomq_py.broker.vhost_policies import PolicyComponent
+from gomq_py.broker.policies.parameters import Parameters
+from gomq_py.broker.policies.vhost_limits import LimitsComponent
+from gomq_py.broker.policies.vhost_policies import PolicyComponent
+from gomq_py.broker.topology import recovery
+from gomq_py.broker.topology.definitions import exported
+from gomq_py.broker.topology.queue_factory import QueueFactory
+from gomq_py.broker.topology.vhost import VHost
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.files import Files

@@ -15,12 +15,13 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
     TxSelectOk,
 )
-from gomq_py.broker import broker as broker_module, vhost, vhost_deletion
-from gomq_py.broker.binding import Binding
-from gomq_py.broker.destination import Destination
+from gomq_py.broker import broker as broker_module
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.topology import vhost, vhost_deletion
+from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties

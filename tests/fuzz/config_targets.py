@@ -8,8 +8,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from gomq_py.broker import definitions
-from gomq_py.broker.definitions import DefinitionsError, Importer
+from gomq_py.broker.topology import definitions
+from gomq_py.broker.topology.definitions import DefinitionsError, Importer
 from gomq_py.config import sources
 from gomq_py.config.settings import OPTIONS, Settings
 from gomq_py.config.sources import ConfigError

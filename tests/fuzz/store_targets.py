@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gomq_py import octets
 from gomq_py.auth.users import Users
-from gomq_py.broker import definitions
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.topology import definitions
 from gomq_py.content.fields import encode_table
 from gomq_py.storage import stream_offsets
 from gomq_py.storage.data_dir import DataDir, DataDirError

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from gomq_py.auth import passwords
-from gomq_py.broker import definitions
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.topology import definitions
 from gomq_py.content.properties import Properties
 from gomq_py.storage import data_dir
 from gomq_py.storage.format import head, log

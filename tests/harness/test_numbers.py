@@ -11,8 +11,8 @@ import json
 
 import pytest
 
-from gomq_py.broker.arguments import ARGUMENTS
-from gomq_py.broker.policies import KEYS, OPERATOR_KEYS
+from gomq_py.broker.features.arguments import ARGUMENTS
+from gomq_py.broker.policies.policy import KEYS, OPERATOR_KEYS
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.properties import Properties

@@ -5,7 +5,7 @@ import gevent
 import pika
 import pytest
 
-from gomq_py.broker import queue_factory
+from gomq_py.broker.topology import queue_factory
 from gomq_py.errors import NotFound, PreconditionFailed
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message

@@ -10,20 +10,29 @@ from tests.unit.source_tree import declarations, imports, module_name, sources
 
 LEAVES = {"octets", "salted_hash", "errors", "content", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
 GROUND = LEAVES | {"storage", "net", "hub"}
-CORE = GROUND | {"auth", "broker", "broker.features"}
+# The rooms of the core, each above those before it; "broker" are its leaves and its jobs.
+MODEL = ("broker", "broker.features", "broker.topology_log", "broker.policies", "broker.exchanges", "broker.routing", "broker.queues",
+         "broker.transfer", "broker.signals", "broker.topology", "broker.verbs")
+CORE = GROUND | {"auth", *MODEL}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
 DOOR = CORE - {"storage"}
+
+
+def below(room):
+    """The leaves and the rooms of the core that a room of it may import."""
+    return LEAVES | {"hub", *MODEL[:MODEL.index(room)]}
+
 
 # Room -> the rooms it may import besides itself. The longest name that fits a module is its room.
 MAP = {
     # entry: build the parts, hand them to each other
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
-    "launcher": CORE | {"amqp.server", "http", "doors", "reload", "state_dump", ""},
+    "launcher": CORE | {"broker.broker", "amqp.server", "http", "doors", "reload", "state_dump", ""},
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},
-    "state_dump": {"observability", "amqp.server", "broker", "storage"},
+    "state_dump": {"observability", "amqp.server", "broker", "broker.policies", "storage"},
     "embedded": {"launcher", "config", "http", "hub", ""},
     "testing": {"embedded", "testing.chaos", "observability", ""},
     "testing.chaos": DOOR | {"amqp.server"},
@@ -32,8 +41,18 @@ MAP = {
     "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
     "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
-    "broker": GROUND | {"auth", "broker.features", ""},  # "": the version, which exported definitions carry
-    "broker.features": {"broker", "content"},  # of broker what knows no queue: values, names
+    "broker": LEAVES | {"hub"},
+    "broker.features": {"broker", "content", "errors"},
+    "broker.topology_log": {"broker", "content", "storage", "observability", "hub"},
+    "broker.policies": below("broker.policies"),
+    "broker.exchanges": below("broker.exchanges"),
+    "broker.routing": below("broker.routing"),
+    "broker.queues": below("broker.queues") | {"storage"},
+    "broker.transfer": below("broker.transfer") | {"storage"},
+    "broker.signals": below("broker.signals") | {"auth"},
+    "broker.topology": below("broker.topology") | {"storage", "auth", ""},  # "": the version, which exported definitions carry
+    "broker.verbs": below("broker.verbs") | {"auth"},
+    "broker.broker": CORE,
     # ground: who may, octets on disk, sockets
     "auth": LEAVES | {"storage", "hub"},
     "storage": LEAVES | {"hub"},
@@ -65,7 +84,7 @@ MAP = {
     "spark": {"client", "content", "errors", "storage.format", ""},
     "pipeline": {"spark", "build_info", ""},
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
-    "ctl.offline": {"storage", "storage.format", "broker", "auth"},  # reads a folder with what wrote it
+    "ctl.offline": {"storage", "storage.format", "auth", *MODEL},  # reads a folder with what wrote it
 }
 
 # Room -> the libraries it may import; the standard library is everybody's. Leaves and clients live without gevent.
@@ -79,7 +98,8 @@ LIBRARIES = {
     "amqp.server": {"gevent", "greenlet"},
     "amqp.server.fast_lane": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client"},
-    "broker": {"gevent", "greenlet"},
+    "broker": {"gevent"},
+    **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet"},

@@ -13,7 +13,7 @@ FUNCTION_LINES = 45  # of code: without docstring, comments and blank lines; the
 LONG_MODULES: dict[str, str] = {
     "gomq_py.broker.queues.queue": "the verbs that every kind of queue has, most of a few lines, around one store",
     "gomq_py.amqp.wire.methods": "a table: one class of declarations per method of the protocol",
-    "gomq_py.broker.vhost": "every rule about declaring, binding and deleting what is in a vhost, each a few lines",
+    "gomq_py.broker.topology.vhost": "every rule about declaring, binding and deleting what is in a vhost, each a few lines",
     "gomq_py.storage.sync": "one cycle: what is marked, who waits for it and what fails with what cannot be told apart",
     "gomq_py.storage.segment_log": "the files of a store from their making to their end, which no other room may touch",
     "gomq_py.storage.message_store": "the order of one queue's messages: cursor, requeued ones and acks share their state",

@@ -17,7 +17,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit,
     TxRollback, TxSelect, decode_method,
 )
-from gomq_py.broker import tracing
+from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.publishing import traced
 from gomq_py.net.stream import Hold

@@ -29,7 +29,7 @@ from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
     ConnectionUpdateSecretOk, decode_method,
 )
-from gomq_py.broker.user_limits import CHANNELS
+from gomq_py.broker.policies.user_limits import CHANNELS
 from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.errors import Refused

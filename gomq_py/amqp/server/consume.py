@@ -16,7 +16,7 @@ from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
-from gomq_py.broker.arguments import TYPE_MODULES, queue_type_of
+from gomq_py.broker.features.arguments import TYPE_MODULES, queue_type_of
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.values import type_name
 from gomq_py.broker.verbs import queues

@@ -11,7 +11,7 @@ from functools import partial
 from gomq_py import octets
 from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
 from gomq_py.amqp.wire import errors
-from gomq_py.broker.destination import LATER
+from gomq_py.broker.routing.destination import LATER
 from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
 

@@ -15,7 +15,7 @@ from gomq_py.amqp.wire.errors import NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
 from gomq_py.auth import certificates
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.broker.user_limits import CONNECTIONS
+from gomq_py.broker.policies.user_limits import CONNECTIONS
 from gomq_py.broker.verbs.access import may_enter
 from gomq_py.observability.log import logger
 

@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicDeliver
-from gomq_py.broker.destination import Destination
+from gomq_py.broker.routing.destination import Destination
 
 
 class ReplyConsumer(Destination):

@@ -1,10 +1,10 @@
-"""Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchange_types`` names them.
+"""Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types`` names them.
 
 Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an exchange only says which of its own bindings
 match. Changes only when its vhost says so. Never yields, never stores.
 """
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.policies import UNDER_NONE
+from gomq_py.broker.policies.policy import UNDER_NONE
 
 
 class Exchange:

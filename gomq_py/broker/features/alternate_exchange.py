@@ -1,4 +1,4 @@
-"""Alternate exchange: where an exchange sends what it cannot route. Acted on by broker.routing."""
+"""Alternate exchange: where an exchange sends what it cannot route. Acted on by broker.routing.routing."""
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
 

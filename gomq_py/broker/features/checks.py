@@ -1,5 +1,5 @@
 """Checks of arguments: ``check(value, arguments)``. They say what is wrong in RabbitMQ's words, which are Erlang's."""
-from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.features.age import milliseconds_of_age
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
 from gomq_py.content.fields import Seconds
 

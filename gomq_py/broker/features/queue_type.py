@@ -1,6 +1,6 @@
 """Queue type: which kind of queue it is, and what belongs to a kind: priorities, a single active consumer, its places.
 
-Acted on by broker.queue_factory and broker.queues.
+Acted on by broker.topology.queue_factory and broker.queues.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import (

@@ -3,13 +3,13 @@
 Above storage.message_store, below routes (publishing) and doors (consuming). A queue schedules its own consumers (docs/decisions/0003): whatever
 changes what could be delivered touches it, and it gets one turn at the end of the read. Never yields, never waits for a socket or a disk.
 """
-from gomq_py.broker import destination
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER
-from gomq_py.broker.policies import UNDER_NONE
+from gomq_py.broker.policies.policy import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.cancelling import cancel_all
 from gomq_py.broker.queues.consumers import ConsumerRing
-from gomq_py.broker.set_aside import SetAside, described
+from gomq_py.broker.queues.set_aside import SetAside, described
+from gomq_py.broker.routing import destination
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.errors import AccessRefused
 from gomq_py.observability.log import logger

@@ -1,5 +1,5 @@
 from libc.stdint cimport uint64_t
-from gomq_py.broker.destination cimport Destination
+from gomq_py.broker.routing.destination cimport Destination
 cimport cython
 
 cdef class Scheduler:

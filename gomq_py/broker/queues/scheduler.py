@@ -12,7 +12,7 @@ from collections import Counter, deque
 
 import gevent
 
-from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types what is touched)
+from gomq_py.broker.routing import destination as _destination  # noqa: F401  (its .pxd types what is touched)
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog

@@ -12,7 +12,7 @@ Used by the AMQP door and by stream_queue. Raises ValueError for anything else; 
 """
 from datetime import datetime
 
-from gomq_py.broker.age import milliseconds_of_age
+from gomq_py.broker.features.age import milliseconds_of_age
 from gomq_py.content.fields import seconds_of
 
 FIRST, LAST, NEXT, NUMBER, NEWEST, SINCE, AGO = "first", "last", "next", "number", "newest", "since", "ago"

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
-from gomq_py.broker.destination cimport Destination
 from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.broker.transfer.death cimport Death
 from gomq_py.broker.transfer.engine cimport Source, Target, Transfer
 from gomq_py.storage.message cimport Message

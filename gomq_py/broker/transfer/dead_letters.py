@@ -9,11 +9,11 @@ it (a full disk, a fault), it waits in its own queue, and so do those behind it.
 from array import array
 from collections import Counter, deque
 
-from gomq_py.broker import destination as _destination  # noqa: F401  (its .pxd types where dead letters go)
-from gomq_py.broker.arguments import queue_type_of
+from gomq_py.broker.routing import destination as _destination  # noqa: F401  (its .pxd types where dead letters go)
+from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
-from gomq_py.broker.routing import with_properties
-from gomq_py.broker.set_aside import described
+from gomq_py.broker.queues.set_aside import described
+from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer.death import Death
 from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer
 from gomq_py.content.properties import Properties

@@ -3,9 +3,9 @@
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at once and stays unacked until it has gone on
 and its copies are on disk; which one is next the due timer knows, made anew from the store at boot. Never yields.
 """
-from gomq_py.broker.destination import LATER, Destination
 from gomq_py.broker.queues.due_timer import DueTimer
-from gomq_py.broker.set_aside import SetAside, described
+from gomq_py.broker.queues.set_aside import SetAside, described
+from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.broker.transfer.engine import ALL_WAIT, LEFT_TO_SOURCE, Source, Target, Transfer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog

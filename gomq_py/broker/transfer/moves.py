@@ -8,10 +8,10 @@ counted with the reason; whatever fails, whoever asked for the move is answered.
 """
 from fnmatch import fnmatchcase
 
-from gomq_py.broker.origin import origin_of
-from gomq_py.broker.routing import with_properties
-from gomq_py.broker.set_aside import described
+from gomq_py.broker.queues.set_aside import described
+from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, Source, Target, Transfer
+from gomq_py.broker.transfer.origin import origin_of
 from gomq_py.content.fields import get_key
 from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.observability.log import logger

@@ -4,7 +4,7 @@ Above the vhost, which knows the rules about exchanges. What they raise is for t
 """
 from typing import Any, NamedTuple
 
-from gomq_py.broker.exchange_types import exchange_type
+from gomq_py.broker.exchanges.types import exchange_type
 from gomq_py.broker.names import check_not_reserved, cleaned
 from gomq_py.broker.verbs import rights
 

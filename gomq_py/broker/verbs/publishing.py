@@ -11,14 +11,14 @@ from functools import partial
 
 from gevent.event import AsyncResult
 
-from gomq_py.broker import tracing
-from gomq_py.broker.destination import LATER
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.scheduler import unix_ms
-from gomq_py.broker.route import Route
-from gomq_py.broker.routing import with_properties
+from gomq_py.broker.routing.destination import LATER
+from gomq_py.broker.routing.route import Route
+from gomq_py.broker.routing.routing import with_properties
+from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content.fields import encode_shortstr, remove_key
 from gomq_py.content.properties import Properties, PropertyScan

@@ -2,7 +2,7 @@
 
 For doors that show messages to an operator. They wait in a greenlet of their own.
 """
-from gomq_py.broker import tracing
+from gomq_py.broker.signals import tracing
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.turns import give_way, until_opened
 from gomq_py.broker.verbs import queues

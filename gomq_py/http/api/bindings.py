@@ -3,7 +3,7 @@ from urllib.parse import quote
 
 from flask import Blueprint
 
-from gomq_py.broker.binding import Binding, escaped
+from gomq_py.broker.topology.binding import Binding, escaped
 from gomq_py.broker.verbs import bindings, rights
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced

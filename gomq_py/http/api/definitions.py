@@ -3,7 +3,7 @@ from collections import deque
 
 from flask import Blueprint, request
 
-from gomq_py.broker.definitions import DefinitionsError, Importer, sections, sections_of_vhost
+from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
 from gomq_py.broker.turns import paced
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
 from gomq_py.http.columns import paths_in

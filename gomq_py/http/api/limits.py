@@ -1,8 +1,8 @@
 """/api/vhost-limits and /api/user-limits: how much a vhost or a user may open."""
 from flask import Blueprint
 
-from gomq_py.broker.limits import COMPONENT as LIMITS
-from gomq_py.broker.limits import NAME as LIMITS_NAME
+from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
+from gomq_py.broker.policies.vhost_limits import NAME as LIMITS_NAME
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.api.parameters import set_value
 from gomq_py.http.finding import find_user, find_vhost, visible_vhosts, writable_vhost

@@ -2,7 +2,7 @@
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
-from gomq_py.broker.peeking import browse
+from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.transfer.moves import Filter, Move
 from gomq_py.broker.turns import give_way
 from gomq_py.broker.verbs import moves, queues

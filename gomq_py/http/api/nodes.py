@@ -6,8 +6,8 @@ import resource
 from flask import Blueprint
 
 import gomq_py
-from gomq_py.broker.alarms import DISK, MEMORY
-from gomq_py.broker.exchange_types import EXCHANGE_TYPES
+from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
+from gomq_py.broker.signals.alarms import DISK, MEMORY
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.errors import NoSuchObject

@@ -4,7 +4,7 @@ import sys
 from flask import Blueprint, g
 
 import gomq_py
-from gomq_py.broker.exchange_types import EXCHANGE_TYPES
+from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, node, no_content

@@ -1,8 +1,8 @@
 """/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords in them are not shown."""
 from flask import Blueprint
 
-from gomq_py.broker.limits import COMPONENT as LIMITS
-from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost

@@ -1,7 +1,7 @@
 """/api/policies and /api/operator-policies: rules over names, applied to what is there and what will come. One implementation, registered twice."""
 from flask import Blueprint
 
-from gomq_py.broker.policies import OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost

@@ -1,7 +1,7 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
 from flask import Blueprint, g
 
-from gomq_py.broker.arguments import TYPES
+from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from gomq_py.broker.definitions import Importer, exported
+from gomq_py.broker.topology.definitions import Importer, exported
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from tests.support.node import Node
-from tests.unit.broker.test_definitions import RABBITMQ
+from tests.unit.broker.topology.test_definitions import RABBITMQ
 
 
 @pytest.fixture

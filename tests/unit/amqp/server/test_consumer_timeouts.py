@@ -9,7 +9,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
     QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.broker.policies import POLICY
+from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.scheduler import Scheduler
 from tests.support.door import Door

@@ -6,7 +6,7 @@ from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
     ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.broker import events
+from gomq_py.broker.signals import events
 from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.door import Door

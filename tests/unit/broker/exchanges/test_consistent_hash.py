@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gomq_py.broker.exchanges.consistent_hash import MAX_WEIGHT, Ring, jump
-from gomq_py.broker.routing import with_properties
+from gomq_py.broker.routing.routing import with_properties
 from gomq_py.content.properties import Properties
 from gomq_py.errors import PreconditionFailed
 from tests.support.model import make_vhost, routed

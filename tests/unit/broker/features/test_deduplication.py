@@ -7,7 +7,7 @@ from gomq_py.amqp.wire.methods import (
     decode_method,
 )
 from gomq_py.broker.features.deduplication import MAX_SIZE, SeenIds, deduplication_of, id_of
-from gomq_py.broker.policies import POLICY
+from gomq_py.broker.policies.policy import POLICY
 from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.door import Door

@@ -1,7 +1,7 @@
 """Limits: what expires, what does not fit, what comes back too often, and queues that nobody uses."""
 import pytest
 
-from gomq_py.broker.queue_settings import PLAIN, QueueSettings
+from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.queues import limits
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.content.properties import Properties

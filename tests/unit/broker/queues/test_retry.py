@@ -4,10 +4,10 @@ import tracemalloc
 
 import pytest
 
-from gomq_py.broker.header_edit import PropertyEdit
-from gomq_py.broker.policies import POLICY
-from gomq_py.broker.queue_settings import QueueSettings
 from gomq_py.broker.features.retry import FAILED, LOST, RETURNED, retry_of
+from gomq_py.broker.header_edit import PropertyEdit
+from gomq_py.broker.policies.policy import POLICY
+from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.timers import HubTimers
 from gomq_py.content.fields import decode_table

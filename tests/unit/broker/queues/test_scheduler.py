@@ -2,9 +2,9 @@
 import gevent
 import pytest
 
-from gomq_py.broker.destination import Destination
 from gomq_py.broker.job import Job
 from gomq_py.broker.queues.scheduler import BUDGET_OCTETS, Scheduler
+from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.jobs import Doing

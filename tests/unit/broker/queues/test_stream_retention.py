@@ -1,9 +1,9 @@
 """Retention of streams: whole segments go by count, octets and age; the timer runs only while something will be too old."""
 import pytest
 
-from gomq_py.broker.queue_settings import QueueSettings
-from gomq_py.broker.queues.stream_retention import SLACK_MS
+from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.queues.stream_retention import SLACK_MS
 from gomq_py.storage.message import Message
 from gomq_py.storage.stream_recovery import open_stream_store
 from tests.support.queues import Bench

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gomq_py.broker.binding import Binding
-from gomq_py.broker.destination import Destination
-from gomq_py.broker.queue_settings import QueueSettings
+from gomq_py.broker.policies.queue_settings import QueueSettings
+from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.death import Death
 from gomq_py.content.fields import Int64

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.broker.destination import Destination
-from gomq_py.broker.routing import with_properties
+from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.transfer import engine, moves
 from gomq_py.broker.transfer.moves import Filter, Move, to_origin, to_queue

@@ -1,0 +1,51 @@
+"""Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
+from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
+from gomq_py.broker.exchanges.delayed import DelayedExchange
+from gomq_py.broker.exchanges.direct import DirectExchange
+from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.headers import HeadersExchange
+from gomq_py.broker.exchanges.random_choice import RandomExchange
+from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_ARGUMENTS
+from gomq_py.broker.features.arguments import check_values
+from gomq_py.broker.features.deduplication import ARGUMENTS as DEDUPLICATION
+from gomq_py.broker.values import type_name
+from gomq_py.errors import PreconditionFailed, UnknownType
+
+EXCHANGE_TYPES = {
+    kind.type: kind for kind in (
+        DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange, RandomExchange, DelayedExchange,
+    )
+}
+
+# Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq. be made.
+PREDECLARED = (
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+    ("amq.topic", "topic", False),
+)
+
+# Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
+COMPARED_ARGUMENTS = (
+    *ALTERNATE_ARGUMENTS, "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type", *DEDUPLICATION,
+)
+
+
+def exchange_type(name):
+    """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""
+    kind = EXCHANGE_TYPES.get(name)
+    if kind is None:
+        raise UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
+    return kind
+
+
+def check_exchange_arguments(kind, entity, arguments):
+    """Check the arguments of a new exchange of this class; ``entity`` is how texts call it. Raises PreconditionFailed."""
+    for key in ALTERNATE_ARGUMENTS:
+        if key in arguments and not isinstance(arguments[key], str):
+            raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
+    check_values(entity, arguments, DEDUPLICATION)
+    kind.check_arguments(entity, arguments)

@@ -1,0 +1,183 @@
+"""Parameters: named JSON values of a component, in a vhost or for the whole broker; policies, limits, shovels and federation upstreams are such.
+
+Between doors (HTTP, definitions) and whoever a component belongs to, which registers a Component to check values and to hear of changes. Kept in the
+topology log. Never yields.
+"""
+import json
+
+from gomq_py.broker.policies.policy import KEYS_OF_COMPONENTS, OPERATOR_POLICY, POLICY
+from gomq_py.broker.tables import STORED, check_numbers
+from gomq_py.broker.topology_log import records
+
+
+GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
+# What a component without an owner would be for, if this broker had it.
+_FEATURES = {
+    "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation", "sharding": "sharding",
+    "delayed-message": "policies that delay",
+}
+# Components that had an owner in every release. Of all others, records that do not say whether they wait are of releases that had none.
+_ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
+
+
+class ParameterError(ValueError):
+    """The value cannot be accepted; the text is for whoever asked."""
+
+
+class Component:
+    """What one component does with its values; ``vhost`` is a VHost. Other rooms subclass it."""
+
+    def check(self, vhost, name, value):
+        """Refuse a value. Raises ValueError."""
+
+    def changed(self, vhost, name, value):
+        """The value is set; at boot too."""
+
+    def cleared(self, vhost, name):
+        """The value is gone."""
+
+
+class Parameters:
+    """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value}; ``global_`` has {name: value}.
+
+    ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
+
+    A value that nobody acts on when it is set, in part or whole, waits: it is kept and exported, and whoever acts on such values in a later version
+    leaves it alone until somebody sets it again. Shovels of another broker's definitions must not start to run with an upgrade.
+    """
+
+    def __init__(self, log, tables):
+        self.global_ = {}
+        self._tables = tables
+        self.on_change = _nothing
+        self._log = log
+        self._components = {}
+
+    def register(self, component, handler, vhosts=()):
+        """``handler`` (a Component) takes over the values of this component, those that are there already and do not wait first."""
+        self._components[component] = handler
+        for vhost in vhosts:
+            for (owner, name), value in list(vhost.parameters.items()):
+                if owner == component and not self.waits(vhost, component, name):
+                    handler.changed(vhost, name, value)
+
+    def idle_parts(self, component, value):
+        """{part: why} of what nobody would act on: the component itself, or keys of a policy's definition. Empty where all is acted on."""
+        if component not in self._components:
+            return {component: _why_idle(component)}
+        return {key: _why_idle(owner) for key, owner in _owners_in(component, value).items() if owner not in self._components}
+
+    @staticmethod
+    def waits(vhost, component, name):
+        """Whether the value was set while nobody acted on it; of a policy: on its keys of plugins."""
+        return (component, name) in vhost.waiting
+
+    def set(self, vhost, component, name, value):
+        """Set a value, checked by its component. Raises ValueError, OSError."""
+        if vhost.is_gone:  # its name may be another's by now, and the log knows names only
+            raise ParameterError(f"vhost '{vhost.name}' was deleted")
+        self._tables.check_json(f"{component} {name!r} in vhost {vhost.name!r}", value)
+        handler = self._components.get(component)
+        if handler is not None:
+            handler.check(vhost, name, value)
+        check_numbers(f"{component} {name!r} in vhost {vhost.name!r}", value)
+        waits = bool(self.idle_parts(component, value))
+        self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits))
+        self._keep(vhost, component, name, value, waits)
+        if handler is not None:
+            handler.changed(vhost, name, value)
+        self.on_change(vhost.name, component, name, value)
+
+    def clear(self, vhost, component, name):
+        """Remove a value; returns whether there was one. Raises OSError."""
+        if (component, name) not in vhost.parameters or vhost.is_gone:
+            return False
+        self._log.append(records.parameter_cleared(vhost.name, component, name))
+        del vhost.parameters[component, name]
+        vhost.waiting.discard((component, name))
+        handler = self._components.get(component)
+        if handler is not None:
+            handler.cleared(vhost, name)
+        self.on_change(vhost.name, component, name, None)
+        return True
+
+    def set_global(self, name, value):
+        """Set a value of the whole broker. Raises ValueError, OSError."""
+        self._tables.check_json(f"global parameter {name!r}", value)
+        check_numbers(f"global parameter {name!r}", value)
+        self._log.append(records.global_parameter_set(name, encoded(value)))
+        self.global_[name] = value
+        self.on_change(None, GLOBAL, name, value)
+
+    def clear_global(self, name):
+        """Remove a value of the whole broker; returns whether there was one. Raises OSError."""
+        if name not in self.global_:
+            return False
+        self._log.append(records.global_parameter_cleared(name))
+        del self.global_[name]
+        self.on_change(None, GLOBAL, name, None)
+        return True
+
+    def restore(self, vhost, component, name, value, waits=None):
+        """Put a value of an earlier run back; one that its component refuses by now stays without effect. Returns the refusal's text or None.
+
+        ``waits``: what its record says of that; None where it says nothing.
+        """
+        if waits is None:
+            waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
+        self._keep(vhost, component, name, value, waits)
+        handler = self._components.get(component)
+        if handler is None or (waits and component not in _ALWAYS_OWNED):
+            return None
+        try:
+            handler.check(vhost, name, value)
+            handler.changed(vhost, name, value)
+        except ValueError as error:
+            return str(error)
+        except Exception as error:  # no parameter keeps a broker from booting
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    @staticmethod
+    def _keep(vhost, component, name, value, waits):
+        vhost.parameters[component, name] = value
+        if waits:
+            vhost.waiting.add((component, name))
+        else:
+            vhost.waiting.discard((component, name))
+
+
+def _owners_in(component, value):
+    """{key: component whose owner acts on it} of a policy; of other values nothing."""
+    definition = value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict) else None
+    return {key: KEYS_OF_COMPONENTS[key] for key in definition if key in KEYS_OF_COMPONENTS} if isinstance(definition, dict) else {}
+
+
+def _why_idle(component):
+    feature = _FEATURES.get(component)
+    return f"this broker has no {feature}" if feature else "nothing in this broker acts on it"
+
+
+def encoded(value):
+    """A value as the log keeps it. Raises ParameterError for what is not JSON."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"not a JSON value: {error}") from None
+
+
+def decoded(text):
+    """A value from the log. Raises ValueError for what no answer could show; RecursionError where it is nested deeper still."""
+    value = json.loads(text, parse_constant=_refuse_constant)
+    fault = STORED.fault_of(value)
+    if fault is not None:
+        raise ParameterError(f"JSON {fault}")
+    return value
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def _nothing(_vhost, _component, _name, _value):
+    """Nobody wants to know."""

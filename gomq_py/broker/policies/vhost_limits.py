@@ -1,0 +1,25 @@
+"""Limits of a vhost: how many queues and connections it may have. Parameters of component ``vhost-limits``, under the one name ``limits``."""
+from gomq_py.broker.policies.parameters import Component, ParameterError
+from gomq_py.broker.values import is_integer
+
+COMPONENT, NAME = "vhost-limits", "limits"
+KEYS = ("max-connections", "max-queues")
+
+
+class LimitsComponent(Component):
+    """Keeps ``vhost.limits`` = {"max-queues": n}; negative values mean no limit and are left out."""
+
+    def check(self, vhost, name, value):
+        if not isinstance(value, dict):
+            raise ParameterError("limits should be an object")
+        for key, limit in value.items():
+            if key not in KEYS:
+                raise ParameterError(f"{key} is not a recognised limit")
+            if not is_integer(limit):
+                raise ParameterError(f"{key} should be a number, actually was {limit!r}")
+
+    def changed(self, vhost, name, value):
+        vhost.limits = {key: limit for key, limit in value.items() if limit >= 0}
+
+    def cleared(self, vhost, name):
+        vhost.limits = {}

@@ -1,0 +1,133 @@
+"""A vhost's policies at work: which are in force for each queue and exchange, applied when they, or the policies, come and go.
+
+Beside vhost, above policies. A change of policies goes through all entities in slices of time, so that 100 000 queues, or patterns that take long,
+do not hold up the hub; an entity that is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
+"""
+import time
+
+from gomq_py.broker.features import alternate_exchange, consumer_timeout
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.features.deduplication import SeenIds, deduplication_of
+from gomq_py.broker.job import Job
+from gomq_py.broker.policies.parameters import Component
+from gomq_py.broker.policies.policy import EXCHANGE, KEYS, UNDER_NONE, InForce, PolicySet, policy_of
+from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
+# Keys whose arguments streams do not take; what a consumer may take its time for is its channel's affair.
+_NOT_OF_STREAMS = frozenset(
+    key for key, row in KEYS.items() if row.argument is not None and STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
+
+
+class VHostPolicies(Job):
+    """``user`` and ``operator`` are PolicySets. ``configure(queue, settings)`` is the queue factory's."""
+
+    name = "applying policies"
+
+    def __init__(self, vhost, scheduler, configure):
+        super().__init__()
+        self.user = PolicySet()
+        self.operator = PolicySet()
+        self._vhost = vhost
+        self._scheduler = scheduler
+        self._configure = configure
+        self._round = None
+        # Of the processor's time, so that a change is in force at once for some queues however busy the machine is.
+        self._clock = SliceClock(clock=time.thread_time)
+        self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
+
+    def configure_queue(self, queue):
+        """Give a queue the policies in force and the settings it has to observe now; None for a plain one."""
+        self._put_under(queue, queue_type_of(queue.arguments), self._configure_queue)
+
+    def configure_exchange(self, exchange):
+        """Give an exchange the policies in force."""
+        self._put_under(exchange, EXCHANGE, self._configure_exchange)
+
+    def _put_under(self, entity, kind, configure):
+        """Checks refuse a policy that cannot be applied. One that slipped through them costs itself: the entity is there, and all others."""
+        entity.in_force = self._in_force(kind, entity.name)
+        try:
+            configure(entity, entity.in_force.definition)
+        except Exception as error:
+            names = [policy.name for policy in (entity.in_force.policy, entity.in_force.operator_policy) if policy is not None]
+            LOG.error("%s %r in vhost %r is under no policy, for %s cannot be applied to it: %s: %s",
+                      kind, entity.name, self._vhost.name, " and ".join(map(repr, names)), type(error).__name__, error)
+            entity.in_force = UNDER_NONE
+            configure(entity, UNDER_NONE.definition)
+
+    def _configure_queue(self, queue, policy):
+        settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN
+        self._configure(queue, None if settings.is_plain else settings)
+
+    def _configure_exchange(self, exchange, policy):
+        self._vhost.set_alternate(exchange, policy.get(alternate_exchange.POLICY_KEY))
+        settings = deduplication_of(exchange.arguments, policy)
+        if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):
+            exchange.deduplication = None if settings is None else SeenIds(settings)
+            self._vhost.routes_changed(exchange)
+
+    def _in_force(self, kind, name):
+        """What an entity stands under now: the best of each kind of policy, one value for all entities that have the same two, but for streams."""
+        pair = self.user.best(kind, name), self.operator.best(kind, name)
+        if pair == (None, None):
+            return UNDER_NONE
+        without = _NOT_OF_STREAMS if kind == STREAM else frozenset()
+        found = self._pairs.get((pair, without))
+        if found is None:
+            found = self._pairs[pair, without] = InForce(*pair, without)
+        return found
+
+    def changed(self):
+        """Policies came or went: go through everything. A round that is under way is given up for this one."""
+        self._pairs = {}
+        self._round = self._go_through()
+        if self.step():
+            self._scheduler.start(self)
+
+    def step(self):
+        """Go through some of what the round has left."""
+        self._clock.begin()
+        for _ in self._round:
+            if self._clock.is_over():
+                return True
+        return False
+
+    def failed(self, error):
+        """The round goes on: what fails over one queue or exchange is told there."""
+        return True
+
+    def _go_through(self):
+        """A generator: every queue and exchange that is there now and still there in its turn, configured anew."""
+        vhost = self._vhost
+        for there, configure in ((vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)):
+            for entity in list(there.values()):
+                if entity.name and there.get(entity.name) is entity:
+                    try:
+                        configure(entity)
+                    except Exception:  # whatever is the matter with one must not keep the policy from the others
+                        LOG.exception("the policies in force could not be applied to %r in vhost %r", entity.name, vhost.name)
+                yield
+
+
+class PolicyComponent(Component):
+    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``."""
+
+    def __init__(self, operator=False):
+        self._operator = operator
+
+    def check(self, vhost, name, value):
+        policy_of(name, value, self._operator)
+
+    def changed(self, vhost, name, value):
+        self._set_of(vhost).put(policy_of(name, value, self._operator))
+        vhost.policies.changed()
+
+    def cleared(self, vhost, name):
+        self._set_of(vhost).remove(name)
+        vhost.policies.changed()
+
+    def _set_of(self, vhost):
+        return vhost.policies.operator if self._operator else vhost.policies.user

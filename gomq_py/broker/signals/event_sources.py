@@ -1,0 +1,75 @@
+"""What users and parameters tell about their changes, as events: which routing key, and what the headers say. RabbitMQ's of both.
+
+Between those two, which know nothing of events and call back with what they log, and the Events of their broker.
+"""
+from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
+
+
+class UserEvents:
+    """Called with each record of the users' log before it counts."""
+
+    def __init__(self, events, users):
+        self._events = events
+        self._users = users
+
+    def __call__(self, record):
+        name = record.get("user") or record["name"]
+        handler = _USER_RECORDS.get(record["op"])
+        if handler is not None and self._events.wanted:
+            handler(self, name, record)
+
+    def _emit(self, key, headers):
+        self._events.emit(key, dict, headers)
+
+    def _user(self, name, record):
+        user = self._users.get(name)
+        if user is None:
+            self._emit("user.created", {"name": name})
+        elif user.password_hash != record["hash"]:
+            self._emit("user.password.changed" if record["hash"] else "user.password.cleared", {"name": name})
+        if tuple(record["tags"]) != (() if user is None else user.tags):
+            self._emit("user.tags.set", {"name": name, "tags": list(record["tags"])})
+        for vhost in record.get("grants", ()):
+            self._emit("permission.created", {"user": name, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"})
+
+    def _user_deleted(self, name, _record):
+        self._emit("user.deleted", {"name": name})
+
+    def _permission(self, name, record):
+        rights = {key: record[key] for key in ("vhost", "configure", "write", "read")}
+        self._emit("permission.created", {"user": name, **rights})
+
+    def _permission_deleted(self, name, record):
+        self._emit("permission.deleted", {"user": name, "vhost": record["vhost"]})
+
+    def _limits(self, name, record):
+        self._emit("user.limits.set" if record["limits"] else "user.limits.cleared", {"name": name, "limits": record["limits"]})
+
+
+_USER_RECORDS = {
+    "user": UserEvents._user, "user-delete": UserEvents._user_deleted, "permission": UserEvents._permission,
+    "permission-delete": UserEvents._permission_deleted, "limits": UserEvents._limits,
+}
+
+
+class ParameterEvents:
+    """Called with each change of a parameter: ``value`` is None when it is gone, ``vhost`` (its name) when it is one of the whole broker's."""
+
+    def __init__(self, events):
+        self._events = events
+
+    def __call__(self, vhost, component, name, value):
+        if not self._events.wanted:
+            return
+        done = "set" if value is not None else "cleared"
+        if component in (POLICY, OPERATOR_POLICY):
+            self._emit(f"policy.{done}", {"name": name, "vhost": vhost, **(value or {})})
+            return
+        headers = {"name": name, "component": component, "value": value}
+        self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})
+        if component == LIMITS:
+            self._emit(f"vhost.limits.{done}", {"name": name, "vhost": vhost, **(value if isinstance(value, dict) else {})})
+
+    def _emit(self, key, headers):
+        self._events.emit(key, dict, headers)

@@ -1,0 +1,155 @@
+"""Resource watch: looks at memory and disk now and then, and raises and lifts the broker's alarms about them.
+
+Between observability.resources, which reads, and alarms. One greenlet with one timer: it looks the more often the sooner the resource could be used
+up, as RabbitMQ's disk monitor does, and every few seconds where that is far. The file system is asked in a thread, because it may not answer; memory
+is watched meanwhile all the same.
+"""
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.broker.signals.alarms import DISK, MEMORY
+from gomq_py.hub import begin, in_thread
+from gomq_py.observability import resources
+from gomq_py.observability.garbage import collect_everything
+from gomq_py.observability.log import logger
+
+LOG = logger("alarm")
+# Between two looks. The least is a hundredth of one core's time at most; the most is how long an idle broker may go without having looked.
+INTERVAL_MIN_S, INTERVAL_MAX_S = 0.25, 5.0
+# Octets per second at which the disk or the memory could fill at worst: what one core takes from the fastest network it is likely to have.
+FILL_RATE = 512 * 1024 * 1024
+# Beyond this a disk that does not answer is said to.
+DISK_PATIENCE_S = 10.0
+# LavinMQ's floors: room for three segments must be there whatever the operator says, for every queue that writes may need another.
+MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
+
+
+class ResourceWatch:
+    """Watches for one broker. ``settings`` is read at every look, so that a change of it takes effect with the next."""
+
+    def __init__(self, alarms, settings, path, probe=resources):
+        """``path``: the data folder; ``probe`` has the functions of observability.resources."""
+        self.used_memory = self.memory_limit = self.free_disk = self.total_disk = 0
+        """What the last look found, in octets; ``memory_limit`` is where the alarm is raised, 0 for never."""
+        self._alarms = alarms
+        self._settings = settings
+        self._path = path
+        self._probe = probe
+        self._wake = Event()
+        self._greenlet = self._asking = None
+        self._warned = self._silent = False
+        self._identity = None  # of the data folder that the broker has opened
+
+    def start(self):
+        """Look once and go on in the background. Blocks for as long as the file system takes: for boot."""
+        self.look_at_memory()
+        try:
+            self._identity = self._probe.identity(self._path)
+            self.judge_disk(*self._probe.free_disk(self._path))
+        except OSError as error:
+            LOG.error("cannot ask for the room in %s: %s", self._path, error)
+        self._greenlet = gevent.spawn(self._run)
+        self._greenlet.name = "resource watch"
+
+    def stop(self):
+        """Look no more; alarms stay as they are."""
+        if self._greenlet is not None:
+            self._greenlet.kill(block=False)
+            self._greenlet = None
+
+    def look_now(self):
+        """Do not wait for the interval: a limit has changed."""
+        self._wake.set()
+
+    @property
+    def disk_limit(self):
+        """Free octets below which publishers are held."""
+        return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
+
+    def interval_s(self):
+        """Seconds until the next look: what the nearer limit could be reached in, within bounds. Short while an alarm is on, to lift it soon."""
+        rooms = [self.free_disk - self.disk_limit]
+        if self.memory_limit:
+            rooms.append(self.memory_limit - self.used_memory)
+        return min(max(min(rooms) / FILL_RATE, INTERVAL_MIN_S), INTERVAL_MAX_S)
+
+    def look_at_memory(self):
+        """Compare memory with its limit."""
+        watermark = self._settings.memory_high_watermark
+        self.memory_limit = int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
+        self.used_memory = self._probe.used_memory()
+        over = bool(self.memory_limit) and self.used_memory > self.memory_limit
+        detail = f"{shown(self.used_memory)} used, memory_high_watermark allows {shown(self.memory_limit)}"
+        if over:
+            self._alarms.set("memory watch", MEMORY, detail)
+        else:
+            self._alarms.clear("memory watch", detail)
+        return over
+
+    def judge_disk(self, free, total):
+        """Compare the room on the disk with its limits."""
+        self.free_disk, self.total_disk = free, total
+        limit = self.disk_limit
+        if free < limit:
+            self._alarms.set("disk watch", DISK, f"{shown(free)} free in {self._path}, needed are {shown(limit)} (free_disk_min)")
+        else:
+            self._alarms.clear("disk watch", f"{shown(free)} free in {self._path}")
+        low = free < max(self._settings.free_disk_warn, WARN_SEGMENTS * self._settings.segment_size)
+        if low and not self._warned and free >= limit:
+            LOG.warning("%s free in %s: publishers are held below %s", shown(free), self._path, shown(limit))
+        self._warned = low
+
+    def judge_folder(self, identity):
+        """Hold publishers where the data folder is gone, or another stands in its place: files without a name take messages still, but keep none."""
+        if self._identity is None or identity == self._identity:
+            self._alarms.clear("data folder", f"{self._path} is there again")
+        else:
+            what = "is gone" if identity is None else "is not the folder any more that was opened"
+            self._alarms.set("data folder", DISK, f"{self._path} {what}: nothing that is published would outlive the broker")
+
+    def _ask(self):
+        """What a thread asks the file system: (identity of the data folder, free octets, octets in all). Raises OSError."""
+        identity = self._probe.identity(self._path)
+        return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
+
+    def _run(self):
+        """Look, wait, and so on until killed. May switch."""
+        while True:
+            self._wake.wait(self.interval_s())
+            self._wake.clear()
+            try:
+                self._look()
+            except Exception:
+                LOG.exception("the watch over memory and disk failed; it goes on")
+
+    def _look(self):
+        """One look at both. May switch."""
+        was_on = self._alarms.is_on(MEMORY)
+        if self.look_at_memory():
+            # What garbage and the allocator hold on to would keep the alarm on for ever. Collecting holds up everybody, so it is done once.
+            if not was_on:
+                collect_everything()
+            in_thread(self._probe.give_memory_back)
+            self.look_at_memory()
+        if self._asking is None:
+            self._asking = begin(self._ask)
+        self._asking.wait(DISK_PATIENCE_S)
+        if not self._asking.ready():
+            if not self._silent:
+                LOG.error("the file system of %s has not answered for %d s", self._path, DISK_PATIENCE_S)
+            self._silent = True
+            return
+        asking, self._asking, self._silent = self._asking, None, False
+        identity, free, total = asking.get()
+        self.judge_folder(identity)
+        if identity is not None:
+            self.judge_disk(free, total)
+
+
+def shown(octets):
+    """Octets for a reader: 1.5 GiB, 20 MiB."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if abs(octets) >= size:
+            return f"{octets / size:.1f} {unit}"
+    return f"{octets / 1024:.0f} KiB"

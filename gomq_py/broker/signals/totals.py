@@ -1,0 +1,49 @@
+"""Totals: what queues, channels and connections that are gone had counted, so that the sums shown of a vhost or a node never fall.
+
+One per vhost, and one on the broker for deleted vhosts; whoever lets something go adds its counters here. Doors read.
+"""
+from gomq_py.broker.features.arguments import queue_type_of
+
+# Of a queue; ``delivered`` holds the others: auto_delivered without ack, got by basic.get, auto_got both.
+QUEUE_COUNTERS = ("published", "delivered", "auto_delivered", "got", "auto_got", "got_none", "acked", "requeued")
+EXCHANGE_COUNTERS = ("unroutable", "returned")
+CHURN = ("queue_declared", "queue_created", "queue_deleted")
+# Of channels: messages they published, those of them that asked for a confirm, and what was confirmed.
+CHANNEL_COUNTERS = ("publishes", "confirmable", "confirmed")
+COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "sent_octets")
+
+
+class Totals:
+    """Counters by these names, and ``queues``: {type: [sums of QUEUE_COUNTERS]}."""
+
+    __slots__ = (*COUNTERS, "queues")
+
+    def __init__(self):
+        self.unroutable = self.returned = self.publishes = self.confirmable = self.confirmed = self.received_octets = self.sent_octets = 0
+        self.queue_declared = self.queue_created = self.queue_deleted = 0
+        self.queues = {}
+
+    def add_queue(self, queue):
+        """A queue is deleted."""
+        self._add_queues(queue_type_of(queue.arguments), [getattr(queue, name) for name in QUEUE_COUNTERS])
+        self.queue_deleted += 1
+
+    def add_channel(self, channel):
+        """A channel is closed."""
+        self.publishes += channel.publishes
+        self.confirmable += channel.published
+        self.confirmed += channel.confirmed_count
+
+    def add(self, gone, names):
+        """Take over these counters of what is gone."""
+        for name in names:
+            setattr(self, name, getattr(self, name) + getattr(gone, name))
+
+    def add_totals(self, gone):
+        """Take over everything that a vhost had counted."""
+        self.add(gone, COUNTERS)
+        for kind, counters in gone.queues.items():
+            self._add_queues(kind, counters)
+
+    def _add_queues(self, kind, counters):
+        self.queues[kind] = [before + more for before, more in zip(self.queues.get(kind, (0,) * len(counters)), counters)]

@@ -1,0 +1,90 @@
+"""Firehose: a copy of every message that clients publish to and are delivered from a vhost, published to ``amq.rabbitmq.trace`` while it is traced.
+
+Called by broker.verbs and by what delivers to a client, with what they know of it, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys
+(``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
+messages). A copy that cannot be made is left out, and said: what is traced goes on. Never yields.
+"""
+from gomq_py.broker.header_edit import told_in_headers
+from gomq_py.broker.signals.events import node_name
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+from gomq_py.storage.message import Message
+
+QUIET = QuietLog(logger("queue"))
+NAME = "amq.rabbitmq.trace"
+
+
+class Client:
+    """Whose message it is: ``connection`` and ``user`` are names, ``channel`` its number."""
+
+    __slots__ = ("connection", "channel", "user")
+
+    def __init__(self, connection, channel, user):
+        self.connection = connection
+        self.channel = channel
+        self.user = user
+
+
+def published(vhost, client, message, more_keys, destinations):
+    """A client has published a message; ``more_keys`` are those of CC and BCC, ``destinations`` what it was routed to."""
+    _trace(_published, vhost, client, message, more_keys, destinations)
+
+
+def delivered(vhost, client, message, queue_name, added=None):
+    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides its own."""
+    _trace(_delivered, vhost, client, message, queue_name, added)
+
+
+def _trace(make, vhost, *of):
+    try:
+        make(vhost, *of)
+    except Exception as error:
+        QUIET.error(vhost.name, "vhost '%s': a message is not traced: its copy cannot be made", vhost.name, exc_info=error)
+
+
+def _published(vhost, client, message, more_keys, destinations):
+    exchange = _text(message.get_exchange())
+    headers = _headers(vhost, client, message, (_text(message.get_routing_key()), *more_keys))
+    headers["routed_queues"] = [destination.name for destination in destinations]
+    _publish(vhost, f"publish.{exchange}", exchange, headers, message)
+
+
+def _delivered(vhost, client, message, queue_name, added):
+    exchange = _text(message.get_exchange())
+    headers = _headers(vhost, client, message, (_text(message.get_routing_key()),))
+    if added:
+        headers["properties"] = {**headers["properties"], "headers": {**(headers["properties"].get("headers") or {}), **added}}
+    headers["redelivered"] = 1 if message.describe()["redelivered"] else 0
+    _publish(vhost, f"deliver.{queue_name}", exchange, headers, message)
+
+
+def _headers(vhost, client, message, keys):
+    try:
+        properties = Properties.decode(message.get_properties()).as_dict()
+    except Malformed:  # which the doors do not let in
+        properties = {}
+    return {
+        "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties, "node": node_name(),
+        "vhost": vhost.name, "connection": client.connection, "channel": client.channel, "user": client.user,
+    }
+
+
+def _publish(vhost, key, exchange, headers, message):
+    trace = vhost.exchanges.get(NAME)
+    if trace is None or exchange == NAME:
+        return
+    octets = key.encode("utf-8", "surrogateescape")[:255]
+    destinations = vhost.route(trace, octets.decode("utf-8", "surrogateescape"), headers)
+    trace.state.publish_in += 1
+    trace.state.publish_out += len(destinations)
+    if destinations:
+        copy = Message()
+        copy.assign(NAME.encode(), octets, told_in_headers(Properties(headers=headers)), message.get_body(), message.describe()["timestamp_ms"])
+        for destination in destinations:
+            destination.publish(copy)
+
+
+def _text(octets):
+    return octets.decode("utf-8", "surrogateescape")

@@ -1,0 +1,500 @@
+"""Definitions: everything an operator has set up, as RabbitMQ's JSON; out to a file, and in from one of ours, RabbitMQ's or LavinMQ's.
+
+Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is, and is reported where the file says
+otherwise. What this broker does not have is reported too, never silently dropped.
+"""
+import json
+from base64 import b64decode, b64encode
+
+from gomq_py import __version__
+from gomq_py.auth import passwords
+from gomq_py.auth.users import TAGS
+from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type_of
+from gomq_py.broker.names import RESERVED_PREFIX
+from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
+from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.broker.turns import give_way, paced
+from gomq_py.build_info import RABBITMQ_VERSION
+from gomq_py.errors import Refused
+from gomq_py.observability.log import logger
+from gomq_py.observability.secrets import shown
+
+LOG = logger("broker")
+
+# What stands for octets that are no UTF-8 in RabbitMQ's JSON, and in ours.
+_OCTETS = "Not UTF-8, base64 is: "
+# A cluster's identity stays its own.
+_IDENTITY = "internal_cluster_id"
+# Where entries go that name no vhost.
+_DEFAULT_VHOST = "/"
+_NOT_TAKEN = object()
+
+_HASHES_BY_SIZE = {passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256, passwords.SALT_SIZE + 64: passwords.SHA512}
+
+
+class DefinitionsError(ValueError):
+    """The definitions are malformed; nothing has been imported."""
+
+
+# out
+
+def exported(broker):
+    """The definitions of the whole broker, as a dict ready for JSON."""
+    return _whole(sections(broker))
+
+
+def exported_vhost(vhost):
+    """The definitions of one vhost, without its name, so that they can be imported into another."""
+    return _whole(sections_of_vhost(vhost))
+
+
+def sections(broker):
+    """``exported`` bit by bit: (key, text or iterator of entries)."""
+    vhosts = list(broker.vhosts.values())
+    yield from header().items()
+    yield "users", map(_user, list(broker.users))
+    yield "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
+    yield "permissions", (_permission(right) for user in list(broker.users) for right in list(user.permissions.values()))
+    yield "topic_permissions", (_topic_permission(limit) for user in list(broker.users) for limit in list(user.topic_permissions.values()))
+    yield "parameters", (entry for vhost in vhosts for entry in _parameters(vhost))
+    yield "global_parameters", ({"name": name, "value": value} for name, value in list(broker.parameters.global_.items()))
+    for key, entries in _OF_A_VHOST.items():
+        if key != "parameters":
+            yield key, _of_all(vhosts, entries)
+
+
+def sections_of_vhost(vhost):
+    """``exported_vhost`` bit by bit: (key, text or iterator of entries)."""
+    yield from header().items()
+    for key, entries in _OF_A_VHOST.items():
+        yield key, map(_without_vhost, entries(vhost))
+
+
+def _of_all(vhosts, entries):
+    return (entry for vhost in vhosts for entry in entries(vhost))
+
+
+def _whole(parts):
+    return {key: value if isinstance(value, str) else list(value) for key, value in parts}
+
+
+def header():
+    """What every export says about the broker that wrote it."""
+    return {"rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py", "product_version": __version__}
+
+
+def _without_vhost(entry):
+    return {key: value for key, value in entry.items() if key != "vhost"}
+
+
+def _user(user):
+    return {
+        "name": user.name, "password_hash": user.password_hash, "hashing_algorithm": user.hashing_algorithm, "tags": list(user.tags),
+        "limits": dict(user.limits),
+    }
+
+
+def _permission(right):
+    return {"user": right.user, "vhost": right.vhost, "configure": right.configure, "write": right.write, "read": right.read}
+
+
+def _topic_permission(limit):
+    return {"user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write, "read": limit.read}
+
+
+def _parameters(vhost):
+    """Without policies, which have a list of their own; operator policies and limits are among them, as in RabbitMQ."""
+    for (component, name), value in list(vhost.parameters.items()):
+        if component != POLICY:
+            yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
+
+
+def _policies(vhost):
+    """Those without effect, too, which an earlier version took and this one refuses: an export loses nothing."""
+    in_use = vhost.policies.user.by_name
+    for (component, name), value in list(vhost.parameters.items()):
+        if component == POLICY and isinstance(value, dict):
+            yield {"vhost": vhost.name, "name": name, **(in_use[name].as_value() if name in in_use else value)}
+
+
+def _queues(vhost):
+    for queue in list(vhost.queues.values()):
+        if queue.exclusive_owner is None:
+            yield {
+                "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable), "auto_delete": bool(queue.auto_delete),
+                "arguments": jsonable(queue.arguments),
+            }
+
+
+def _exchanges(vhost):
+    for exchange in list(vhost.exchanges.values()):
+        if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
+            yield {
+                "name": exchange.name, "vhost": vhost.name, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal, "arguments": jsonable(exchange.arguments),
+            }
+
+
+def _bindings(vhost):
+    for exchange in list(vhost.exchanges.values()):
+        for binding in list(exchange.bindings()):
+            to_exchange = vhost.exchanges.get(binding.destination.name) is binding.destination
+            if not to_exchange and binding.destination.exclusive_owner is not None:
+                continue
+            yield {
+                "source": exchange.name, "vhost": vhost.name, "destination": binding.destination.name,
+                "destination_type": "exchange" if to_exchange else "queue", "routing_key": binding.routing_key,
+                "arguments": jsonable(binding.arguments),
+            }
+
+
+# list of a vhost: its entries
+_OF_A_VHOST = {"parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges, "bindings": _bindings}
+
+
+def jsonable(value):
+    """A decoded field value as JSON can hold it: octets as text or, in RabbitMQ's words, base64; times as seconds, decimals as numbers."""
+    if isinstance(value, dict):
+        return {key: jsonable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [jsonable(item) for item in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except ValueError:
+            return _OCTETS + b64encode(value).decode()
+    if hasattr(value, "timestamp"):
+        return int(value.timestamp())
+    return value if value is None or isinstance(value, (str, bool, int, float)) else float(value)
+
+
+def with_octets(value):
+    """The inverse for octets: a value of JSON whose texts that stand for octets are octets again."""
+    if isinstance(value, dict):
+        return {key: with_octets(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_octets(item) for item in value]
+    if isinstance(value, str) and value.startswith(_OCTETS):
+        try:
+            return b64decode(value[len(_OCTETS):], validate=True)
+        except ValueError:
+            return value
+    return value
+
+
+# in
+
+def load(broker, path):
+    """Import a JSON file; what cannot be imported is logged. For boot: blocks, may switch. Raises DefinitionsError with a line for the operator."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            definitions = json.load(file)
+    except OSError as error:
+        raise DefinitionsError(f"cannot read definitions from {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
+    try:
+        report = Importer(broker).run(definitions)
+    except DefinitionsError as error:
+        raise DefinitionsError(f"definitions in {path}: {error}") from error
+    for problem in report.problems:
+        LOG.warning("definitions in %s: %s", path, problem)
+    for change in report.changed:
+        LOG.info("definitions in %s: %s", path, change)
+    LOG.info("imported definitions from %s: %s", path, ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing")
+
+
+class Report:
+    """What an import did: ``imported`` counts entries by list; lines for the operator about what was ``changed`` on the way (taken, but not as it
+    stood there), ``ignored`` (this broker has no such thing) or ``refused`` (an entry that was left out, and why).
+    """
+
+    def __init__(self):
+        self.imported = {}
+        self.changed = []
+        self.ignored = []
+        self.refused = []
+
+    @property
+    def problems(self):
+        """The lines about what is not here now as it was there."""
+        return [*self.refused, *self.ignored]
+
+    def as_json(self):
+        """The report as the API shows it."""
+        return {"imported": self.imported, "changed": self.changed, "ignored": self.ignored, "refused": self.refused, "problems": self.problems}
+
+    def count(self, key):
+        self.imported[key] = self.imported.get(key, 0) + 1
+
+
+class Importer:
+    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only what belongs into a vhost, and that into this one."""
+
+    def __init__(self, broker, vhost=None):
+        self._broker = broker
+        self._vhost = vhost
+        self._report = Report()
+
+    def run(self, definitions, keep=True):
+        """Import; returns the Report. Raises DefinitionsError before anything has changed, OSError in between. May switch.
+
+        Unless somebody is to ``keep`` the lists they are emptied: freeing 100 000 queues with their bindings at once takes 60 ms.
+        """
+        work = self._checked(definitions)[::-1]
+        for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
+            entries.clear()
+        clock = SliceClock()
+        while work:
+            key, entry = work.pop()
+            try:
+                if _IMPORTS[key](self, entry) is not _NOT_TAKEN:
+                    self._report.count(key)
+                    if self._vhost is None and "vhost" in _LISTS[key] and "vhost" not in entry:
+                        self._changed(key, entry, f"names no vhost: taken into '{_DEFAULT_VHOST}'")
+            except Refused as error:
+                self._problem(key, entry, error.text)
+            except ValueError as error:
+                self._problem(key, entry, str(error))
+            except Exception as error:  # a fault of ours; the other entries are none the worse for it
+                LOG.exception("definitions: %s", _line(key, entry, type(error).__name__))
+                self._problem(key, entry, "a fault of the broker: see its log")
+            if clock.is_over():
+                give_way()
+                clock.begin()
+        for key in paced(definitions):
+            if key not in _LISTS and key not in _HEADER_KEYS:
+                self._report.ignored.append(f"{key}: a list that this broker does not know")
+        return self._report
+
+    def _checked(self, definitions):
+        """Every (list's name, entry), in the order in which they build on each other."""
+        if not isinstance(definitions, dict):
+            raise DefinitionsError("definitions should be an object")
+        work = []
+        for key, required in _LISTS.items():
+            entries = definitions.get(key)
+            if entries is None:
+                continue
+            if not isinstance(entries, list):
+                raise DefinitionsError(f"{key} should be a list")
+            if self._vhost is not None and key in _NOT_IN_A_VHOST:
+                continue
+            for entry in paced(entries):
+                if self._is_in_bounds(key, entry):
+                    self._check_entry(key, entry, required)
+                    work.append((key, entry))
+        return work
+
+    def _is_in_bounds(self, key, entry):
+        """Whether an entry is neither too deep nor too long, and can be shown again. Where not it is refused, and hardly looked at."""
+        parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
+        try:
+            for name, part in parts:
+                self._broker.tables.check_json(name, part)
+        except ValueError as error:
+            names = {name: value for name, value in parts if name in _NAMES and isinstance(value, str)}
+            self._problem(key, names, str(error))
+            return False
+        return True
+
+    def _check_entry(self, key, entry, required):
+        if not isinstance(entry, dict):
+            raise DefinitionsError(f"{key} should hold objects, not {entry!r}")
+        missing = [name for name in required if name not in entry and name != "vhost"]
+        if missing:
+            raise DefinitionsError(f"an entry of {key} lacks {', '.join(missing)}: {shown(entry)!r}")
+        parts = [entry, entry["metadata"]] if isinstance(entry.get("metadata"), dict) else [entry]
+        for part in parts:
+            for name, value in part.items():
+                if name in _TYPES and not _TYPES[name][0](value):
+                    raise DefinitionsError(f"{name} should be {_TYPES[name][1]} in {key}: {shown(entry)!r}")
+
+    def _problem(self, key, entry, reason):
+        self._report.refused.append(_line(key, entry, reason))
+
+    def _changed(self, key, entry, reason):
+        self._report.changed.append(_line(key, entry, reason))
+
+    def _ignored(self, key, entry, reason):
+        self._report.ignored.append(_line(key, entry, reason))
+
+    def _vhost_of(self, entry):
+        if self._vhost is not None:
+            if self._vhost.is_gone:
+                raise ValueError(f"vhost '{self._vhost.name}' was deleted meanwhile")
+            return self._vhost
+        name = entry.get("vhost", _DEFAULT_VHOST)
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            raise ValueError(f"no vhost '{name}'")
+        return vhost
+
+    # one verb per list
+
+    def user(self, entry):
+        tags = entry.get("tags") or []
+        tags = [tag.strip() for tag in tags.split(",")] if isinstance(tags, str) else tags
+        password_hash = entry.get("password_hash") or ""
+        algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
+        tags = [tag for tag in tags if tag]
+        self._broker.users.set_user(
+            entry["name"], password=entry.get("password"), password_hash=password_hash, hashing_algorithm=algorithm, tags=tags)
+        if entry.get("limits"):
+            self._broker.user_limits.replace(entry["name"], entry["limits"])
+        unknown = [tag for tag in tags if tag not in TAGS]
+        if unknown:
+            self._ignored("users", entry, f"tags without a meaning here: {', '.join(unknown)}")
+
+    def vhost(self, entry):
+        metadata = entry.get("metadata") or {}
+        tags = entry.get("tags") or metadata.get("tags") or []
+        tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
+        vhost = self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
+        if entry.get("protected_from_deletion") or metadata.get("protected_from_deletion"):
+            self._broker.describe_vhost(vhost, protected_from_deletion=True)
+        default = entry.get("default_queue_type") or metadata.get("default_queue_type")
+        if default in (None, "undefined", vhost.default_queue_type):
+            return
+        if default not in TYPES:
+            self._ignored("vhosts", entry, f"default queue type {default}: queues without a type are {vhost.default_queue_type}")
+        elif vhost.default_queue_type != CLASSIC:
+            self._ignored("vhosts", entry, f"default queue type {default}: it is {vhost.default_queue_type} already")
+        else:
+            self._broker.describe_vhost(vhost, default_queue_type=default)
+
+    def permission(self, entry):
+        if entry["user"] not in self._broker.users:
+            raise ValueError(f"no user '{entry['user']}'")
+        vhost = self._vhost_of(entry)
+        self._broker.users.set_permission(entry["user"], vhost.name, entry["configure"], entry["write"], entry["read"])
+
+    def topic_permission(self, entry):
+        if entry["user"] not in self._broker.users:
+            raise ValueError(f"no user '{entry['user']}'")
+        vhost = self._vhost_of(entry)
+        self._broker.users.set_topic_permission(entry["user"], vhost.name, entry["exchange"], entry["write"], entry["read"])
+
+    def parameter(self, entry):
+        component = entry["component"]
+        self._broker.parameters.set(self._vhost_of(entry), component, entry["name"], entry["value"])
+        for part, why in self._broker.parameters.idle_parts(component, entry["value"]).items():
+            self._changed("parameters", entry, f"{part}: kept without effect: {why}")
+
+    def global_parameter(self, entry):
+        if entry["name"] == _IDENTITY:
+            self._ignored("global_parameters", entry, "the identity of another cluster")
+            return _NOT_TAKEN
+        self._broker.parameters.set_global(entry["name"], entry["value"])
+        return None
+
+    def policy(self, entry):
+        definition, unknown = usable_definition(entry["definition"])
+        if unknown and not definition:
+            raise ValueError(f"{', '.join(unknown)} is not a recognised policy setting")
+        if unknown:
+            self._ignored("policies", entry, f"keys that this broker does not know: {', '.join(unknown)}")
+        value = {"pattern": entry["pattern"], "definition": definition, "priority": entry.get("priority", 0),
+                 "apply-to": entry.get("apply-to", "all")}
+        idle = without_effect(definition) | self._broker.parameters.idle_parts(POLICY, value).keys()
+        if idle:
+            self._changed("policies", entry, f"kept without effect: {', '.join(sorted(idle))}")
+        self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
+
+    def exchange(self, entry):
+        if not entry["name"] or entry["name"].startswith(RESERVED_PREFIX):
+            return _NOT_TAKEN  # every vhost has these
+        self._vhost_of(entry).declare_exchange(
+            entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False), entry.get("internal", False),
+            with_octets(entry.get("arguments")))
+        return None
+
+    def queue(self, entry):
+        if queue_type_of(entry.get("arguments") or {}) == QUORUM:
+            self._changed("queues", entry, "quorum: a durable queue of this node, with the delivery limit of quorum queues")
+        self._vhost_of(entry).declare_queue(
+            entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), with_octets(entry.get("arguments")),
+            server_named=entry["name"].startswith(RESERVED_PREFIX))
+
+    def binding(self, entry):
+        vhost = self._vhost_of(entry)
+        if not entry["source"]:
+            return _NOT_TAKEN  # the default exchange's bindings, which some files list, make themselves
+        bind = vhost.bind_exchange if entry["destination_type"] == "exchange" else vhost.bind_queue
+        bind(entry["destination"], entry["source"], entry["routing_key"], with_octets(entry.get("arguments")))
+        return None
+
+
+def _line(key, entry, reason):
+    name = repr(entry.get("name", entry.get("user")))
+    if key == "bindings":
+        name = f"from {entry.get('source')!r} to {entry.get('destination')!r} with {entry.get('routing_key')!r}"
+    where = f" in vhost {entry['vhost']!r}" if "vhost" in entry else ""
+    return f"{key}: {name}{where}: {reason}"
+
+
+def _algorithm_of(password_hash):
+    """The digest that makes hashes of this size: files of RabbitMQ before 3.6 do not name it."""
+    if passwords.is_costly(password_hash):
+        return passwords.BCRYPT
+    try:
+        return _HASHES_BY_SIZE.get(len(b64decode(password_hash, validate=True)), passwords.SHA256)
+    except ValueError:
+        return passwords.SHA256
+
+
+def _is_text(value):
+    return isinstance(value, str)
+
+
+def _is_optional_text(value):
+    return value is None or isinstance(value, str)
+
+
+def _is_flag(value):
+    return isinstance(value, bool)
+
+
+def _are_tags(value):
+    return value is None or isinstance(value, str) or isinstance(value, list) and all(isinstance(tag, str) for tag in value)
+
+
+# What a value of an entry must be, wherever it stands, and how that is called.
+_TYPES = {
+    **dict.fromkeys(("name", "vhost", "user", "source", "destination", "routing_key", "component", "configure", "write", "read", "exchange", "type",
+                     "destination_type", "pattern", "apply-to"), (_is_text, "a text")),
+    **dict.fromkeys(("password", "password_hash", "hashing_algorithm", "description", "default_queue_type"), (_is_optional_text, "a text")),
+    **dict.fromkeys(("durable", "auto_delete", "internal", "protected_from_deletion"), (_is_flag, "true or false")),
+    **dict.fromkeys(("arguments", "definition"), (lambda value: isinstance(value, dict), "an object")),
+    "metadata": (lambda value: value is None or isinstance(value, dict), "an object"),
+    "tags": (_are_tags, "a text or a list of texts"),
+}
+
+# What tells one entry of a list from the others.
+_NAMES = frozenset(("name", "user", "vhost", "source", "destination", "routing_key"))
+
+# list: the keys an entry must have; in the order of import
+_LISTS = {
+    "vhosts": ("name",),
+    "users": ("name",),
+    "permissions": ("user", "vhost", "configure", "write", "read"),
+    "topic_permissions": ("user", "vhost", "exchange", "write", "read"),
+    "parameters": ("vhost", "component", "name", "value"),
+    "global_parameters": ("name", "value"),
+    "policies": ("vhost", "name", "pattern", "definition"),
+    "exchanges": ("vhost", "name", "type"),
+    "queues": ("vhost", "name"),
+    "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
+}
+# What else stands in a file, about the broker that wrote it.
+_HEADER_KEYS = frozenset((
+    "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format", "original_cluster_name",
+    "original_vhost_name", "explanation", "lavinmq_version", "description", "metadata", "default_queue_type", "limits",
+))
+_NOT_IN_A_VHOST = frozenset(("vhosts", "users", "permissions", "topic_permissions", "global_parameters"))
+_IMPORTS = {
+    "vhosts": Importer.vhost, "users": Importer.user, "permissions": Importer.permission, "parameters": Importer.parameter,
+    "topic_permissions": Importer.topic_permission,
+    "global_parameters": Importer.global_parameter, "policies": Importer.policy, "exchanges": Importer.exchange, "queues": Importer.queue,
+    "bindings": Importer.binding,
+}

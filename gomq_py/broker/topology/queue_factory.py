@@ -1,0 +1,319 @@
+"""Queue factory: a declaration into a queue with its store, and a deleted queue's files off the disk.
+
+Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*, a random number of its own, so that
+files of a deleted queue never meet those of a later one of the same name. Deleting: the log says so first, the files go once that is on disk; a crash
+between the two leaves a folder that nothing in the log names, and those go at boot.
+"""
+import os
+from collections import deque
+
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+
+from gomq_py.broker.exchanges import delayed
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.features.queue_type import MAX_PRIORITY
+from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
+from gomq_py.broker.job import Job
+from gomq_py.broker.policies.queue_settings import PLAIN
+from gomq_py.broker.queues.limits import QueueLimits
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.transfer.delayed import DelayQueue
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.priority_store import open_priority_store
+from gomq_py.storage.recovery import open_store
+from gomq_py.storage.removal import FolderRemovals
+from gomq_py.storage.reopening import open_in_thread
+from gomq_py.storage.stream_recovery import open_stream_store
+
+LOG = logger("broker")
+INCARNATION_SIZE = 16
+# Some tens of microseconds each, for what hangs on them is given back then.
+PARTED_AT_ONCE = 50
+# Files that are gone and named: of a long queue there may be thousands.
+SAID_GONE = 5
+
+
+class QueueFactory:
+    """Makes the queues of one broker. ``pool`` recycles segments, ``scheduler`` gives queues turns; ``on_idle(queue)`` hears of expired ones."""
+
+    def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes, dead_letters, timers, on_idle):
+        self.scheduler = scheduler
+        self.exchange_defaults = {}
+        self.consumer_timeout_ms = 0  # of queues that say nothing about it
+        self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
+        self._data_dir = data_dir
+        self._files = files
+        self._pool = pool
+        self._committer = committer
+        self._segment_bytes = segment_bytes
+        self._dead_letters = dead_letters
+        self._timers = timers
+        self._on_idle = on_idle
+        self._incarnations = {}
+        self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
+        self._known_folders = set()
+        self._removals = FolderRemovals(files, committer)
+        self._partings = Partings(scheduler)
+
+    def close(self):
+        """The broker stops: what was to be removed and is not yet goes at the next boot."""
+        self._removals.close()
+
+    def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
+        """A queue, new or (with the incarnation it had) as the last run left it. Raises OSError, StoreError."""
+        recovered = incarnation is not None
+        if not recovered:
+            incarnation = os.urandom(INCARNATION_SIZE)
+        folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
+        store, failure = None, None
+        try:
+            store = self._open_store(_call, folder, incarnation, vhost, name, durable, arguments)
+        except StoreError as error:
+            if not recovered:
+                raise
+            failure = error
+        queue = self._make_queue(vhost, name, store, durable, auto_delete, owner, arguments)
+        if failure is not None:
+            queue.fail(failure)  # it is there, closed, and everything else goes on
+        if durable:
+            self._incarnations[queue] = incarnation
+            if recovered:
+                self._known_folders.add(folder)
+        return queue
+
+    def _make_queue(self, vhost, name, store, durable, auto_delete, owner, arguments):
+        queue: Queue
+        if store is not None:
+            store.open_aside()
+        if queue_type_of(arguments) == STREAM:
+            return StreamQueue(name, vhost, store, self.scheduler, self._timers, arguments)
+        queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
+        queue.on_expiring = self._limit_expiring
+        if store is not None and store.ready_count:
+            self._limit_expiring(queue)  # the last run may have left messages that expire
+        return queue
+
+    def reopen(self, queue, is_wanted):
+        """Another queue over the files of one that is closed; None if ``is_wanted()`` says, once they are read, that it was deleted
+        meanwhile. One that is not durable comes back empty. Raises OSError, StoreError. May switch.
+        """
+        if queue.store is not None:
+            queue.store.close()
+        incarnation, folder = self._incarnations.get(queue), self._data_dir.transient_folder
+        if queue.durable:
+            folder = self._folder(queue.vhost, queue.name, incarnation)
+            self._settle_files()
+        durable = bool(queue.durable)
+        try:
+            with self._one_reopening:
+                store = self._open_store(open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
+        finally:
+            if not is_wanted() and durable:
+                self._removals.add(None, folder, _whose(queue), None)  # once more: recovery may have made files in it
+        if not is_wanted():
+            store.forget_files()
+            return None
+        again = self._make_queue(
+            queue.vhost, queue.name, store, durable, bool(queue.auto_delete), queue.exclusive_owner, queue.arguments)
+        if durable:
+            self._incarnations[again] = self._incarnations.pop(queue)
+        return again
+
+    def _settle_files(self):
+        """Return when what was to be done with files before has been done, or has failed. May switch."""
+        done = Event()
+        self._committer.after_sync(lambda error: done.set())
+        done.wait()
+
+    def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
+        """The store that the arguments ask for. ``how(function, *arguments)`` opens it."""
+        shared = (folder, self._files, self._pool, self._committer, incarnation)
+        if queue_type_of(arguments) == STREAM:
+            store, report = how(
+                open_stream_store, *shared, arguments.get(SEGMENT_BYTES, self._segment_bytes))
+        elif MAX_PRIORITY in arguments:
+            store, report = how(
+                open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
+        else:
+            store, report = how(open_store, *shared, self._segment_bytes, durable)
+        if report.lost:
+            LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+        _say_gone(f"queue {name!r} in vhost {vhost!r}", report)
+        return store
+
+    def give_park(self, exchange, route, incarnation=None):
+        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, owed)`` takes each in its time.
+
+        Raises OSError, StoreError.
+        """
+        recovered = incarnation is not None
+        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
+        name = f"amq.delayed-{exchange.name}"
+        folder = self._folder(exchange.vhost, name, incarnation) if exchange.durable else self._data_dir.transient_folder
+        store, report = open_store(
+            folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
+        _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
+        park = DelayQueue(name, exchange.durable, store, self.scheduler, self._committer, self._timers)
+        park.due_ms_of = delayed.due_ms_of
+        park.release = lambda message, owed: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), owed)
+        exchange.park = park
+        if exchange.durable:
+            self._incarnations[park] = incarnation
+            if recovered:
+                self._known_folders.add(folder)
+
+    def remove_park(self, exchange):
+        """A delayed exchange was deleted: its messages go once the log is on disk."""
+        park = exchange.park
+        if not exchange.durable:
+            park.delete()
+            return
+        folder = self._folder(exchange.vhost, park.name, self._incarnations.pop(park))
+        park.retire()
+        self._remove_files(park.store, folder, f"deleted exchange {exchange.name!r} in vhost {exchange.vhost!r}")
+
+    def incarnation_of(self, queue):
+        """The incarnation of a durable queue, or of a delayed exchange's park: 16 octets."""
+        return self._incarnations[queue]
+
+    def configure(self, queue, settings):
+        """Make a queue observe these QueueSettings; None, or plain ones: nothing."""
+        timeout_ms = None if settings is None else settings.consumer_timeout_ms
+        timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
+        if timeout_ms != queue.consumer_timeout_ms:
+            queue.consumer_timeout_ms = timeout_ms
+            self.on_consumer_timeout()
+        if isinstance(queue, StreamQueue):
+            queue.configure(settings or PLAIN)
+        elif settings is None or not settings.needs_limits:
+            if queue.limits is not None:
+                queue.limits.configure(PLAIN)
+        else:
+            self._limits_of(queue).configure(settings)
+
+    def _limits_of(self, queue):
+        if queue.limits is None:
+            queue.limits = QueueLimits(queue, self._dead_letters, self._timers, self._on_idle)
+        return queue.limits
+
+    def remove(self, queue, reason):
+        """Let go of a deleted queue: its consumers are told now, its files go once the log and its last dead letters are on disk."""
+        if queue.letters and not queue.closed:
+            queue.retire(reason)
+            self._dead_letters.let_leave(queue, lambda: self._remove(queue, reason))
+        else:
+            self._remove(queue, reason)
+
+    def _remove(self, queue, reason):
+        if not queue.durable:
+            queue.delete()
+            self._partings.add(queue)
+            return
+        folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
+        # Not closed: that would flush, in thousands of files, what is about to be removed.
+        queue.retire(reason)
+        self._remove_files(queue.store, folder, _whose(queue), queue)
+
+    def remove_orphans(self, log_is_damaged=False):
+        """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
+
+        When the log has lost records it may be their queues that it does not know: then they are set aside, messages and all, for the operator.
+        So are those that had messages when the last run stopped in order: it had a queue for each. Some may be gone.
+        """
+        root = self._data_dir.queues_folder
+        listed = _sums_by_folder(root, self._pool.listed)
+        for entry in sorted(os.listdir(root)):
+            path = os.path.join(root, entry)
+            if path in self._known_folders:
+                continue
+            if not os.path.isdir(path):
+                LOG.error("%s is no folder of a queue; it is kept as %s", path, self._data_dir.set_aside(path))
+            elif log_is_damaged and os.listdir(path):
+                LOG.error("the definitions are damaged and name no queue for %s; it is kept as %s", path, self._data_dir.set_aside(path))
+            elif listed.get(path):
+                LOG.error("the definitions name no queue for %s, and did when the last run stopped; its %d message(s) "
+                          "are kept as %s", path, listed[path], self._data_dir.set_aside(path))
+            else:
+                LOG.info("removing %s: no queue of the definitions owns it", path)
+                self._files.remove_tree(path)
+        for path, count in listed.items():
+            if path not in self._known_folders and count and not os.path.isdir(path):
+                LOG.error("%s is gone since the last run stopped, and its queue: %d message(s) are lost",
+                          path, count)
+        self._files.sync_folder(root)  # the last run may have been killed before it did
+        self._known_folders = set()
+
+    def _limit_expiring(self, queue):
+        """A message that expires is in a queue without limits: until it has gone there is a head to look after."""
+        self._limits_of(queue).configure(PLAIN)
+
+    def _folder(self, vhost, name, incarnation):
+        return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
+
+    def _remove_files(self, store, folder, whose, queue=None):
+        """The files of something that is deleted go once the log, which says so, is on disk. ``store`` may be None, of a queue that never opened."""
+        done = None if queue is None else lambda: part(queue)
+        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error, done))
+
+
+class Partings(Job):
+    """Parts deleted queues that have no files from their limits, in slices."""
+
+    name = "parting queues from their limits"
+
+    def __init__(self, scheduler):
+        super().__init__()
+        self._scheduler = scheduler
+        self._waiting = deque()
+
+    def add(self, queue):
+        """Part it soon: its caller may still be in it."""
+        self._waiting.append(queue)
+        self._scheduler.start(self)
+
+    def step(self):
+        for _ in range(min(PARTED_AT_ONCE, len(self._waiting))):
+            part(self._waiting.popleft())
+        return bool(self._waiting)
+
+    def failed(self, error):
+        LOG.error("deleted queues are given back later: %s", error)
+        return bool(self._waiting)
+
+
+def part(queue):
+    """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a full collection of garbage."""
+    queue.limits = None
+
+
+def _say_gone(whose, report):
+    """Files are gone that the last run, which ended in order, left with messages."""
+    if report.gone:
+        more = len(report.gone) - SAID_GONE
+        LOG.error("%s: %d message(s) are lost: %s%s gone since the last run stopped. If there is a copy, put it and its "
+                  "acks file back while no broker runs", whose, report.gone_count, ", ".join(report.gone[:SAID_GONE]),
+                  f" and {more} more are" if more > 0 else " is" if len(report.gone) == 1 else " are")
+
+
+def _sums_by_folder(root, listed):
+    """{folder of a queue: messages it held} from what is listed of folders and of levels in them."""
+    sums = {}
+    for folder, entry in listed.items():
+        path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
+        sums[path] = sums.get(path, 0) + sum(entry.counts.values())
+    return sums
+
+
+def _whose(queue):
+    return f"deleted queue {queue.name!r} in vhost {queue.vhost!r}"
+
+
+def _call(function, *arguments):
+    return function(*arguments)
+
+
+def _nothing():
+    """Nobody wants to know."""

@@ -1,0 +1,270 @@
+"""Recovery: the topology log back into vhosts, exchanges, queues and bindings, at boot.
+
+Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a queue that was declared and deleted
+a thousand times costs nothing. What cannot be brought back (an exchange type this version lacks, a binding to nowhere) is logged, left out and given
+back to be kept: nothing that is stored keeps a broker from booting, whatever it brings about.
+"""
+from functools import partial
+
+from gomq_py.broker.exchanges.types import exchange_type
+from gomq_py.broker.names import RESERVED_PREFIX
+from gomq_py.broker.policies.parameters import decoded, encoded
+from gomq_py.broker.topology.binding import Binding, frozen
+from gomq_py.broker.topology_log import records
+from gomq_py.errors import Refused
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
+
+# What is no fault of a definition, whichever one it was that met it: no room, no descriptors, no memory.
+SURROUNDINGS = (OSError, MemoryError)
+
+
+class VHostDescription:
+    """What the log says about one vhost: its record, and the latest record of each exchange, queue and binding."""
+
+    def __init__(self):
+        self.record = None
+        self.exchanges = {}
+        self.queues = {}
+        self.bindings = {}
+        self.parameters = {}
+        self._ends = {}  # (kind, name): keys of the bindings it is one end of
+
+    def declare_exchange(self, record):
+        self.exchanges[text(record["name"])] = record
+
+    def declare_queue(self, record):
+        self.queues[text(record["name"])] = record
+
+    def bind(self, record):
+        key = _binding_key(record)
+        self.bindings[key] = record
+        for end in _ends_of(key):
+            self._ends.setdefault(end, {})[key] = None
+
+    def unbind(self, record):
+        self._forget(_binding_key(record))
+
+    def delete_exchange(self, record):
+        self.exchanges.pop(text(record["name"]), None)
+        self._unbind_all("exchange", text(record["name"]))
+
+    def delete_queue(self, record):
+        self.queues.pop(text(record["name"]), None)
+        self._unbind_all("queue", text(record["name"]))
+
+    def set_parameter(self, record):
+        self.parameters[text(record["component"]), text(record["name"])] = record
+
+    def clear_parameter(self, record):
+        self.parameters.pop((text(record["component"]), text(record["name"])), None)
+
+    def _unbind_all(self, kind, name):
+        for key in list(self._ends.get((kind, name), ())):
+            self._forget(key)
+
+    def _forget(self, key):
+        if self.bindings.pop(key, None) is not None:
+            for end in _ends_of(key):
+                keys = self._ends.get(end)
+                if keys is not None:
+                    keys.pop(key, None)
+                    if not keys:
+                        del self._ends[end]
+
+
+HANDLERS = {
+    "exchange": VHostDescription.declare_exchange,
+    "exchange-delete": VHostDescription.delete_exchange,
+    "queue": VHostDescription.declare_queue,
+    "queue-delete": VHostDescription.delete_queue,
+    "bind": VHostDescription.bind,
+    "unbind": VHostDescription.unbind,
+    "parameter": VHostDescription.set_parameter,
+    "parameter-clear": VHostDescription.clear_parameter,
+}
+
+
+def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
+    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}. ``leave_out(record)`` hears of those of no use.
+
+    A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does. But where
+    ``is_damaged()``, asked at the end, it may be the vhost's own record that is lost: it costs the vhost its description, not all that is in it.
+    """
+    vhosts, parameters = {}, {}
+    for record in records_:
+        try:
+            _take_over(record, vhosts, parameters)
+        except SURROUNDINGS:
+            raise
+        except Exception as error:
+            LOG.error("definitions: %r is left out: %s", record["op"], _reason(error))
+            leave_out(record)
+    for name in [name for name, description in vhosts.items() if description.record is None]:
+        if is_damaged():
+            LOG.error("definitions: vhost %r was never declared; the log is damaged, so that it is taken to be there", name)
+            vhosts[name].record = {"op": "vhost", "name": name, "description": "", "tags": []}
+        else:
+            LOG.error("definitions: vhost %r was never declared, what is said about it is left out", name)
+            del vhosts[name]
+    return vhosts, parameters
+
+
+def noting_deleted(records_, deleted):
+    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys. A generator."""
+    for record in records_:
+        if record["op"] == "vhost-delete":
+            deleted[text(record["name"])] = None
+        elif record["op"] == "vhost":
+            deleted.pop(text(record["name"]), None)
+        yield record
+
+
+def _take_over(record, vhosts, parameters):
+    op = record["op"]
+    if op == "vhost":
+        vhosts.setdefault(text(record["name"]), VHostDescription()).record = record
+    elif op == "vhost-delete":
+        vhosts.pop(text(record["name"]), None)
+    elif op == "global-parameter":
+        parameters[text(record["name"])] = text(record["value"])
+    elif op == "global-parameter-clear":
+        parameters.pop(text(record["name"]), None)
+    elif op in HANDLERS:
+        HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
+    else:
+        raise ValueError("a record of a kind that is unknown here")
+
+
+def restore(vhost, description, parameters):
+    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges, queues, bindings. For boot: blocks.
+
+    Returns the records of what could not be used; each is logged and left out.
+    """
+    return [
+        *_restore_all(description.parameters, _restore_parameter, vhost, parameters),
+        *_restore_all(description.exchanges, _restore_exchange, vhost),
+        *_restore_all(description.queues, _restore_queue, vhost),
+        *_restore_all(description.bindings, _restore_binding, vhost),
+    ]
+
+
+def restore_global_parameters(parameters, values):
+    """{name: JSON text} into the global parameters. Returns the records of those that were left out."""
+    return _restore_all({name: records.global_parameter_set(name, value) for name, value in values.items()}, _restore_global_parameter, parameters)
+
+
+def _restore_all(definitions, restore_one, *arguments):
+    """Call ``restore_one(key, record, *arguments)`` for each; returns the records that it could not restore."""
+    left_out = []
+    for key, record in definitions.items():
+        try:
+            restore_one(key, record, *arguments)
+        except SURROUNDINGS:
+            raise
+        except Exception as error:  # whatever is wrong with one of them, the others are there and the broker boots
+            left_out.append(record)
+            where = f" in vhost {text(record['vhost'])!r}" if "vhost" in record else ""
+            LOG.error("definitions: %s %r%s is left out: %s", record["op"], key, where, _reason(error))
+    return left_out
+
+
+def _reason(error):
+    return error.text if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+
+
+def _restore_global_parameter(name, record, parameters):
+    parameters.global_[name] = decoded(record["value"])
+
+
+def _restore_parameter(key, record, vhost, parameters):
+    component, name = key
+    refusal = parameters.restore(vhost, component, name, decoded(text(record["value"])), record.get("waits"))
+    if refusal is not None:
+        LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
+
+
+def _restore_exchange(name, record, vhost):
+    kind = exchange_type(record["type"])
+    incarnation = record.get("incarnation") or None
+    vhost.add_exchange(vhost.make_exchange(kind, name, True, record["auto_delete"], record["internal"], record["arguments"], incarnation))
+
+
+def _restore_queue(name, record, vhost):
+    vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"], bool(record.get("paused")))
+
+
+def _restore_binding(_key, record, vhost):
+    source = vhost.exchanges.get(text(record["source"]))
+    ends = vhost.queues if record["to"] == "queue" else vhost.exchanges
+    destination = ends.get(text(record["destination"]))
+    if source is None or destination is None:
+        raise LookupError("one end is missing")
+    binding = Binding(source, destination, text(record["key"]), record["arguments"])
+    if source.find(binding.identity) is None:
+        vhost.add_binding(binding)
+
+
+def snapshot(vhosts, parameters):
+    """What is durable in these vhosts, as functions that each give the record of one definition as it is when called, or None if it is gone."""
+    for name in list(parameters.global_):
+        yield partial(_global_parameter_record, parameters, name)
+    for vhost in list(vhosts.values()):
+        yield partial(_vhost_record, vhosts, vhost)
+        for key in list(vhost.parameters):
+            yield partial(_parameter_record, vhosts, vhost, key)
+        for exchange in list(vhost.exchanges.values()):
+            if exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX):  # those are there anyway
+                yield partial(_exchange_record, vhosts, vhost, exchange)
+        for queue in list(vhost.queues.values()):
+            if queue.durable:
+                yield partial(_queue_record, vhosts, vhost, queue)
+        for exchange in list(vhost.exchanges.values()):
+            for binding in exchange.bindings():
+                if binding.durable:
+                    yield partial(_binding_record, vhosts, vhost, binding)
+
+
+def _vhost_record(vhosts, vhost):
+    return records.vhost_created(vhost) if vhosts.get(vhost.name) is vhost else None
+
+
+def _global_parameter_record(parameters, name):
+    return records.global_parameter_set(name, encoded(parameters.global_[name])) if name in parameters.global_ else None
+
+
+def _parameter_record(vhosts, vhost, key):
+    there = vhosts.get(vhost.name) is vhost and key in vhost.parameters
+    component, name = key
+    return records.parameter_set(vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting) if there else None
+
+
+def _exchange_record(vhosts, vhost, exchange):
+    there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(exchange.name) is exchange
+    return vhost.exchange_record(exchange) if there else None
+
+
+def _queue_record(vhosts, vhost, queue):
+    there = vhosts.get(vhost.name) is vhost and vhost.queues.get(queue.name) is queue
+    return records.queue_declared(queue, vhost.incarnation_of(queue)) if there else None
+
+
+def _binding_record(vhosts, vhost, binding):
+    source = binding.source
+    there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(source.name) is source and source.find(binding.identity) is binding
+    return records.bound(binding) if there else None
+
+
+def text(value):
+    """A name from a record: tables give octets back for names that are not UTF-8."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def _binding_key(record):
+    return text(record["source"]), record["to"], text(record["destination"]), text(record["key"]), frozen(record["arguments"])
+
+
+def _ends_of(key):
+    source, kind, destination, _, _ = key
+    return ("exchange", source), (kind, destination)

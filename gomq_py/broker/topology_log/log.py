@@ -1,0 +1,282 @@
+"""Topology log: every durable definition of the broker as a log of changes, replayed at boot.
+
+Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key ``op``; broker.recovery has the table
+of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
+that. Never yields.
+
+Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the second is on disk it takes the first
+one's name. Its snapshot is taken while the model changes, and is right all the same: a record says what is, not what to do with what was before,
+and a change that came after a slice is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that is
+slow with names holds nobody up.
+"""
+import os
+
+from gomq_py.broker.job import Job
+from gomq_py.broker.topology_log.records import SHAPES
+from gomq_py.content.fields import encode_table
+from gomq_py.observability.log import logger
+from gomq_py.storage.files import ROOM_AHEAD
+from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve
+from gomq_py.storage.log_records import RecordError, read_record
+
+LOG = logger("broker")
+NEXT = ".next"
+
+# Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB and replayed in 0.1 s.
+SLACK = 8192
+# Records of a snapshot that are written before others get their turn, about a millisecond's work.
+SLICE = 200
+
+
+class TopologyLog:
+    """The log of one broker. Exhaust ``replay`` before the first ``append``.
+
+    ``snapshot()`` gives functions, each returning the record of one definition or None if it is gone by now.
+    """
+
+    def __init__(self, files, path, committer, scheduler, slack=SLACK):
+        self._files = files
+        self._path = os.fspath(path)
+        self._committer = committer
+        self._scheduler = scheduler
+        self._slack = slack
+        self._snapshot = None
+        self._size_hint = 0  # definitions in the last snapshot
+        self._next = None
+        self._opening = self._renaming = self._closed = False
+        self._unreadable = []  # payloads that replay left out
+        if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
+            files.unlink(self._path + NEXT)
+        self._log = FramedLog(files, self._path, committer=committer)
+        committer.mark_folder(os.path.dirname(self._path))  # its name may be new
+
+    @property
+    def record_count(self):
+        return self._log.record_count
+
+    @property
+    def is_compacting(self):
+        return self._opening or self._next is not None
+
+    @property
+    def path(self):
+        """Where it lies."""
+        return self._log.path
+
+    @property
+    def damage(self):
+        """What replay found broken, see storage.framed_log.Damage."""
+        return self._log.damage
+
+    @property
+    def lacks_records(self):
+        """Whether replay left out more than the torn end that a crash leaves, of which nothing was promised."""
+        return bool(self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage))
+
+    @property
+    def is_damaged(self):
+        """Whether replay left out anything of the log."""
+        return bool(self._log.damage or self._unreadable)
+
+    def say_damage(self, logger, what, advice):
+        """As FramedLog.say_damage."""
+        self._log.say_damage(logger, what, advice)
+
+    def replay(self):
+        """Every record in order, as dicts of the forms in broker.topology_log.records. For boot: blocks. Raises LogError.
+
+        What this version cannot use is logged and left out.
+        """
+        for payload in self._log.replay():
+            try:
+                yield read_record(payload, SHAPES)
+            except RecordError as error:
+                self._unreadable.append(payload)
+                LOG.error("definitions: a record is left out: %s", error)
+
+    def leave_out(self, records):
+        """Nobody could use these of the replayed records, either. Keeps all that was left out in a file of its own. For boot: blocks."""
+        left_out = [*self._unreadable, *map(encode_table, records)]
+        if not left_out:
+            return
+        try:
+            keep_left_out(self._files, self._path, left_out)
+            LOG.error("definitions: what was left out is kept in %s.left-out", self._path)
+        except OSError as error:
+            LOG.error("definitions: what was left out stands in %s only until that is compacted, for it cannot be copied: %s", self._path, error)
+
+    def compact_when_long(self, snapshot):
+        """From now on, compact when the log is much longer than a snapshot. Begins at once if it is, or if there is damage in it that every boot
+        would meet again.
+        """
+        self._snapshot = snapshot
+        self._size_hint = sum(1 for _ in snapshot())
+        if self._log.holds_damage:
+            self._compact()
+        else:
+            self._compact_if_long()
+
+    def append(self, record):
+        """Add a record. Raises OSError, ValueError for one that could not be read again; then nothing has changed."""
+        payload = encode_table(record)
+        read_record(payload, SHAPES)
+        self._compact_if_long()
+        if self._renaming:
+            self._append_to_both(payload)
+            return
+        self._log.append(payload)
+        if self._next is not None:
+            self._append_to_next([payload])
+
+    def close(self):
+        self._closed = True
+        if self._next is not None and not self._renaming:
+            self._give_up("the broker stops; it begins anew at the next boot")
+        self._log.close()
+
+    # compaction
+
+    def _compact_if_long(self):
+        if self._snapshot is None or self.is_compacting or self._log.record_count <= 2 * self._size_hint + self._slack:
+            return
+        self._size_hint = max(self._size_hint, sum(1 for _ in self._snapshot()))
+        if self._log.record_count <= 2 * self._size_hint + self._slack:
+            return  # there is more than at the last look, and most of it is no waste
+        self._compact()
+
+    def _compact(self):
+        """Begin to write what the model holds to a second log."""
+        self._opening = True
+        self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
+
+    def _make_next(self, size):
+        """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has hardly
+        ever more.
+        """
+        file = self._files.make_log(self._path + NEXT)
+        if self._committer.enabled:
+            reserve(self._files, file, max(size, ROOM_AHEAD))
+        return file
+
+    def _opened(self, file, error):
+        """The second log is there, empty. What the model holds now is written to it; every change from here on goes to both."""
+        self._opening = False
+        if error is not None:
+            self._give_up(error)
+            return
+        self._files.made(file)
+        following = FramedLog(self._files, self._path + NEXT, file=file, committer=self._committer)
+        self._next = following
+        if self._closed:
+            self._give_up("the broker stops; it begins anew at the next boot")
+            return
+        self._committer.mark_folder(os.path.dirname(self._path))
+        pending = list(self._snapshot())
+        pending.reverse()
+        self._size_hint = len(pending)
+        self._scheduler.start(Compaction(self, following, pending))
+
+    def compaction_failed(self, following, error):
+        """A slice of the compaction into ``following`` failed."""
+        if self._next is following and not self._renaming:  # a log that is about to take the first one's name is whole, and needed
+            self._give_up(error)
+
+    def write_slice(self, following, pending):
+        """Write some of the definitions, the last of the list first. Whether there are more to write."""
+        if self._next is not following:
+            return False
+        records = []
+        while pending and len(records) < SLICE:
+            try:
+                record = pending.pop()()
+                if record is not None:
+                    records.append(encode_table(record))
+            except (ValueError, TypeError) as error:
+                self._give_up(f"a definition cannot be written: {error}")
+                return False
+        if records and not self._append_to_next(records):
+            return False
+        if pending:
+            return True
+        self._committer.mark_file(following.file)  # a flush of it that failed fails this one, too
+        self._committer.after_sync(lambda error: self._replace(following, error))
+        return False
+
+    def _append_to_next(self, payloads):
+        try:
+            self._next.append_all(payloads)
+            return True
+        except OSError as error:
+            self._give_up(error)
+            return False
+
+    def _append_to_both(self, payload):
+        """The second log is about to take the first one's name, nobody knows when: what one of them refuses is refused.
+
+        Raises OSError.
+        """
+        self._next.make_room(payload)
+        self._log.make_room(payload)
+        mark = self._next.mark()
+        self._next.append(payload)
+        try:
+            self._log.append(payload)
+        except OSError:
+            self._next.take_back(mark)
+            raise
+
+    def _replace(self, following, error):
+        """The second log is on disk: give it the name. The sync that does so flushes the folder too."""
+        if self._next is not following:
+            return
+        if error is not None:
+            self._give_up(error)
+            return
+        self._renaming = True
+        self._committer.change([self._files.renaming(following.file.path, self._path, following.file)], self._renamed)
+        self._committer.mark_folder(os.path.dirname(self._path))
+
+    def _renamed(self, error):
+        self._renaming = False
+        following = self._next
+        if error is not None:
+            self._give_up(error)
+            return
+        LOG.info("definitions: %d records rewritten as %d", self._log.record_count, following.record_count)
+        old, self._log, self._next = self._log, following, None
+        old.abandon()
+        if self._closed:
+            following.close()
+
+    def _give_up(self, reason):
+        """Go on with the first log alone; the next try is when it has grown by as much again."""
+        LOG.warning("definitions: compaction given up: %s", reason)
+        self._size_hint = self._log.record_count
+        abandoned, self._next = self._next, None
+        if abandoned is not None:
+            abandoned.abandon()
+            self._committer.change([self._files.unlinking(abandoned.file.path)], self._removed)
+
+    def _removed(self, error):
+        if error is not None:
+            LOG.warning("definitions: %s stays until the next boot: %s", self._path + NEXT, error)
+
+
+class Compaction(Job):
+    """The definitions as they are now, written to the log that is to follow ``log``'s."""
+
+    name = "compacting the definitions"
+
+    def __init__(self, log, following, pending):
+        super().__init__()
+        self._log = log
+        self._following = following
+        self._pending = pending
+
+    def step(self):
+        return self._log.write_slice(self._following, self._pending)
+
+    def failed(self, error):
+        """It is given up; it begins anew when the log has grown."""
+        self._log.compaction_failed(self._following, error)
+        return False

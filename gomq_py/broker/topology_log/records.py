@@ -1,0 +1,101 @@
+"""Records: the durable definitions as what the topology log keeps, one function per change. Read back by broker.topology.recovery."""
+from gomq_py.storage.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
+
+
+def is_incarnation(value):
+    """A queue's random number."""
+    return isinstance(value, bytes) and len(value) == 16
+
+
+_NAMED = {"vhost": is_text, "name": is_text}
+_BINDING = {"vhost": is_text, "source": is_text, "destination": is_text, "to": is_str, "key": is_text, "arguments": is_table}
+_PARAMETER = {"vhost": is_text, "component": is_text, "name": is_text}
+
+# What a record about each thing must hold to be used: {op: {field: check}}.
+SHAPES = {
+    "exchange": {
+        **_NAMED, "type": is_str, "auto_delete": is_flag, "internal": is_flag, "arguments": is_table,
+        "incarnation": optional(lambda value: not value or is_incarnation(value)),
+    },
+    "exchange-delete": _NAMED,
+    "queue": {**_NAMED, "auto_delete": is_flag, "arguments": is_table, "incarnation": is_incarnation},
+    "queue-delete": _NAMED,
+    "bind": _BINDING,
+    "unbind": _BINDING,
+    "vhost": {"name": is_text, "description": is_str, "tags": is_texts},
+    "vhost-delete": {"name": is_text},
+    "parameter": {**_PARAMETER, "value": is_str, "waits": optional(is_flag)},
+    "parameter-clear": _PARAMETER,
+    "global-parameter": {"name": is_text, "value": is_str},
+    "global-parameter-clear": {"name": is_text},
+}
+
+
+def exchange_declared(exchange, incarnation=b""):
+    """``incarnation`` (16 octets) is that of a delayed exchange's messages; other types have none."""
+    return {
+        "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type, "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal, "arguments": exchange.arguments, "incarnation": incarnation,
+    }
+
+
+def exchange_deleted(exchange):
+    return {"op": "exchange-delete", "vhost": exchange.vhost, "name": exchange.name}
+
+
+def queue_declared(queue, incarnation):
+    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name. Said again when it is paused or resumed."""
+    return {
+        "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete), "arguments": queue.arguments,
+        "incarnation": incarnation, "paused": bool(queue.paused),
+    }
+
+
+def queue_deleted(queue):
+    return {"op": "queue-delete", "vhost": queue.vhost, "name": queue.name}
+
+
+def bound(binding):
+    return _binding("bind", binding)
+
+
+def unbound(binding):
+    return _binding("unbind", binding)
+
+
+def _binding(op, binding):
+    to_queue = not hasattr(binding.destination, "alternate")
+    return {
+        "op": op, "vhost": binding.source.vhost, "source": binding.source.name, "destination": binding.destination.name,
+        "to": "queue" if to_queue else "exchange", "key": binding.routing_key, "arguments": binding.arguments,
+    }
+
+
+def vhost_created(vhost):
+    """Of a vhost as it is now; a later one replaces it."""
+    return {
+        "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags, "default_queue_type": vhost.default_queue_type,
+        "protected": vhost.protected_from_deletion,
+    }
+
+
+def vhost_deleted(name):
+    return {"op": "vhost-delete", "name": name}
+
+
+def parameter_set(vhost, component, name, value, waits):
+    """``value`` is JSON text. ``waits``: nobody acted on it, or on a part of it, when it was set."""
+    return {"op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value, "waits": waits}
+
+
+def parameter_cleared(vhost, component, name):
+    return {"op": "parameter-clear", "vhost": vhost, "component": component, "name": name}
+
+
+def global_parameter_set(name, value):
+    """``value`` is JSON text."""
+    return {"op": "global-parameter", "name": name, "value": value}
+
+
+def global_parameter_cleared(name):
+    return {"op": "global-parameter-clear", "name": name}

@@ -1,0 +1,258 @@
+"""Topology log: compaction while the broker works, and when it cannot be finished."""
+import errno
+import os
+import threading
+from itertools import count
+from random import Random
+
+import gevent
+import pytest
+
+from gomq_py.broker.topology_log import log as topology_log
+from gomq_py.broker.topology_log.log import TopologyLog
+from gomq_py.storage.files import ROOM_AHEAD, Files
+from gomq_py.storage.sync import GroupCommit
+from tests.support.faulty_files import FaultyFiles
+from tests.support.hub_calls import HubCalls
+from tests.support.waiting import wait_until
+
+
+class Names:
+    """A model of one kind of thing: names that are there. ``slices`` are what the log asked the scheduler to run."""
+
+    def __init__(self, folder, files=None, syncing=True):
+        self.path = os.path.join(folder, "definitions")
+        self.files = files or Files()
+        self.committer = GroupCommit(self.files, enabled=syncing)
+        self.slices = []
+        self.names = {}
+        self.possible = []  # what a kill may leave: ``names`` as of the last sync and after each change since
+        self.log = TopologyLog(self.files, self.path, self.committer, self, slack=20)
+        for record in self.log.replay():
+            self.apply(record)
+        self.possible.append(dict(self.names))
+        self.log.compact_when_long(self.snapshot)
+
+    def apply(self, record):
+        if record["op"] == "add":
+            self.names[record["name"]] = record["value"]
+        else:
+            self.names.pop(record["name"], None)
+
+    def snapshot(self):
+        for name in list(self.names):
+            yield lambda name=name: {"op": "add", "name": name, "value": self.names[name]} if name in self.names else None
+
+    def change(self, op, name, value=0):
+        record = {"op": op, "name": name, "value": value}
+        self.log.append(record)
+        self.apply(record)
+        self.possible.append(dict(self.names))
+
+    def wait(self):
+        """As a door does before it answers."""
+        self.committer.wait()
+        self.possible = [dict(self.names)]
+
+    def start(self, job):
+        self.slices.append(job)
+        self.failed = job.failed
+
+    def run_slice(self):
+        if self.slices and not self.slices[0].step():
+            self.slices.pop(0)
+
+    def finish(self):
+        """Until no compaction is under way."""
+        def is_over():
+            self.run_slice()
+            self.committer.after_sync(lambda error: None)  # it need not wait for the next unhurried one
+            return not self.log.is_compacting and self.committer.is_idle and self.committer.is_done_aside
+
+        wait_until(is_over, sleep=gevent.sleep)
+
+    def stop(self):
+        self.committer.wait()
+        self.log.close()
+        self.committer.stop()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(topology_log, "SLICE", 2)
+
+
+def test_long_log_is_compacted(tmp_path, small):
+    model = Names(tmp_path)
+    for number in range(100):
+        model.change("add", f"n{number % 5}", number)
+        model.finish()
+    model.stop()
+
+    again = Names(tmp_path)
+
+    assert again.names == {f"n{number % 5}": number for number in range(95, 100)}
+    assert again.log.record_count < 60
+    assert os.listdir(tmp_path) == ["definitions"]
+    again.stop()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_changes_during_a_compaction_are_kept(tmp_path, small, seed):
+    random = Random(seed)
+    model = Names(tmp_path)
+    compacted = 0
+    for number in range(200):
+        model.change(random.choice(["add", "add", "remove"]), f"n{random.randrange(8)}", number)
+        if random.random() < 0.5:
+            compacted += model.log.is_compacting
+            model.run_slice()
+        if random.random() < 0.05:
+            model.committer.wait()
+    expected = dict(model.names)
+    model.stop()
+
+    again = Names(tmp_path)
+
+    assert compacted
+    assert again.names == expected
+    again.stop()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_kill_during_a_compaction_loses_nothing_that_was_answered(tmp_path, small, seed):
+    random = Random(seed)
+    model = Names(tmp_path)
+    for number in range(random.randrange(20, 120)):
+        model.change(random.choice(["add", "add", "remove"]), f"n{random.randrange(8)}", number)
+        if random.random() < 0.5:
+            model.run_slice()
+        if random.random() < 0.05:
+            model.wait()
+
+    model.committer.kill()
+
+    again = Names(tmp_path)
+
+    assert again.names in model.possible
+    again.finish()
+    assert os.listdir(tmp_path) == ["definitions"]
+    again.stop()
+
+
+def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
+    """Every seam call of a run with a compaction fails once: appends may raise, what they said is then not in the model, nothing else is lost."""
+    def run(folder, files):
+        folder.mkdir()
+        model = Names(folder, files)
+        for number in range(60):
+            try:
+                model.change("add", f"n{number % 5}", number)
+            except OSError:
+                pass
+            model.run_slice()
+            if number % 10 == 9:
+                try:
+                    model.wait()
+                except Exception:
+                    break  # a failed sync: the doors would not have answered, the operator restarts
+        return model
+
+    clean = FaultyFiles()
+    run(tmp_path / "clean", clean)
+    for fail_at in range(3, len(clean.calls) + 1):
+        folder = tmp_path / str(fail_at)
+
+        model = run(folder, FaultyFiles(fail_at, error=errno.ENOSPC))
+        model.committer.kill()
+
+        again = Names(folder)
+        assert again.names in model.possible, f"call {fail_at}: {clean.calls[fail_at - 1]}"
+        again.log.close()
+
+
+def test_changes_and_a_compaction_ask_nothing_of_the_disk_in_the_hub(tmp_path, small):
+    files = HubCalls()
+    model = Names(tmp_path, files)
+    files.begin()
+
+    for number in range(100):
+        model.change("add", f"n{number % 5}", number)
+        model.finish()
+
+    assert model.log.record_count < 60
+    assert files.in_hub == {}
+    assert {"make_log", "write_accepted", "rename", "sync", "sync_folder"} <= set(files.elsewhere)
+    model.stop()
+
+
+def test_what_only_one_log_takes_while_their_names_change_is_refused(tmp_path, small):
+    """From the order to rename until it is done nobody knows which of the two a crash would leave."""
+    files = HeldName()
+    model = Names(tmp_path, files)
+    numbers = count()
+
+    def is_held():
+        number = next(numbers)
+        model.change("add", f"n{number % 5}", number)
+        model.run_slice()
+        model.committer.after_sync(lambda error: None)
+        return files.is_held
+
+    wait_until(is_held, sleep=gevent.sleep)
+    model.change("add", "both", 1)
+
+    for which, size in (("definitions", 2 * ROOM_AHEAD), ("definitions.next", 4 * ROOM_AHEAD)):  # more than is reserved
+        files.full = which
+        with pytest.raises(OSError):
+            model.change("add", "one", bytes(size))
+    files.full = None
+    model.change("add", "later", 2)
+    files.go_on.set()
+    model.finish()
+    expected = dict(model.names)
+    model.stop()
+
+    again = Names(tmp_path)
+    assert again.names == expected and expected["later"] == 2
+    again.stop()
+
+
+class HeldName(FaultyFiles):
+    """A disk on which ``rename`` hangs until it may go on, and on which one file (``full``) cannot grow."""
+
+    def __init__(self):
+        super().__init__()
+        self.go_on = threading.Event()
+        self.is_held = False
+        self.full = None
+
+    def about_to(self, call, subject):
+        super().about_to(call, subject)
+        if call == "rename":
+            self.is_held = True
+            self.go_on.wait(20)
+        if call == "reserve" and os.path.basename(subject) == self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
+
+
+def test_slice_that_fails_when_the_second_log_is_whole_ends_nothing(tmp_path):
+    """Without syncing, its last slice has the names changed: what was given up then took the first log's name all the same, and was closed."""
+    names = Names(tmp_path, syncing=False)
+    names.change("add", "kept", 1)
+    for value in range(50):
+        names.change("add", "kept", value)
+
+    def slice_ran():
+        names.committer.after_sync(lambda error: None)
+        return names.slices
+
+    slice_ = wait_until(slice_ran, sleep=gevent.sleep).pop()
+    assert slice_.step() is False
+    names.failed(RuntimeError("a fault after the slice"))
+    names.change("add", "later", 7)
+    names.finish()
+    names.change("add", "latest", 8)
+    names.stop()
+
+    assert Names(tmp_path).names == {"kept": 49, "later": 7, "latest": 8}
