@@ -27,7 +27,12 @@ class Routing:
     def route_by_key(self, exchange, routing_key, more_keys=()):
         """As route() without knowing the headers: None where an exchange on the way looks at them."""
         found, passed = self._reach(exchange, routing_key, None, more_keys)
-        return None if exchange.deduplication is not None or any(each.needs_headers for each in passed) else tuple(found)
+        if exchange.deduplication is not None:
+            return None
+        for each in passed:
+            if each.needs_headers:
+                return None
+        return tuple(found)
 
     def _reach(self, exchange, routing_key, headers, more_keys):
         """Destinations in the order they were found, and the exchanges passed on the way."""
