@@ -139,9 +139,19 @@ def store(channel, publication, may_wait=False):
     """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all
     of them took it; one that ``may_wait`` may do so, and None is returned.
     """
-    connection = channel.connection
-    wait = partial(wait_for_files, connection) if may_wait else None
-    return publishing.store(channel.caller, publication, connection.scheduler.now_ms, partial(_stored, channel), wait)
+    wait = partial(_wait, channel) if may_wait else None
+    taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
+    if taken is not None:
+        _stored(channel, publication)
+    return taken
+
+
+def _wait(channel, publication, destinations, taken):
+    def stored(taken, somebody_took):
+        publishing.stored(publication, taken, somebody_took)
+        _stored(channel, publication)
+
+    wait_for_files(channel.connection, publication.message, destinations, taken, stored)
 
 
 def wait_for_files(connection, message, destinations, taken, done):

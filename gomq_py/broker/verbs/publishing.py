@@ -1,15 +1,13 @@
 """Publishing: what a publish means: what is checked, where the message goes, who takes it, what is counted.
 
     prepare            octets of a client -> Publication: checked and routed; what is wrong is raised here
-    store              Publication -> its destinations; then the door is called back, which answers its client
+    store              Publication -> its destinations; then the door answers its client
     store_and_wait     the same, for who has nothing else to do meanwhile
 
 Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store by themselves what
 needs no look; a property test holds both ways to the same answers.
 """
-from functools import partial
-
-from gevent.event import AsyncResult
+from gevent.event import Event
 
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.names import cleaned
@@ -131,11 +129,11 @@ def _octets(name):
 
 # storing
 
-def store(caller, publication, now_ms, done, wait=None):
-    """Hand the message to its destinations, then call ``done(publication)``. Returns whether all took it.
+def store(caller, publication, now_ms, wait=None):
+    """Hand the message to its destinations. Returns whether all took it.
 
-    Where a destination needs files for it first, ``wait(message, destinations, taken, done)`` is called, which makes
-    a HeldPublish, and None returned. Without ``wait`` nothing waits.
+    Where a destination needs files for it first, ``wait(publication, destinations, taken)`` is called, which makes a
+    HeldPublish that calls ``stored`` in the end, and None returned. Without ``wait`` nothing waits.
     """
     # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not stored.
     is_noted = publication.seen is not None and publication.seen[0] is not None
@@ -151,36 +149,18 @@ def store(caller, publication, now_ms, done, wait=None):
         answer = destination.publish(message)
         if answer == LATER:
             publication.somebody_took = somebody_took
-            wait(message, destinations[at:], taken, partial(_stored, publication, done))
+            wait(publication, destinations[at:], taken)
             return None
         if answer:
             somebody_took = True
         else:
             taken = False
-    return _stored(publication, done, taken, somebody_took)
+    stored(publication, taken, somebody_took)
+    return taken
 
 
-def store_and_wait(caller, publication, scheduler):
-    """Store it for who has no channel: the vhost counts it. Returns the Publication. May switch."""
-    stored, now_ms = AsyncResult(), unix_ms()
-    # A batch of its own: a message that lives no longer than this moment is delivered in it, or never.
-    publication.message.restamp(now_ms)
-    scheduler.begin(now_ms)
-    try:
-        store(caller, publication, now_ms, stored.set, partial(HeldPublish, caller.vhost, scheduler))
-    finally:
-        scheduler.finish()
-    caller.vhost.totals.publishes += 1
-    return stored.get()
-
-
-def traced(caller):
-    """How traces tell of the caller."""
-    return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
-
-
-def _stored(publication, done, taken, somebody_took):
-    """All destinations have had the message. Returns ``taken``: whether they took it."""
+def stored(publication, taken, somebody_took):
+    """All destinations have had the message: ``taken``, whether they took it; ``somebody_took``, whether one did."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
@@ -191,8 +171,35 @@ def _stored(publication, done, taken, somebody_took):
         exchange.state.unroutable += 1
         if publication.mandatory:
             exchange.state.returned += 1
-    done(publication)
-    return taken
+
+
+def store_and_wait(caller, publication, scheduler):
+    """Store it for who has no channel: the vhost counts it. Returns the Publication. May switch."""
+    waited, now_ms = Event(), unix_ms()
+
+    def end(taken, somebody_took):
+        stored(publication, taken, somebody_took)
+        waited.set()
+
+    def wait(publication, destinations, taken):
+        HeldPublish(caller.vhost, scheduler, publication.message, destinations, taken, end)
+
+    # A batch of its own: a message that lives no longer than this moment is delivered in it, or never.
+    publication.message.restamp(now_ms)
+    scheduler.begin(now_ms)
+    try:
+        taken = store(caller, publication, now_ms, wait)
+    finally:
+        scheduler.finish()
+    caller.vhost.totals.publishes += 1
+    if taken is None:
+        waited.wait()
+    return publication
+
+
+def traced(caller):
+    """How traces tell of the caller."""
+    return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
 def _is_duplicate(publication, now_ms):
