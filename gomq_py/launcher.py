@@ -16,14 +16,15 @@ from gevent import socket
 from gevent.event import Event
 
 import gomq_py
-from gomq_py import build_info, hub
+from gomq_py import build_info
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.auth.errors import BackendError
 from gomq_py.broker.broker import Broker
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.threads import log_faults, log_unraisable
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
 from gomq_py.observability import garbage
@@ -71,8 +72,8 @@ class Launcher:
     def run(self) -> int:
         """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
         self._asked_to_stop = Event()
-        hub.log_faults()
-        hub.log_unraisable()
+        log_faults()
+        log_unraisable()
         raise_descriptor_limit()
         asked_to_reload = Event()  # a signal during the boot counts after it
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]

@@ -9,7 +9,7 @@ from typing import Any
 
 from gomq_py.config.settings import OPTIONS, Option, Settings
 from gomq_py.config.sources import ConfigError
-from gomq_py.hub import in_thread
+from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import BindError
 from gomq_py.observability import log
 

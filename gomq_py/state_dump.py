@@ -17,7 +17,7 @@ from typing import Any
 import gevent
 from greenlet import getcurrent, greenlet
 
-from gomq_py.broker.turns import give_way
+from gomq_py.hub.turns import give_way
 from gomq_py.observability import resources
 from gomq_py.observability.log import logger
 

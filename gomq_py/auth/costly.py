@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 
 from gevent.event import Event
 
-from gomq_py.hub import begin
+from gomq_py.hub.threads import begin
 
 # Computing is all that they do: more than there are processors would only be slower each.
 AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))

@@ -17,7 +17,7 @@ import gevent
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.hub import in_thread
+from gomq_py.hub.threads import in_thread
 from gomq_py.observability.log import logger
 
 LOG = logger("auth")

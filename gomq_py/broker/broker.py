@@ -16,13 +16,11 @@ from gomq_py.broker.policies.parameters import Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.user_limits import UserLimits
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
-from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.broker.signals import event_sources, events, log_exchange
 from gomq_py.broker.signals.alarms import Alarms
 from gomq_py.broker.signals.resource_watch import ResourceWatch
 from gomq_py.broker.signals.totals import Totals
 from gomq_py.broker.tables import TableLimits
-from gomq_py.broker.timers import HubTimers
 from gomq_py.broker.topology import recovery
 from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.topology.vhost import VHost
@@ -31,6 +29,8 @@ from gomq_py.broker.topology_log import records
 from gomq_py.broker.topology_log.log import TopologyLog
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.timers import HubTimers
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import KILLED
 from gomq_py.storage.pool import SegmentPool

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.utils import floatToGoString
 
-from gomq_py.broker.turns import give_way, paced
+from gomq_py.hub.turns import give_way, paced
 
 # Samples rendered between two turns of the loop: some 1 us each.
 SLICE = 500

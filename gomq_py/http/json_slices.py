@@ -8,9 +8,9 @@ import json
 import re
 from typing import Any
 
-from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.turns import give_way
 from gomq_py.http.answers import elements, json_octets
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turns import give_way
 
 # Characters of one element, as many as the body of a request that is about one thing.
 ELEMENT_MAX = 1024 * 1024

@@ -13,10 +13,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 import gomq_py
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM
 from gomq_py.broker.signals.alarms import DISK, MEMORY
-from gomq_py.broker.turns import paced
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import metric_rows as rows
 from gomq_py.http import sums
+from gomq_py.hub.turns import paced
 from gomq_py.observability import resources
 
 PREFIX = "rabbitmq_"

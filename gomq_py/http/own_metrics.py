@@ -7,8 +7,8 @@ import time
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
-from gomq_py.broker.turns import give_way, paced
-from gomq_py.hub import in_thread
+from gomq_py.hub.threads import in_thread
+from gomq_py.hub.turns import give_way, paced
 
 PREFIX = "gomq_"
 # How often messages came back: bounds of the distribution.

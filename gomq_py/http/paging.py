@@ -11,7 +11,7 @@ from gomq_py.http.answers import elements, paced_answer
 from gomq_py.http.arguments import number_in
 from gomq_py.http.columns import at, cut, paths_in
 from gomq_py.http.errors import BadRequest
-from gomq_py.broker.turns import paced
+from gomq_py.hub.turns import paced
 from gomq_py.patterns import Pattern
 
 DEFAULT_PAGE_SIZE = 100

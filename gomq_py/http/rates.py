@@ -12,7 +12,7 @@ from array import array
 
 import gevent
 
-from gomq_py.broker.turns import paced
+from gomq_py.hub.turns import paced
 
 # Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
 LEAST_WINDOW_S = 1.0

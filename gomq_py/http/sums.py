@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.signals.totals import CHANNEL_COUNTERS, EXCHANGE_COUNTERS, QUEUE_COUNTERS
-from gomq_py.broker.turns import paced
+from gomq_py.hub.turns import paced
 
 # Queues and exchanges between two looks at the clock: some 3 us each.
 LOOK = 10

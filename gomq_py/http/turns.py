@@ -1,4 +1,4 @@
-"""Turns of requests: one begins at each poll of the loop. Inside a request it is ``broker.turns`` that gives way."""
+"""Turns of requests: one begins at each poll of the loop. Inside a request it is ``hub.turns`` that gives way."""
 import contextlib
 from collections import deque
 

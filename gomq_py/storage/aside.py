@@ -7,7 +7,7 @@ from collections import deque
 
 import gevent
 
-from gomq_py.hub import begin
+from gomq_py.hub.threads import begin
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long queue. What it would tell the pool and the
 committer, which are the hub's, is noted, and told once it is over.
 """
-from gomq_py.hub import in_thread
+from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):

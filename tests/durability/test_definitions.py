@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from gomq_py.broker.broker import Broker
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology_log import log as topology_log
 from gomq_py.config.settings import Settings
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.sync import GroupCommit
 from tests.durability.seeds import seeds

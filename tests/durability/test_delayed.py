@@ -3,8 +3,8 @@ from random import Random
 
 import pytest
 
-from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node

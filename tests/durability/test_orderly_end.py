@@ -4,8 +4,8 @@ import threading
 import gevent
 import pytest
 
-from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.support.node import Node
 from tests.support.unflushed import Unflushed

@@ -8,7 +8,7 @@ import time
 import gevent
 import pytest
 
-from gomq_py.broker.turns import give_way
+from gomq_py.hub.turns import give_way
 from load import hostile, long_work
 from load.attacks import ATTACKS, MANAGEMENT
 from load.brokers import GomqBroker

@@ -16,14 +16,14 @@ import requests
 
 import gomq_py
 from gomq_py import launcher
-from gomq_py.broker.verbs import held_publish
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
-from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.broker.verbs import held_publish
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import unix_ms
 from tests.support.hub_calls import HubCalls
 from tests.support.waiting import wait_until
 

@@ -1,8 +1,8 @@
 """A scheduler and timers whose work raises when a test says so, and where the sources start jobs and timers."""
 import ast
 
-from gomq_py.broker.queues.scheduler import Scheduler
-from gomq_py.broker.timers import HubTimers
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.timers import HubTimers
 from tests.unit.source_tree import module_name, sources, tree
 
 # What starts a job by a name that it is given: which of its arguments that is.

@@ -17,14 +17,14 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker import broker as broker_module
 from gomq_py.broker.queues import cancelling
-from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.routing.destination import Destination
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology import vhost, vhost_deletion
 from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import unix_ms
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
@@ -320,13 +320,13 @@ JOBS = {
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
-    "gomq_py.broker.timers": (1, "logs what a callback raises; all below that are given timers have these"),
+    "gomq_py.hub.timers": (1, "logs what a callback raises; all below that are given timers have these"),
     "gomq_py.broker.transfer.engine": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.due_timer": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
-    "gomq_py.broker.queues.scheduler": (1, "catches what each turn and each job raises"),
+    "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.amqp.server.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (1, "test_consumer_timeouts: shared, catches what each look raises"),
     "gomq_py.amqp.server.bodies": (2, "shared, catches what resuming and giving up raise"),

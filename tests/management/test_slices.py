@@ -10,13 +10,13 @@ import greenlet
 import pytest
 import requests
 
-from gomq_py import Broker, hub
-from gomq_py.broker import turns
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py import Broker
 from gomq_py.broker.verbs import taking
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
 from gomq_py.http import answers, paging
+from gomq_py.hub import threads, turns
+from gomq_py.hub.slice_clock import SliceClock
 
 QUEUES = 2000
 DEFINITIONS = {
@@ -136,7 +136,7 @@ def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypat
 
     def give_way():
         gave_way.append(None)
-        hub.give_way()
+        threads.give_way()
 
     monkeypatch.setattr(taking, "SliceClock", lambda: SliceClock(0))
     monkeypatch.setattr(taking, "give_way", give_way)
@@ -177,7 +177,7 @@ def test_connections_of_users_that_are_deleted_are_closed_in_slices(many, monkey
     staying = Connection(many.amqp_url, heartbeat_s=0)
     given = []
     monkeypatch.setattr(turns, "SliceClock", lambda every: SliceClock(0))
-    monkeypatch.setattr(turns, "give_way", lambda: given.append(None) or hub.give_way())
+    monkeypatch.setattr(turns, "give_way", lambda: given.append(None) or threads.give_way())
 
     requests.post(f"{url}/api/users/bulk-delete", json={"users": ["ann", "bob", "nobody"]}, **options).raise_for_status()
 

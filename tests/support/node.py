@@ -2,8 +2,8 @@
 import gevent
 
 from gomq_py.broker.broker import Broker
-from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.config.settings import Settings
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit

@@ -3,7 +3,7 @@ import os
 
 from gomq_py.broker.queues.consumers import Consumer
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.message_store import MessageStore

@@ -38,7 +38,7 @@ ENTERED_BY = {
     "gomq_py.amqp.wire.stream_content": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
     "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",
-    "gomq_py.broker.job": "tests/unit/broker/queues/test_scheduler.py",
+    "gomq_py.hub.job": "tests/unit/hub/test_scheduler.py",
     "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.broker.transfer.death": "tests/unit/broker/transfer/test_dead_letters.py",

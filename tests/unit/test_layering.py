@@ -32,7 +32,7 @@ MAP = {
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},
-    "state_dump": {"observability", "amqp.server", "broker", "broker.policies", "storage"},
+    "state_dump": {"observability", "hub", "amqp.server", "broker", "broker.policies", "storage"},
     "embedded": {"launcher", "config", "http", "hub", ""},
     "testing": {"embedded", "testing.chaos", "observability", ""},
     "testing.chaos": DOOR | {"amqp.server"},
@@ -70,7 +70,7 @@ MAP = {
     "salted_hash": set(),
     "observability": set(),
     "patterns": set(),
-    "hub": {"observability"},
+    "hub": {"observability", "broker.routing"},
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart

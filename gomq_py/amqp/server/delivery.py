@@ -6,7 +6,7 @@ up: when the output is blocked its capacity is 0 until the output has drained. N
 from gomq_py import octets
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.message import Message
 
 

@@ -6,8 +6,8 @@ connections end at once. What is left of a slice waits for the next poll of the 
 from collections import deque
 from itertools import chain, islice
 
-from gomq_py.broker.job import Job
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 
 # Channels that end without waiting for others to be served: some 0.3 ms.
 FEW = 32

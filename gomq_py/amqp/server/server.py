@@ -18,8 +18,8 @@ from gomq_py.amqp.server.endings import Endings
 from gomq_py.amqp.server.heartbeats import Heartbeats
 from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.server.slow_walk import Turns
-from gomq_py.broker.job import Job
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.net.admission import Admission
 from gomq_py.net.buffers import HubBuffers
 from gomq_py.net.coalescer import Coalescer

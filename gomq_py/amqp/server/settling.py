@@ -6,7 +6,7 @@ channel meanwhile. That later methods of the client find them carried out is the
 from collections import deque
 
 from gomq_py.amqp.server.settle import ACK, DROP
-from gomq_py.broker.job import Job
+from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")

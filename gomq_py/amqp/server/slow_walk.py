@@ -7,7 +7,7 @@ is walked later, one connection for each poll of the loop, so that all who are b
 import time
 from collections import deque
 
-from gomq_py.broker.job import Job
+from gomq_py.hub.job import Job
 
 # About as long as a read of the fast lane takes at most, so that both lanes are as fair.
 WALK_S = 0.002

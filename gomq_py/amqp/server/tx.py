@@ -8,11 +8,11 @@ from array import array
 from collections import deque
 
 from gomq_py.amqp.server import publish, settle
-from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
+from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk
-from gomq_py.broker.job import Job
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 
 # Octets of message bodies a transaction may hold in memory: as many as the default budget for unfinished bodies.
 TRANSACTION_OCTETS_MAX = 256 * 1024 * 1024

@@ -8,11 +8,11 @@ import time
 from gomq_py.broker.features import alternate_exchange, consumer_timeout
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.deduplication import SeenIds, deduplication_of
-from gomq_py.broker.job import Job
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, KEYS, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

@@ -2,8 +2,8 @@
 
 Beside queue. The queue has let go of them before: it delivers to none of them, whoever has been told.
 """
-from gomq_py.broker.job import Job
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 
 # Consumers that are told at once: some 5 us each.
 FEW = 64

@@ -2,8 +2,8 @@ from libc.stdint cimport uint64_t
 from gomq_py.broker.queues cimport guard as _guard
 from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
 from gomq_py.broker.queues.guard cimport QueueGuard
-from gomq_py.broker.queues.scheduler cimport Scheduler
 from gomq_py.broker.routing cimport destination
+from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 cimport cython

@@ -10,8 +10,8 @@ from gomq_py.broker.queues.cancelling import cancel_all
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import destination
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.errors import AccessRefused
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
 from gomq_py.storage.message import Message

@@ -4,9 +4,9 @@ Beside limits, which hands over what came back. A message stays unacked in its s
 loses nothing; the store notes until when, to the second, so that after a restart it waits for the rest of its time. One whose delivery was lost with
 the broker waits from the boot on, where lost deliveries wait at all. Never yields; what is due together goes on in slices.
 """
-from gomq_py.broker.job import Job
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
+from gomq_py.hub.job import Job
 
 # Messages that become ready again before others get their turn: about a millisecond.
 SLICE = 1000

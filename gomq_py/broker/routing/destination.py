@@ -1,7 +1,7 @@
 """Destination: what a route leads to. Queues are one kind; sinks without a store (direct reply-to, QoS 0 sessions, event exchanges) are others.
 
 Above storage, below routes and doors. A destination takes one message at a time and does its further work, such as delivering, once per read: it
-puts itself on the scheduler's list (queues.scheduler) when it is first touched. Never yields.
+puts itself on the scheduler's list (hub.scheduler) when it is first touched. Never yields.
 """
 
 # The answer to a message that may wait, where a thread has to make files for it first.

@@ -8,8 +8,8 @@ import socket
 from collections import deque
 
 from gomq_py.broker.header_edit import told_in_headers
-from gomq_py.broker.job import Job
 from gomq_py.content.properties import Properties
+from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.secrets import shown

@@ -9,7 +9,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.broker.signals.alarms import DISK, MEMORY
-from gomq_py.hub import begin, in_thread
+from gomq_py.hub.threads import begin, in_thread
 from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
 from gomq_py.observability.log import logger

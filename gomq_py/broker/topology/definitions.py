@@ -12,10 +12,10 @@ from gomq_py.auth.users import TAGS
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type_of
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
-from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.turns import give_way, paced
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import Refused
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turns import give_way, paced
 from gomq_py.observability.log import logger
 from gomq_py.observability.secrets import shown
 

@@ -14,12 +14,12 @@ from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
-from gomq_py.broker.job import Job
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.transfer.delayed import DelayQueue
+from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.priority_store import open_priority_store

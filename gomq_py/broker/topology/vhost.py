@@ -15,7 +15,6 @@ from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.features.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
-from gomq_py.broker.job import Job
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
@@ -23,13 +22,14 @@ from gomq_py.broker.routing.routing import Routing, published, with_properties
 from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
 from gomq_py.broker.signals.totals import EXCHANGE_COUNTERS, Totals
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.topology.binding import Binding, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.values import difference, difference_in, same_argument
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 

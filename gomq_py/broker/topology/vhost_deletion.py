@@ -9,8 +9,8 @@ from functools import partial
 
 from gevent.event import Event
 
-from gomq_py.broker.job import Job
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

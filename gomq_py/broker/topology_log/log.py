@@ -11,9 +11,9 @@ slow with names holds nobody up.
 """
 import os
 
-from gomq_py.broker.job import Job
 from gomq_py.broker.topology_log.records import SHAPES
 from gomq_py.content.fields import encode_table
+from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 from gomq_py.storage.files import ROOM_AHEAD
 from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve

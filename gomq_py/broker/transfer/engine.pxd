@@ -1,5 +1,5 @@
 cimport cython
-from gomq_py.broker.job cimport Job
+from gomq_py.hub.job cimport Job
 from gomq_py.storage.message cimport Message
 
 cdef class Source:

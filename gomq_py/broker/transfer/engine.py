@@ -11,12 +11,12 @@ writes their new address and publishes them; the Transfer between the two is the
   all that was sent until now is safe, or cannot be. A target elsewhere answers when the other side has confirmed.
 - *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those behind it go on. One that is sent and
   cannot be dropped is set aside too.
-- *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the source, whose job it is (broker.job).
+- *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the source, whose job it is (hub.job).
 
 A crash at any point leaves a message in two places rather than in none. Never yields.
 """
-from gomq_py.broker.job import Job
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message

@@ -4,8 +4,8 @@ Between publishing, which meets a queue that answers LATER, and the queue's stor
 the disk holds up the publisher that needs it, and not the hub. A door lets nothing of the same client overtake it.
 """
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.routing.destination import LATER
+from gomq_py.hub.scheduler import unix_ms
 
 WAITS_FOR = "files for the next segment of a queue"
 

@@ -12,7 +12,6 @@ from gevent.event import Event
 from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.scheduler import unix_ms
 from gomq_py.broker.routing.destination import LATER
 from gomq_py.broker.routing.route import Route
 from gomq_py.broker.routing.routing import with_properties
@@ -21,6 +20,7 @@ from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content.fields import encode_shortstr, remove_key
 from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.errors import AccessRefused, Malformed
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 
 

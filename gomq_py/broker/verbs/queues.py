@@ -5,9 +5,9 @@ Above the vhost, which knows the rules about queues. What they raise is for the 
 from typing import Any, NamedTuple
 
 from gomq_py.broker.names import check_not_reserved, cleaned, described, server_named
-from gomq_py.broker.turns import give_way, until_opened
 from gomq_py.broker.verbs import rights
 from gomq_py.errors import NotFound
+from gomq_py.hub.turns import give_way, until_opened
 
 # Messages that are purged before others get their turn: some 5 ms.
 PURGE_SLICE = 5000

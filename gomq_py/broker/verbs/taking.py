@@ -3,10 +3,10 @@
 For doors that show messages to an operator. They wait in a greenlet of their own.
 """
 from gomq_py.broker.signals import tracing
-from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.turns import give_way, until_opened
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.publishing import traced
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turns import give_way, until_opened
 from gomq_py.storage.message import Message
 
 # Octets of bodies taken for one answer, in which they stand once more as JSON; who goes beyond is the last.

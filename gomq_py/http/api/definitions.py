@@ -4,13 +4,13 @@ from collections import deque
 from flask import Blueprint, request
 
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
-from gomq_py.broker.turns import paced
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
 from gomq_py.http.columns import paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.hub.turns import paced
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
 

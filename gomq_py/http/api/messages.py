@@ -4,7 +4,6 @@ from gevent.event import AsyncResult
 
 from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.transfer.moves import Filter, Move
-from gomq_py.broker.turns import give_way
 from gomq_py.broker.verbs import moves, queues
 from gomq_py.content.properties import Properties
 from gomq_py.http.answers import body, json_answer, node, paced_list
@@ -13,6 +12,7 @@ from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 
 blueprint = Blueprint("messages", __name__)

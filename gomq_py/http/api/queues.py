@@ -5,7 +5,6 @@ from itertools import islice
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
-from gomq_py.broker.turns import paced
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
@@ -17,6 +16,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import caller, find_queue, find_vhost, queue_to_take_from, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
+from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.

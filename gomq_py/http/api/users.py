@@ -1,7 +1,6 @@
 """/api/users: who may come in. For administrators."""
 from flask import Blueprint
 
-from gomq_py.broker.turns import paced
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import text_of
@@ -9,6 +8,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_user
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.http.paging import listing
+from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("users", __name__)
 

@@ -11,12 +11,12 @@ import gevent
 import pytest
 
 from gomq_py.auth.users import SHAPES
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology import queue_factory
 from gomq_py.broker.topology import vhost_deletion
 from gomq_py.broker.topology.definitions import Importer
 from gomq_py.broker.topology_log import records
 from gomq_py.config.settings import Settings
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage import removal
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.http import json_slices
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
+from gomq_py.hub.slice_clock import SliceClock
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2**63, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -9,10 +9,10 @@ from gomq_py.amqp.server.connection import Connection
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.stream_queue import StreamQueue
-from gomq_py.broker import turns
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.http import rates as rates_module
 from gomq_py.http.rates import FORGOTTEN_LOOK, LENGTHS, LONGEST_WINDOW_S, MESSAGES, Group, History, Rates
+from gomq_py.hub import turns
+from gomq_py.hub.slice_clock import SliceClock
 
 
 class Clock:

@@ -8,7 +8,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Change, Files

@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
     ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.slice_clock import SliceClock
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
 

@@ -11,7 +11,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.hub.scheduler import Scheduler
 from tests.support.door import Door
 from tests.support.no_switch import no_switch
 

@@ -9,8 +9,8 @@ from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
     ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk, QueueDelete,
 )
-from gomq_py.broker.queues.scheduler import Scheduler
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.door import publish_frames
 from tests.support.queues import HandLoop

@@ -6,8 +6,8 @@ from hypothesis import given, strategies as st
 
 from gomq_py.amqp.wire.errors import FrameError
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.scheduler import Scheduler
 from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import Scheduler
 from tests.support.lanes import LaneBench, NotingQueue, ack, content_header, frame, publish, publish_method, short
 
 PERSISTENT = Properties(delivery_mode=2, priority=7, headers={"a": 1, "b": "two"}, content_type="text/plain").encode()

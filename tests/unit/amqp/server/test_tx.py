@@ -12,8 +12,8 @@ from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
     TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
 )
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.content.properties import Properties
+from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.waiting import wait_until
 

@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 
 from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.scheduler import Scheduler
+from gomq_py.hub.scheduler import Scheduler
 
 SETTLE, REQUEUE = 0, 1
 LONG = 2500

@@ -6,11 +6,11 @@ import pytest
 
 from gomq_py.broker.exchanges import delayed
 from gomq_py.broker.exchanges.delayed import MAX_DELAY_MS, delay_of, due_ms_of, gone_on, is_delayed, time_of
-from gomq_py.broker.queues.scheduler import unix_ms
-from gomq_py.broker.timers import HubTimers
 from gomq_py.content.fields import Int64, Seconds
 from gomq_py.content.properties import Properties
 from gomq_py.errors import PreconditionFailed
+from gomq_py.hub.scheduler import unix_ms
+from gomq_py.hub.timers import HubTimers
 from gomq_py.storage.message import Message
 from tests.support.model import make_vhost, routed
 from tests.support.node import Node

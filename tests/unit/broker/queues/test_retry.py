@@ -8,9 +8,9 @@ from gomq_py.broker.features.retry import FAILED, LOST, RETURNED, retry_of
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.policies.queue_settings import QueueSettings
-from gomq_py.broker.queues.scheduler import unix_ms
-from gomq_py.broker.timers import HubTimers
 from gomq_py.content.fields import decode_table
+from gomq_py.hub.scheduler import unix_ms
+from gomq_py.hub.timers import HubTimers
 from gomq_py.storage.message import Message
 from tests.support.node import Node
 from tests.support.reading import get

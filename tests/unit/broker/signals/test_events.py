@@ -5,9 +5,9 @@ import pytest
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.signals import events
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology import vhost as vhost_module
 from gomq_py.content.properties import Properties
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch

@@ -1,9 +1,9 @@
 """VHost: declaring, deleting, binding, and what is refused with which words."""
 import pytest
 
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology import vhost as vhost_module
 from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked, UnknownType
+from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed
 

@@ -7,13 +7,13 @@ import pytest
 
 from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.broker.routing.destination import Destination
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.death import Death
 from gomq_py.content.fields import Int64
 from gomq_py.content.properties import Properties
 from gomq_py.errors import PreconditionFailed
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.node import Node

@@ -3,9 +3,9 @@ from functools import partial
 
 import pytest
 
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.recovery import open_store
 from tests.support.clocks import StepClock
 from tests.support.queues import Bench, message

@@ -6,10 +6,10 @@ import pytest
 
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.routing.routing import with_properties
-from gomq_py.broker.slice_clock import SliceClock
 from gomq_py.broker.transfer import engine, moves
 from gomq_py.broker.transfer.moves import Filter, Move, to_origin, to_queue
 from gomq_py.content.properties import Properties
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock

@@ -2,10 +2,10 @@
 import gevent
 import pytest
 
-from gomq_py.broker.job import Job
-from gomq_py.broker.queues.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.broker.routing.destination import Destination
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
+from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.jobs import Doing
 from tests.support.queues import HandLoop

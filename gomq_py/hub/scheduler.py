@@ -4,7 +4,7 @@ A queue that was published to, or whose consumers may take again, is touched any
 turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
 deep, keeps a socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
 
-Long work is a job (broker.job), of which one slice is done per poll until there is no more to do. All jobs share one budget of time per poll and
+Long work is a job (hub.job), of which one slice is done per poll until there is no more to do. All jobs share one budget of time per poll and
 take turns, so that many of them hold the loop up no longer than one. A job that raises is logged, counted and told; the others go on.
 """
 import time
@@ -13,7 +13,7 @@ from collections import Counter, deque
 import gevent
 
 from gomq_py.broker.routing import destination as _destination  # noqa: F401  (its .pxd types what is touched)
-from gomq_py.broker.slice_clock import SliceClock
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 

@@ -5,7 +5,7 @@ import logging
 import gevent
 import pytest
 
-from gomq_py import hub
+from gomq_py.hub import threads as hub
 from tests.support.waiting import wait_until
 
 SECRET = "s3cret-Pa55word"

@@ -4,8 +4,8 @@ For work that somebody waits for: answers of the management door, an import of d
 """
 from gevent.event import Event
 
-from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.hub import give_way
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.threads import give_way
 
 
 def paced(objects, every=1):

@@ -1,4 +1,4 @@
-"""Job: long work that is done in slices, has a name, and hears when it fails. The scheduler (queues.scheduler) runs it.
+"""Job: long work that is done in slices, has a name, and hears when it fails. The scheduler (hub.scheduler) runs it.
 
 Below everything that works in slices; imports nothing. A kind of job is a class: its name is what the log and the metrics call it, ``failed`` is its
 rule for what a fault costs, and there is no default for that.

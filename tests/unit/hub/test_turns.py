@@ -2,9 +2,9 @@
 import gevent
 from gevent import socket
 
-from gomq_py.broker import turns
-from gomq_py.broker.slice_clock import SliceClock
-from gomq_py.broker.turns import give_way, paced
+from gomq_py.hub import turns
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turns import give_way, paced
 from tests.support.clocks import StepClock
 
 
