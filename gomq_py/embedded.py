@@ -208,7 +208,7 @@ class Broker:
         import gevent
         from gevent.event import Event
 
-        from gomq_py.hub.threads import log_faults
+        from gomq_py.hub.faults import log_faults
 
         hub = gevent.get_hub()
         log_faults()

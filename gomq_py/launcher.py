@@ -23,8 +23,8 @@ from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
+from gomq_py.hub.faults import log_faults, log_unraisable
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.hub.threads import log_faults, log_unraisable
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
 from gomq_py.observability import garbage

@@ -1,5 +1,5 @@
 from libc.stdint cimport uint64_t
-from gomq_py.broker.routing.destination cimport Destination
+from gomq_py.hub.turn_taker cimport TurnTaker
 cimport cython
 
 cdef class Scheduler:
@@ -9,11 +9,11 @@ cdef class Scheduler:
     cdef object late, jobs, budget, quiet, loop, clock, timer
     cdef readonly object failed_jobs
     cdef bint armed
-    cpdef touch(self, Destination destination)
-    cpdef later(self, Destination destination)
+    cpdef touch(self, TurnTaker taker)
+    cpdef later(self, TurnTaker taker)
     cpdef begin(self, uint64_t now_ms)
     cpdef finish(self)
-    @cython.locals(budget=Py_ssize_t, destination=Destination, touched=list)
+    @cython.locals(budget=Py_ssize_t, taker=TurnTaker, touched=list)
     cdef _finish(self)
     cdef _arm(self)
     cdef _flush_late(self)

@@ -12,7 +12,6 @@ from collections import Counter, deque
 
 import gevent
 
-from gomq_py.broker.routing import destination as _destination  # noqa: F401  (its .pxd types what is touched)
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -27,7 +26,7 @@ JOBS_S = 0.004
 
 
 class Scheduler:
-    """Touched destinations get their turn in ``finish``; ``later`` and ``start`` put work behind the next poll.
+    """Whoever was touched (a TurnTaker) gets its turn in ``finish``; ``later`` and ``start`` put work behind the next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry. ``failed_jobs``: {name of a
     job: how many of its slices raised}.
@@ -54,19 +53,19 @@ class Scheduler:
         self.now_ms = now_ms
         self.walking = True
 
-    def touch(self, destination):
-        """Give this destination a turn soon: at the end of the batch, or after the next poll when no door is walking."""
-        if not destination.touched:
-            destination.touched = True
-            self.touched.append(destination)
+    def touch(self, taker):
+        """Give this one a turn soon: at the end of the batch, or after the next poll when no door is walking."""
+        if not taker.touched:
+            taker.touched = True
+            self.touched.append(taker)
             if not self.walking and not self.armed:
                 self._arm()
 
-    def later(self, destination):
-        """Give this destination a turn after the next poll of the loop."""
-        if not destination.touched:
-            destination.touched = True
-            self.late.append(destination)
+    def later(self, taker):
+        """Give this one a turn after the next poll of the loop."""
+        if not taker.touched:
+            taker.touched = True
+            self.late.append(taker)
             if not self.armed:
                 self._arm()
 
@@ -96,26 +95,26 @@ class Scheduler:
     def _flush_late(self):
         """Those whose turn comes later may have been acked to in this batch, and what the client hears next says that they were: a killed process
         must not have them back."""
-        for destination in self.late:
+        for taker in self.late:
             try:
-                destination.flush()
+                taker.flush()
             except Exception:
-                LOG.exception("flush of %r failed", destination.name)
+                LOG.exception("flush of %r failed", taker.name)
 
     def _finish(self):
         budget = BUDGET_OCTETS
         touched = self.touched
         self.touched = []
-        for destination in touched:
-            destination.touched = False
+        for taker in touched:
+            taker.touched = False
             try:
-                destination.flush()
+                taker.flush()
                 if budget > 0:
-                    budget -= destination.turn()
+                    budget -= taker.turn()
                 else:
-                    self.later(destination)
+                    self.later(taker)
             except Exception as error:
-                self.quiet.error((destination.name, "turn"), "turn of %r failed", destination.name, exc_info=error)
+                self.quiet.error((taker.name, "turn"), "turn of %r failed", taker.name, exc_info=error)
 
     def _arm(self):
         if self.timer is None:

@@ -15,7 +15,8 @@ import gevent
 from gevent.event import AsyncResult, Event
 from gevent.threadpool import ThreadPool
 
-from gomq_py.hub.threads import begin, give_way
+from gomq_py.hub.threads import begin
+from gomq_py.hub.turns import give_way
 from gomq_py.observability.histogram import Histogram
 from gomq_py.storage.aside import Aside
 from gomq_py.storage.errors import StoreError

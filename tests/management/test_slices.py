@@ -15,7 +15,7 @@ from gomq_py.broker.verbs import taking
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
 from gomq_py.http import answers, paging
-from gomq_py.hub import threads, turns
+from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
 
 QUEUES = 2000
@@ -136,7 +136,7 @@ def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypat
 
     def give_way():
         gave_way.append(None)
-        threads.give_way()
+        turns.give_way()
 
     monkeypatch.setattr(taking, "SliceClock", lambda: SliceClock(0))
     monkeypatch.setattr(taking, "give_way", give_way)
@@ -175,9 +175,9 @@ def test_connections_of_users_that_are_deleted_are_closed_in_slices(many, monkey
         requests.put(f"{url}/api/permissions/%2F/{name}", json={"configure": ".*", "write": ".*", "read": ".*"}, **options).raise_for_status()
     clients = [Connection(many.url(name, "let-me-in"), heartbeat_s=0) for name in ("ann", "bob", "ann")]
     staying = Connection(many.amqp_url, heartbeat_s=0)
-    given = []
+    given, give_way = [], turns.give_way
     monkeypatch.setattr(turns, "SliceClock", lambda every: SliceClock(0))
-    monkeypatch.setattr(turns, "give_way", lambda: given.append(None) or threads.give_way())
+    monkeypatch.setattr(turns, "give_way", lambda: given.append(None) or give_way())
 
     requests.post(f"{url}/api/users/bulk-delete", json={"users": ["ann", "bob", "nobody"]}, **options).raise_for_status()
 

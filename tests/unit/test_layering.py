@@ -70,7 +70,7 @@ MAP = {
     "salted_hash": set(),
     "observability": set(),
     "patterns": set(),
-    "hub": {"observability", "broker.routing"},
+    "hub": {"observability"},
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart

@@ -4,10 +4,12 @@ Above the vhost, which knows the rules about queues. What they raise is for the 
 """
 from typing import Any, NamedTuple
 
+from gevent.event import Event
+
 from gomq_py.broker.names import check_not_reserved, cleaned, described, server_named
 from gomq_py.broker.verbs import rights
 from gomq_py.errors import NotFound
-from gomq_py.hub.turns import give_way, until_opened
+from gomq_py.hub.turns import give_way
 
 # Messages that are purged before others get their turn: some 5 ms.
 PURGE_SLICE = 5000
@@ -113,6 +115,13 @@ def purge_some(caller, name, count):
             break
         give_way()
     return queue
+
+
+def until_opened(queue):
+    """Return when the queue no more ``is_opening``. May switch."""
+    opened = Event()
+    queue.when_opened(opened.set)
+    opened.wait()
 
 
 def pause(caller, name, paused=True):

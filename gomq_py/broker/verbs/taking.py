@@ -6,7 +6,7 @@ from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.publishing import traced
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.hub.turns import give_way, until_opened
+from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 
 # Octets of bodies taken for one answer, in which they stand once more as JSON; who goes beyond is the last.
@@ -57,7 +57,7 @@ def _get(queue, message):
     while not queue.get(message, False):
         if not queue.is_opening():
             return False
-        until_opened(queue)
+        queues.until_opened(queue)
     return True
 
 

@@ -1,18 +1,18 @@
-"""The scheduler: one turn for each touched destination at the end of a batch, the rest after a poll, sliced work, faults kept apart."""
+"""The scheduler: one turn for each that was touched at the end of a batch, the rest after a poll, sliced work, faults kept apart."""
 import gevent
 import pytest
 
-from gomq_py.broker.routing.destination import Destination
 from gomq_py.hub.job import Job
 from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turn_taker import TurnTaker
 from tests.support.clocks import StepClock
 from tests.support.jobs import Doing
 from tests.support.queues import HandLoop
 from tests.support.waiting import wait_until
 
 
-class Turning(Destination):
+class Turning(TurnTaker):
     """Notes its flushes and turns."""
 
     def __init__(self, name, log, octets=100, then=None):

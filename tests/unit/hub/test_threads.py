@@ -1,11 +1,10 @@
-"""Work in threads and greenlets that die: what the caller gets, and that nothing is printed."""
+"""Work in threads: what the caller gets, and that nothing is printed."""
 import functools
-import logging
 
 import gevent
 import pytest
 
-from gomq_py.hub import threads as hub
+from gomq_py.hub import threads
 from tests.support.waiting import wait_until
 
 SECRET = "s3cret-Pa55word"
@@ -15,78 +14,24 @@ def fail(*_arguments, **_options):
     raise ValueError("cannot be done")
 
 
-@pytest.fixture
-def own_hub():
-    """This thread's hub with the broker's ways, until the test is over."""
-    here = gevent.get_hub()
-    hub.log_faults()
-    yield here
-    del here.print_exception
-
-
 def test_what_a_thread_raises_reaches_the_caller_and_nobody_else(capfd):
     with pytest.raises(ValueError, match="cannot be done"):
-        hub.in_thread(functools.partial(fail, password=SECRET), SECRET)
+        threads.in_thread(functools.partial(fail, password=SECRET), SECRET)
 
     assert capfd.readouterr() == ("", "")
 
 
 def test_what_nobody_asks_for_any_more_is_not_printed_either(capfd):
-    job = hub.begin(fail, SECRET)
+    work = threads.begin(fail, SECRET)
 
-    wait_until(job.ready, sleep=gevent.sleep)
+    wait_until(work.ready, sleep=gevent.sleep)
 
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_job_answers_what_the_function_returned():
-    job = hub.begin(max, 3, 4)
+def test_work_answers_what_the_function_returned():
+    work = threads.begin(max, 3, 4)
 
-    job.wait(60)
+    work.wait(60)
 
-    assert (job.ready(), job.get(), hub.in_thread(min, 3, 4)) == (True, 3 + 1, 3)
-
-
-@pytest.mark.parametrize("name", ["", "the watch"])
-def test_a_greenlet_that_dies_is_one_entry_of_the_log_without_its_arguments(own_hub, capfd, caplog, name):
-    caplog.set_level(logging.ERROR)
-    greenlet = gevent.Greenlet(functools.partial(fail, SECRET), SECRET, password=SECRET)
-    if name:
-        greenlet.name = name
-
-    greenlet.start()
-    greenlet.join()
-
-    (record,) = caplog.records
-    assert record.getMessage() == f"{'greenlet ' + repr(name) if name else 'a greenlet of fail'} died of a fault of the broker"
-    assert record.exc_info[0] is ValueError
-    assert SECRET not in caplog.text
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_callback_that_raises_is_logged(own_hub, capfd, caplog):
-    own_hub.loop.run_callback(fail, SECRET)
-
-    wait_until(lambda: caplog.records, sleep=gevent.sleep)
-
-    assert "died of a fault of the broker" in caplog.text
-    assert SECRET not in caplog.text
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_kill_is_no_fault(own_hub, caplog):
-    greenlet = gevent.spawn(gevent.sleep, 60)
-    gevent.sleep(0)
-
-    greenlet.kill()
-
-    assert caplog.records == []
-
-
-def test_what_a_library_asks_a_thread_reaches_the_library_alone(own_hub, capfd, caplog):
-    """As gevent's resolver does: with a name that is none it got the exception, and the log a traceback."""
-    with pytest.raises(ValueError, match="cannot be done"):
-        own_hub.threadpool.apply(fail, (SECRET,))
-
-    assert caplog.records == []
-    assert capfd.readouterr() == ("", "")
+    assert (work.ready(), work.get(), threads.in_thread(min, 3, 4)) == (True, 3 + 1, 3)
