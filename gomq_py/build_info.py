@@ -21,8 +21,8 @@ RABBITMQ_VERSION = "3.13.7"
 
 # The folder that holds the package.
 ROOT = Path(gomq_py.__file__).resolve().parents[1]
-# octets is inline C in its .pxd and has nothing to compile; an __init__.pxd only marks a package for cimport.
-NOT_COMPILED = ("octets", "__init__")
+# Those that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for cimport.
+NOT_COMPILED = ("octets", "locations", "sizes", "__init__")
 _CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)
 _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport picking
+from gomq_py.storage cimport locations, picking
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment
 

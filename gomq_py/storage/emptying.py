@@ -3,7 +3,7 @@
 Between picking and message_store. A purge costs as much as there are segments; one by one go only messages that came back to a segment that others
 are out of, or that were passed over by a pick. storage.resting decides when an empty store has been so for long enough. Never yields, never flushes.
 """
-from gomq_py.storage import picking
+from gomq_py.storage import locations, picking
 from gomq_py.storage.format.head import HEAD_BYTES
 
 # Fewer deleted in a row than this are written as single acks.
@@ -60,7 +60,7 @@ class EmptyingLog(picking.PickingLog):
             self._counts = None
             return 0
         for location in sorted(requeued.snapshot()):
-            if location >> 28 & 0xFFFFFFF in whole:
+            if locations.number_of(location) in whole:
                 self._counts.discard(location)
             else:
                 self._purge_one(location)
@@ -86,7 +86,7 @@ class EmptyingLog(picking.PickingLog):
 
     def _purge_one(self, location):
         self.unacked_count += 1  # delete takes it off again
-        self.unacked_bytes += self._find(location).body_length_at(location & 0xFFFFFFF)
+        self.unacked_bytes += self._find(location).body_length_at(locations.position_of(location))
         self.delete(location)
 
     def _purge_segment(self, segment):
@@ -120,7 +120,7 @@ class EmptyingLog(picking.PickingLog):
             size = segment.size_at(at)
             segment.take_waiting(at)
             self._count_taken(1, segment.body_length_at(at))
-            self.delete(self._level_bits | segment.number << 28 | at)
+            self.delete(locations.pack(self._level_bits, segment.number, at))
             at += size
             self._read_at = at
         if segment.picked_count:
@@ -134,7 +134,7 @@ class EmptyingLog(picking.PickingLog):
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
-        return segment.number << 28 | segment.end
+        return locations.pack(0, segment.number, segment.end)
 
     def forgotten(self):
         """Nobody watches the store any more: it notes itself the next time it becomes empty."""

@@ -1,7 +1,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport emptying
+from gomq_py.storage cimport emptying, locations
+from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment

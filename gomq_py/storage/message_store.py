@@ -3,11 +3,11 @@
 Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest that is ready and shift() takes it;
 delete() acks it, requeue() puts it back in its place. No object per message: a location is a number, and a backlog costs one Segment per 8
 MiB. Never yields or flushes: durability is storage.sync's business, which a store that has something to flush tells so once per sync.
-
-Location: level (8 bits) << 56 | segment number (28) << 28 | position (28); positions are octets from the start of the msgs file.
+A location (storage.locations) is handed out with each message and names it until it is deleted.
 """
-from gomq_py.storage import damage, emptying
+from gomq_py.storage import damage, emptying, locations
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import sizes
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.opening import Proof
@@ -55,12 +55,12 @@ class MessageStore(emptying.EmptyingLog):
 
         Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
         """
-        size = (44 + message.routing_length + message.properties_length + message.body_length + 7) & ~7
+        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + size > segment.capacity:
             segment = self._roll(size, message.may_wait)
         at = segment.append(message)
-        message.location = self._level_bits | segment.number << 28 | at
+        message.location = locations.pack(self._level_bits, segment.number, at)
         self.ready_count += 1
         self.ready_bytes += message.body_length
         if message.persistent and not segment.unsynced & MSGS:
@@ -82,7 +82,7 @@ class MessageStore(emptying.EmptyingLog):
         self._peeked_size = segment.fill(self._read_at, message)
         self._peeked = _FROM_CURSOR
         self._peeked_body = message.body_length
-        self._peeked_location = message.location = self._level_bits | segment.number << 28 | self._read_at
+        self._peeked_location = message.location = locations.pack(self._level_bits, segment.number, self._read_at)
         message.delivery_count = self._peeked_count
         message.redelivered = self._peeked_count > 0
         return True
@@ -135,9 +135,9 @@ class MessageStore(emptying.EmptyingLog):
 
     def delete(self, location):
         """An unacked message is done with. Neighbours deleted in order become one entry of the acks file, at the latest in flush."""
-        at = location & 0xFFFFFFF
+        at = locations.position_of(location)
         segment = self._acking
-        if segment is None or segment.number != (location >> 28) & 0xFFFFFFF:
+        if segment is None or segment.number != locations.number_of(location):
             segment = self._turn_to(location)
             if segment is None:
                 return 0
@@ -169,7 +169,7 @@ class MessageStore(emptying.EmptyingLog):
         segment = self._find(location)
         if segment is None:
             return 0
-        at = location & 0xFFFFFFF
+        at = locations.position_of(location)
         segment.size_at(at)
         body_length = segment.body_length_at(at)
         if self._requeued is None:
@@ -189,7 +189,7 @@ class MessageStore(emptying.EmptyingLog):
         segment = self._find(location)
         if segment is None:
             return False
-        at = location & 0xFFFFFFF
+        at = locations.position_of(location)
         segment.size_at(at)
         segment.fill(at, message)
         message.location = location
@@ -292,12 +292,12 @@ class MessageStore(emptying.EmptyingLog):
 
     def _find(self, location):
         """The open segment of a location that was handed out; None when the store was fenced or closed since."""
-        number = (location >> 28) & 0xFFFFFFF
+        number = locations.number_of(location)
         segment = self._segments.get(number)
         if segment is None or not segment.is_open:
             if self.failure is not None:
                 return None
-            raise StoreError(self.folder, location & 0xFFFFFFF, f"segment {number} has no unacked message")
+            raise StoreError(self.folder, locations.position_of(location), f"segment {number} has no unacked message")
         return segment
 
     # the cursor
@@ -468,7 +468,7 @@ class MessageStore(emptying.EmptyingLog):
         segment = self._find(location)
         if segment is None:
             return False
-        self._peeked_size = segment.fill(location & 0xFFFFFFF, message)
+        self._peeked_size = segment.fill(locations.position_of(location), message)
         self._peeked = _FROM_REQUEUED
         self._peeked_body = message.body_length
         self._peeked_location = message.location = location
@@ -494,7 +494,7 @@ class MessageStore(emptying.EmptyingLog):
         if segment.acks is not None:
             if entry == 0 and segment.spare_entries() < 2:
                 self._grow_acks(segment)
-            written = segment.put_count(location & 0xFFFFFFF, self._peeked_count + 1, entry)
+            written = segment.put_count(locations.position_of(location), self._peeked_count + 1, entry)
             if entry:
                 self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * entry)
                 self._mark_acks(segment)

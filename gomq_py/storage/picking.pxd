@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport segment_log
+from gomq_py.storage cimport locations, segment_log
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
 from gomq_py.storage.segment cimport Segment

@@ -5,7 +5,7 @@ Between segment_log and message_store, whose cursor steps over what was picked. 
 back waits is noted here, too, for the next run. Never yields, never flushes.
 """
 from gomq_py.observability.log import logger
-from gomq_py.storage import segment_log
+from gomq_py.storage import locations, segment_log
 from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
@@ -26,13 +26,13 @@ class PickingLog(segment_log.SegmentLog):
         self.level = level
         self.ready_count = self.unacked_count = 0
         self.ready_bytes = self.unacked_bytes = 0
-        self._level_bits = level << 56
+        self._level_bits = locations.level_bits(level)
         self._peeked = 0
         self._requeued = self._counts = None
 
     def pick(self, location):
         """Take a ready message out of its turn: it is unacked until delete, requeue or unpick. False: it is not ready (any more)."""
-        at = location & 0xFFFFFFF
+        at = locations.position_of(location)
         self._peeked = 0
         if self._counts is not None and self._requeued is not None and self._counts.get(location) and self._requeued.discard(location):
             body_length = self._find(location).body_length_at(at)
@@ -52,7 +52,7 @@ class PickingLog(segment_log.SegmentLog):
 
     def unpick(self, location):
         """A picked message is ready again as if nothing had been."""
-        at = location & 0xFFFFFFF
+        at = locations.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
             segment.unpick(at)
@@ -75,7 +75,7 @@ class PickingLog(segment_log.SegmentLog):
         entry = self._counts.get_entry(location)
         if segment.spare_entries() < 3:
             self._grow_acks(segment)
-        written = segment.put_due(location & 0xFFFFFFF, count, entry, due_value(due_s, count))
+        written = segment.put_due(locations.position_of(location), count, entry, due_value(due_s, count))
         if entry and written == entry:
             self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * (entry + 1))
             self._mark_acks(segment)
@@ -85,11 +85,11 @@ class PickingLog(segment_log.SegmentLog):
 
     def _before_cursor(self, location):
         """The segment of a location that the cursor has not come to, or None."""
-        number = (location >> 28) & 0xFFFFFFF
+        number = locations.number_of(location)
         segment = self._segments.get(number)
         if segment is None or self._read is None or number < self._read.number:
             return None
-        if segment is self._read and location & 0xFFFFFFF < self._read_at:
+        if segment is self._read and locations.position_of(location) < self._read_at:
             return None
         return segment
 
@@ -105,7 +105,7 @@ class PickingLog(segment_log.SegmentLog):
 
     def _remember_failures(self, segment, location):
         """How often a message of an earlier run had come back, should it come back again."""
-        failed, entry = segment.failed_before(location & 0xFFFFFFF)
+        failed, entry = segment.failed_before(locations.position_of(location))
         if failed:
             if self._counts is None:
                 self._counts = DeliveryCounts()
@@ -160,7 +160,7 @@ class PickingLog(segment_log.SegmentLog):
 
     def location_of(self, number, at):
         """The location of a record."""
-        return self._level_bits | number << 28 | at
+        return locations.pack(self._level_bits, number, at)
 
     def browsable(self, number):
         """The segment of this number, or the next one there is, that the cursor has not left behind."""
@@ -174,7 +174,7 @@ class PickingLog(segment_log.SegmentLog):
 
     def read_back(self, location, message):
         """Show a message that came back and waits; False when it is not there any more."""
-        return location >> 28 & 0xFFFFFFF in self._segments and self._counts is not None and self._counts.get(location) > 0 \
+        return locations.number_of(location) in self._segments and self._counts is not None and self._counts.get(location) > 0 \
             and self.read(location, message)
 
     def oldest_ready_ms(self):
@@ -184,7 +184,7 @@ class PickingLog(segment_log.SegmentLog):
         oldest = 0
         if self._requeued is not None and self._requeued.count:
             location = self._requeued.first()
-            oldest = self._find(location).timestamp_at(location & 0xFFFFFFF)
+            oldest = self._find(location).timestamp_at(locations.position_of(location))
         segment = self._read
         if segment is not None and segment.count > segment.taken:
             at_cursor = segment.timestamp_at(self._read_at) if segment.is_open else segment.timestamps[0]

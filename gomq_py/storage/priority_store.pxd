@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport message_store
+from gomq_py.storage cimport locations, message_store
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 

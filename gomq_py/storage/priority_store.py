@@ -7,7 +7,7 @@ import os
 import re
 from operator import attrgetter
 
-from gomq_py.storage import message_store
+from gomq_py.storage import locations, message_store
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.recovery import RecoveryReport, open_store
 
@@ -130,7 +130,7 @@ class PriorityStore(message_store.MessageStore):
             store.requeue(location)
         finally:
             self._put_on(store)
-        self._raise_top(location >> 56)
+        self._raise_top(locations.level_of(location))
         return 0
 
     def pick(self, location):
@@ -150,7 +150,7 @@ class PriorityStore(message_store.MessageStore):
             store.unpick(location)
         finally:
             self._put_on(store)
-        self._raise_top(location >> 56)
+        self._raise_top(locations.level_of(location))
         return 0
 
     def read(self, location, message):
@@ -286,7 +286,7 @@ class PriorityStore(message_store.MessageStore):
 
     def _of(self, location):
         """The store that handed out this location."""
-        number = location >> 56
+        number = locations.level_of(location)
         store = self._levels[number] if number <= self.max_priority else None
         if store is None:
             raise StoreError(self.folder, 0, f"no message lies on level {number}")

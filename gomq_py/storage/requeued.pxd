@@ -1,6 +1,8 @@
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
+from gomq_py.storage cimport locations
+
 cdef class LocationHeap:
     cdef readonly Py_ssize_t count
     cdef uint64_t[::1] _items

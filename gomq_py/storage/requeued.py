@@ -4,6 +4,8 @@ Owned by message_store, and made by it only when the first message comes back.
 """
 from array import array
 
+from gomq_py.storage import locations
+
 # Slots of a new table; each doubling moves what is there.
 FIRST_SLOTS = 16
 
@@ -71,10 +73,10 @@ class LocationHeap:
         counted = {}
         number = count = 0
         for at in range(self.count):
-            if (self._items[at] >> 28) & 0xFFFFFFF != number:  # neighbours are mostly of one segment
+            if locations.number_of(self._items[at]) != number:  # neighbours are mostly of one segment
                 if count:
                     counted[number] = counted.get(number, 0) + count
-                number = (self._items[at] >> 28) & 0xFFFFFFF
+                number = locations.number_of(self._items[at])
                 count = 0
             count += 1
         if count:

@@ -9,7 +9,7 @@ from gomq_py import octets
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
-from gomq_py.storage.format import record
+from gomq_py.storage.format import record, sizes
 
 # Bits of ``unsynced``: what the next sync must flush.
 MSGS = 1
@@ -151,7 +151,7 @@ class Segment:
         message.properties_length = properties_length
         message.body_at = at + properties_length
         message.body_length = body_length
-        return (44 + routing_length + properties_length + body_length + 7) & ~7
+        return sizes.record_size(routing_length, properties_length, body_length)
 
     def size_at(self, at):
         """Size of the record at a position that the store has handed out. Raises StoreError when none can be there."""

@@ -7,6 +7,7 @@ import errno
 import os
 from functools import partial
 
+from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
@@ -16,8 +17,8 @@ from gomq_py.storage.segment import ACKS, MSGS, Segment
 from gomq_py.storage.segment_list import Listed
 
 # A location has 28 bits for each.
-LARGEST_SEGMENT_BYTES = 1 << 28
-LARGEST_SEGMENT_NUMBER = (1 << 28) - 1
+LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
+LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
 
 # How much of a segment of an earlier run is read ahead of the cursor: a cold disk gives this in about a millisecond.
 PROVEN_BYTES = 262144

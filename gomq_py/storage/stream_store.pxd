@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from gomq_py.storage cimport message_store, stage
+from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.segment cimport Segment

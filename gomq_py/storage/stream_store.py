@@ -10,6 +10,7 @@ from functools import partial
 from gomq_py.observability.log import logger
 from gomq_py.storage import damage, message_store, stage
 from gomq_py.storage.errors import StoreFull
+from gomq_py.storage.format import sizes
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.pool import ALONE
 from gomq_py.storage.segment import MSGS, Segment
@@ -56,7 +57,7 @@ class StreamStore(message_store.MessageStore):
 
         Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
         """
-        size = (44 + message.routing_length + message.properties_length + message.body_length + 7) & ~7
+        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._begin_segment(size, message.may_wait)

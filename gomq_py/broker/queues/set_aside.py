@@ -6,6 +6,7 @@ Operators see how many there are and why.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
+from gomq_py.storage import locations
 
 LOG = logger("queue")
 
@@ -35,7 +36,7 @@ class SetAside:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self._log.error(
             None, "%s: the message in segment %d at octet %d is set aside until the next restart: %s", self._owner,
-            location >> 28 & 0xFFFFFFF, location & 0xFFFFFFF, reason)
+            locations.number_of(location), locations.position_of(location), reason)
 
 
 def described(error):

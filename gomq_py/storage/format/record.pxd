@@ -2,13 +2,12 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from gomq_py cimport octets
+from gomq_py.storage.format cimport sizes
 
 ctypedef const unsigned char* const_octets
 
 cdef unsigned int MAGIC
 cdef Py_ssize_t SMALLEST_RECORD_BYTES, LARGEST_ROUTING_BYTES
-
-cpdef Py_ssize_t size_of(Py_ssize_t routing_length, Py_ssize_t properties_length, Py_ssize_t body_length) noexcept
 
 @cython.locals(routing=Py_ssize_t, properties=Py_ssize_t, body=Py_ssize_t, trailer=Py_ssize_t, size=Py_ssize_t)
 cdef Py_ssize_t encode(

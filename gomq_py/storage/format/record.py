@@ -24,6 +24,7 @@ record, do not check. Written by storage.segment; read by it, by recovery, by ``
 Nothing read here is believed before it was compared with the end of the data.
 """
 from gomq_py import octets
+from gomq_py.storage.format import sizes
 
 MAGIC = 0x4D52
 MAGIC_OCTETS = b"RM"
@@ -42,11 +43,6 @@ LARGEST_ROUTING_BYTES = 512
 SEARCH_BYTES = 65536
 
 
-def size_of(routing_length, properties_length, body_length):
-    """Octets a record takes in a segment."""
-    return (44 + routing_length + properties_length + body_length + 7) & ~7
-
-
 def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length,
@@ -56,7 +52,7 @@ def encode(
     properties = routing + routing_length
     body = properties + properties_length
     trailer = body + body_length
-    size = (trailer + 11 - at) & ~7
+    size = sizes.record_size(routing_length, properties_length, body_length)
     octets.put_le64(p, at + size - 8, 0)  # the padding; the last octets of the record go over it
     octets.put_le16(p, at, MAGIC)
     p[at + 2] = kind
@@ -84,7 +80,7 @@ def measure(p, at, end):
     routing_length = octets.le16(p, at + 6)
     if routing_length > LARGEST_ROUTING_BYTES:
         return 0
-    size = (44 + routing_length + octets.le32(p, at + 8) + octets.le32(p, at + 12) + 7) & ~7
+    size = sizes.record_size(routing_length, octets.le32(p, at + 8), octets.le32(p, at + 12))
     return size if size <= end - at else 0
 
 
