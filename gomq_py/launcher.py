@@ -32,6 +32,7 @@ from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
 from gomq_py.state_dump import StateDump
 from gomq_py.storage.data_dir import DataDir, DataDirError
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import LogError
@@ -62,6 +63,7 @@ class Launcher:
         self.broker: Any = None
         self._data_dir: Any = None
         self._committer: Any = None
+        self._durability: Any = None
         self._amqp: Any = None
         self._asked_to_stop: Any = None
         self._doors: Any = None
@@ -131,7 +133,7 @@ class Launcher:
 
     def _dump(self) -> None:
         """In a greenlet of its own: what is going on, into the log. May switch."""
-        StateDump(self.broker, self._amqp, self._committer, self.listeners).write()
+        StateDump(self.broker, self._amqp, self._durability, self.listeners).write()
 
     def start(self) -> None:
         """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
@@ -184,7 +186,7 @@ class Launcher:
         if self._committer is not None:
             self._committer.stop()
             ended = ended and not self._committer.has_failed
-            self._committer = None
+            self._committer = self._durability = None
         if self._pidfile:
             self._remove_pidfile()
         if self._data_dir is not None:
@@ -207,7 +209,8 @@ class Launcher:
         self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
         self._data_dir.open()
         self._committer = GroupCommit(files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
-        self.broker = Broker(self._data_dir, files, self._committer, settings)
+        self._durability = Durability(self._committer)
+        self.broker = Broker(self._data_dir, files, self._durability, settings)
         if settings.load_definitions:
             definitions.load(self.broker, settings.load_definitions)
         self._amqp = AMQPServer(self.broker, settings)

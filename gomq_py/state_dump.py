@@ -35,10 +35,10 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 class StateDump:
     """Of one broker; any part may be None while it boots or stops."""
 
-    def __init__(self, broker: Any, amqp: Any, committer: Any, listeners: list[Any]):
+    def __init__(self, broker: Any, amqp: Any, durability: Any, listeners: list[Any]):
         self._broker = broker
         self._amqp = amqp
-        self._committer = committer
+        self._durability = durability
         self._listeners = listeners
 
     def write(self) -> None:
@@ -84,8 +84,8 @@ class StateDump:
                f"disk {watch.free_disk >> 20} MiB free, least {watch.disk_limit >> 20} MiB")
 
     def _disk(self) -> Iterator[str]:
-        if self._committer is not None:
-            yield "sync: " + self._committer.describe()
+        if self._durability is not None:
+            yield "sync: " + self._durability.describe()
         if self._broker is not None:
             yield "segments: " + self._broker.describe_pool()
 

@@ -40,18 +40,19 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``committer``; ``events``, which doors tell what happens.
+    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``durability``; ``events``, which doors tell what happens.
 
-    ``tables`` is how deep and how long tables may be. Doors wait for the committer before they answer about something durable. They subscribe to
+    ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about something durable. They subscribe to
     ``alarms``, which ``resource_watch`` raises once the launcher has started it.
     """
 
-    def __init__(self, data_dir, files, committer, settings, loop=None):
+    def __init__(self, data_dir, files, durability, settings, loop=None):
         """Recover everything in the data folder, or make the first vhost and user. For boot: blocks. ``loop``: whose timers it takes; the hub's.
 
         Raises BackendError, LogError, OSError, StoreError.
         """
-        self.committer = committer
+        self.durability = durability
+        committer = durability.disk
         self.settings = settings
         self.scheduler = Scheduler(loop)
         timers = HubTimers(loop)
@@ -65,10 +66,10 @@ class Broker:
         self._pool.listed = data_dir.listed
         self._kept_paths = data_dir.kept_paths
         self._list_segments = data_dir.list_segments
-        self.dead_letters = DeadLetters(self.vhosts, committer, self.scheduler, timers)
+        self.dead_letters = DeadLetters(self.vhosts, durability, self.scheduler, timers)
         self.moves = set()  # those of operators that are under way
         self._factory = QueueFactory(
-            data_dir, files, self._pool, committer, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
+            data_dir, files, self._pool, durability, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
@@ -138,10 +139,11 @@ class Broker:
             vhost.hold_back()
         self.dead_letters.close()
         self._wait_for_disk()
+        self.durability.close()
 
     def _wait_for_disk(self):
         try:
-            self.committer.wait()
+            self.durability.disk.wait()
         except Exception as error:
             LOG.error("the last sync failed: %s", error)
 

@@ -1,4 +1,4 @@
-"""Answers about changes leave after the flush that covers them, as the AMQP door's do: what was answered outlives a power cut."""
+"""Answers about changes leave when the changes are safe, as the AMQP door's do: what was answered outlives a power cut."""
 from flask import request
 
 from gomq_py.http import errors
@@ -17,7 +17,7 @@ class NotFlushed(errors.APIError):
 
 
 def after_request(response):
-    """Hold the answer of a request that may have changed something until all of that is on the disk.
+    """Hold the answer of a request that may have changed something until all of that is safe.
 
     Requests that come together share a flush, and none is waited for where nothing changed. A failed flush is the
     answer instead. May switch.
@@ -25,7 +25,7 @@ def after_request(response):
     if request.method in READING or response.status_code >= 400:
         return response
     try:
-        node().broker.committer.wait()
+        node().broker.durability.wait()
     except Exception as error:  # whatever the flush failed of
         return errors.from_api_error(not_flushed(error))
     return response

@@ -47,7 +47,7 @@ class OwnFamilies:
 
     def sync(self, _vhosts=None):
         """How long flushes of the group commit took."""
-        taken = self._node.broker.committer.sync_seconds
+        taken = self._node.broker.durability.disk.sync_seconds
         family = HistogramMetricFamily(f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one")
         family.add_metric((), taken.cumulative(), taken.total)
         yield family

@@ -69,6 +69,7 @@ class GroupCommit:
         self._soon_failures = {}  # of these, for whoever waits for the sync that begins next
         self._aside, self._at_leisure, self._for_readers = self._lanes = tuple(
             Aside(name, self._threads_of) for name in ("files-aside", "files-at-leisure", "files-for-readers"))
+        self.tells_before_it_answers = False  # without syncing, too: nobody is called back before what is marked has been told of
         self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
         self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
@@ -131,7 +132,7 @@ class GroupCommit:
         if self._unwritten:
             self._mark_unwritten()
         if not self.enabled:
-            if self._has_changes() or self._waiting or self._in_flight:
+            if self._has_changes() or self._waiting or self._in_flight or (self.tells_before_it_answers and self._has_marks()):
                 self._waiting.append(callback)
             else:
                 callback(None)

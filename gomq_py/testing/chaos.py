@@ -81,8 +81,8 @@ class Chaos:
         self._publishes += last - first + 1
         return unlucky
 
-    def _confirms(self, channel_id, write, after_sync):
-        return ChaosConfirms(channel_id, self._delayed(write), after_sync, self)
+    def _confirms(self, channel_id, write, when_safe):
+        return ChaosConfirms(channel_id, self._delayed(write), when_safe, self)
 
     def _delayed(self, write):
         def write_later(octets):
@@ -104,8 +104,8 @@ class ChaosConfirms(Confirms):
 
     __slots__ = ("_chaos", "_chosen_up_to")
 
-    def __init__(self, channel_id, write, after_sync, chaos):
-        super().__init__(channel_id, write, after_sync)
+    def __init__(self, channel_id, write, when_safe, chaos):
+        super().__init__(channel_id, write, when_safe)
         self._chaos = chaos
         self._chosen_up_to = 0
 

@@ -8,6 +8,7 @@ import gevent
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
 from tests.durability.account import Account, body_of, number_in
@@ -96,7 +97,7 @@ class Life:
         self.data_dir = DataDir(root, files, lock=False).open()
         self.committer = GroupCommit(files)
         self.loop = MortalLoop()
-        self.broker = Broker(self.data_dir, files, self.committer, SETTINGS, self.loop)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), SETTINGS, self.loop)
         self.vhost = self.broker.vhosts["/"]
         self.message = Message()
 

@@ -9,6 +9,7 @@ from gomq_py.broker.topology_log import log as topology_log
 from gomq_py.config.settings import Settings
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.sync import GroupCommit
 from tests.durability.seeds import seeds
 from tests.support.passwords import has_password
@@ -107,7 +108,7 @@ def change(broker, random, number):
 def boot(files, folder):
     data_dir = DataDir(folder, files).open()
     committer = GroupCommit(files)
-    return data_dir, committer, Broker(data_dir, files, committer, Settings(max_deleted_definitions=15))
+    return data_dir, committer, Broker(data_dir, files, Durability(committer), Settings(max_deleted_definitions=15))
 
 
 def stop(node):

@@ -19,6 +19,7 @@ from gomq_py.http.app import create_app
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.sync import GroupCommit
 from tests.durability import flush_pool
 from tests.management.description import described
@@ -53,7 +54,7 @@ class Life:
         settings = Settings(segment_size=65536, data_dir=str(folder))
         self._data_dir = DataDir(str(folder), files).open()
         self.committer = GroupCommit(files)
-        self.broker = Broker(self._data_dir, files, self.committer, settings)
+        self.broker = Broker(self._data_dir, files, Durability(self.committer), settings)
         self._rates = Rates(1000, 1)
         node = Node(self.broker, _NoServer(), settings, list, "gomq@here", self._rates)
         self._client = create_app(node).test_client()

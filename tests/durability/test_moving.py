@@ -28,7 +28,7 @@ def work(files, folder, random, confirmed, moved, cut):
     for _ in range(6):
         ended = []
         step = random.randrange(5, 60)
-        Move(source, to_queue(target), node.broker.committer, node.broker.scheduler, lambda *end: ended.append(end), Filter(), step).start()
+        Move(source, to_queue(target), node.broker.durability, node.broker.scheduler, lambda *end: ended.append(end), Filter(), step).start()
         while not ended:
             cut()
             gevent.sleep(0)

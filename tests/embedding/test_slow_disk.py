@@ -451,12 +451,12 @@ def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publi
         second.channel().publish("", "second", b"x", PERSISTENT)
         wait_until(lambda: broker.call(held_publishers) == 2, 60)
         channel.queue_delete("second")
-        wait_until(lambda: broker.call(lambda launched: len(launched.broker.committer._aside)) == 2, 60)  # its publisher's folder, and its removal
+        wait_until(lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2, 60)  # its publisher's folder, and its removal
 
         files[0].let_go()
 
         wait_until(lambda: not broker.call(held_publishers), 60)
-        wait_until(lambda: broker.call(lambda launched: launched.broker.committer.is_done_aside), 60)
+        wait_until(lambda: broker.call(lambda launched: launched.broker.durability.disk.is_done_aside), 60)
         assert len(os.listdir(os.path.join(broker.data_dir, "queues"))) == 1
 
 

@@ -159,7 +159,7 @@ class Site:
     def moving(self):
         ended = []
         source = self.publish(self.declare(), 450)
-        Move(source, to_queue(self.declare()), self.door.committer, self.scheduler, lambda *end: ended.append(end)).start()
+        Move(source, to_queue(self.declare()), self.door.broker.durability, self.scheduler, lambda *end: ended.append(end)).start()
         wait(lambda: ended)
 
     def events(self):

@@ -20,6 +20,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit, change_each
 
@@ -77,13 +78,13 @@ class HandCommitter(GroupCommit):
 class Door:
     """A server over a broker in ``folder``; use as a context manager."""
 
-    def __init__(self, folder, manual=False, **settings):
+    def __init__(self, folder, manual=False, sync=False, **settings):
         self.settings = Settings(data_dir=str(folder), **settings)
         files = Files()
         self.data_dir = DataDir(str(folder), files)
         self.data_dir.open()
-        self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=False)
-        self.broker = Broker(self.data_dir, files, self.committer, self.settings)
+        self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=sync)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), self.settings)
         self.server = AMQPServer(self.broker, self.settings)
         self.clients = []
         self.greenlets = []

@@ -5,6 +5,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
 from tests.support.mortal import MortalLoop
@@ -22,7 +23,7 @@ class Node:
         self.data_dir = DataDir(path, files).open()
         self.committer = GroupCommit(files)
         self.loop = MortalLoop()
-        self.broker = Broker(self.data_dir, files, self.committer, Settings(**settings), self.loop)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), Settings(**settings), self.loop)
 
     @property
     def vhost(self):

@@ -51,7 +51,7 @@ class Channel(HotChannel):
         self.prefetch_count = connection.default_prefetch
         self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN
-        self.replies = Replies(connection.write, connection.committer.after_sync, self._disk_refused)
+        self.replies = Replies(connection.write, connection.durability.when_safe, self._disk_refused)
         self.confirms = None
         self.content = None
         self.transaction = None
@@ -108,21 +108,21 @@ class Channel(HotChannel):
         else:
             self.held_notices.append(method)
 
-    def reply_after_sync(self, method, action=None):
-        """Answer, and then call ``action()``, once what was changed so far is on disk."""
-        self.replies.send_after_sync(method_frame(self.id, method), action)
+    def reply_when_safe(self, method, action=None):
+        """Answer, and then call ``action()``, once what was changed so far is safe."""
+        self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Answer: at once, or once it is on disk when it is about something ``durable``."""
+        """Answer: at once, or once it is safe when it is about something ``durable``."""
         if durable:
-            self.reply_after_sync(method)
+            self.reply_when_safe(method)
         else:
             self.reply(method)
 
     def reply_after_purge(self, method, queue):
-        """Answer once a purge of ``queue`` is on disk."""
+        """Answer once a purge of ``queue`` is safe."""
         place = self.replies.keep_place(method_frame(self.id, method))
-        queue.after_purge(self.connection.committer.after_sync, partial(self.replies.fill, place))
+        queue.after_purge(self.connection.durability, partial(self.replies.fill, place))
 
     def send(self, octets):
         """Frames that are no answer (returns, deliveries, cancel notices): at once, whatever answers wait."""
@@ -142,7 +142,7 @@ class Channel(HotChannel):
         """Confirm mode, from the next publish on."""
         self.confirming = True
         if self.confirms is None:
-            self.confirms = self.connection.server.make_confirms(self.id, self.connection.write, self.connection.committer.after_sync)
+            self.confirms = self.connection.server.make_confirms(self.id, self.connection.write, self.connection.durability.when_safe)
 
     def send_confirms(self):
         """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
@@ -263,7 +263,7 @@ class Channel(HotChannel):
         def released():
             answer = method_frame(self.id, ChannelCloseOk())
             if self.confirms is not None and self.confirms.waiting:
-                self.replies.send_after_sync(answer)
+                self.replies.send_when_safe(answer)
             else:
                 self.replies.send(answer)
             self.replies.act(lambda: self.connection.forget_channel(self))

@@ -1,7 +1,8 @@
 """Confirms: answers to the publishes of a channel in confirm mode. Between the channel and its connection's output.
 
-Once per read the connection hands over how far the channel has published. What went to disk is confirmed after the group commit; what did not, at
-once, but never past an earlier publish that still waits, because one basic.ack with ``multiple`` stands for all before it. Never counts or stores.
+Once per read the connection hands over how far the channel has published. What went to disk is confirmed when it is safe;
+what did not, at once, but never past an earlier publish that still waits, because one basic.ack with ``multiple`` stands for
+all before it. Never counts or stores.
 """
 from collections import deque
 from struct import Struct
@@ -29,12 +30,12 @@ def confirm_select(channel, method):
 class Confirms:
     """The confirms of one channel. ``confirmed`` is the last publish that was answered."""
 
-    __slots__ = ("_channel_id", "_write", "_after_sync", "confirmed", "_seen", "_batches")
+    __slots__ = ("_channel_id", "_write", "_when_safe", "confirmed", "_seen", "_batches")
 
-    def __init__(self, channel_id, write, after_sync):
+    def __init__(self, channel_id, write, when_safe):
         self._channel_id = channel_id
         self._write = write
-        self._after_sync = after_sync
+        self._when_safe = when_safe
         self.confirmed = self._seen = 0
         self._batches = deque()
 
@@ -58,7 +59,7 @@ class Confirms:
             return
         batch = _Batch(last, list(refused))
         self._batches.append(batch)
-        self._after_sync(lambda error: self._synced(batch, error))
+        self._when_safe(lambda error: self._synced(batch, error))
 
     def close(self):
         """The channel is gone: forget what waits."""

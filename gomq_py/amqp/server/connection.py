@@ -62,7 +62,7 @@ class Connection:
         self.peer = peer_text(address)
         self.peer_host, self.peer_port = (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
         self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
-        self.committer = server.broker.committer
+        self.durability = server.broker.durability
         self.scheduler = server.broker.scheduler
         self.events = server.broker.events
         self.bodies = server.bodies

@@ -9,12 +9,12 @@ from collections import deque
 class Replies:
     """The answers of one channel. ``write(octets)`` sends; ``on_failure(error)`` is told, once, when the disk refused what a reply stood for."""
 
-    __slots__ = ("_write", "_after_sync", "_on_failure", "_line", "_closed")
+    __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
 
-    def __init__(self, write, after_sync, on_failure):
-        """``after_sync(callback)`` calls back with an error or None once all that was marked durable before is on disk, perhaps at once."""
+    def __init__(self, write, when_safe, on_failure):
+        """``when_safe(callback)`` calls back with an error or None once all that was changed before is safe, perhaps at once."""
         self._write = write
-        self._after_sync = after_sync
+        self._when_safe = when_safe
         self._on_failure = on_failure
         self._line = None
         self._closed = False
@@ -37,12 +37,12 @@ class Replies:
         else:
             action()
 
-    def send_after_sync(self, octets, action=None):
-        """Send, and then call ``action()``, when what has been changed so far is on disk, behind everything before it."""
+    def send_when_safe(self, octets, action=None):
+        """Send, and then call ``action()``, when what has been changed so far is safe, behind everything before it."""
         if self._closed:
             return
         place = self.keep_place(octets, action)
-        self._after_sync(lambda error: self.fill(place, error))
+        self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
         """A place in the line for octets, and an action, that are not due yet: what comes later waits until ``fill`` is called with it."""
@@ -72,7 +72,7 @@ class Replies:
         """Forget what waits: nobody is there to hear it."""
         self._closed = True
         self._line = None
-        self._write = self._after_sync = self._on_failure = None  # they hold the channel, which holds this
+        self._write = self._when_safe = self._on_failure = None  # they hold the channel, which holds this
 
     @property
     def waiting_count(self):

@@ -123,13 +123,13 @@ class Commit:
     a commit that also published something durable then wait until its messages are on disk; if the disk refuses, what was to be settled goes back.
     """
 
-    __slots__ = ("_channel", "_scheduler", "_after_sync", "_publications", "_settlements", "_taken", "_durable", "_place", "_how", "_parts", "_at",
+    __slots__ = ("_channel", "_scheduler", "_when_safe", "_publications", "_settlements", "_taken", "_durable", "_place", "_how", "_parts", "_at",
                  "_now_ms", "_queues")
 
     def __init__(self, channel, publications, settlements):
         self._channel = channel
         self._scheduler = channel.connection.scheduler
-        self._after_sync = channel.connection.committer.after_sync
+        self._when_safe = channel.connection.durability.when_safe
         self._now_ms = self._scheduler.now_ms
         publications.reverse()  # each is taken from the end, and is free when it is stored
         self._publications = publications
@@ -154,7 +154,7 @@ class Commit:
             self._channel.resume_consumers()
             self._place = self._channel.replies.keep_place(method_frame(self._channel.id, TxCommitOk()))
             if self._durable and self._parts:
-                self._after_sync(self._published)
+                self._when_safe(self._published)
                 return False
             self._hold_queues()
         if not self._settle(clock):
@@ -244,7 +244,7 @@ class Commit:
             replies.fill(place, error)
         else:
             mark(self._queues)
-            self._after_sync(lambda error: replies.fill(place, error))
+            self._when_safe(lambda error: replies.fill(place, error))
 
 
 class Settlement(Job):

@@ -410,16 +410,16 @@ class Queue(destination.Destination):
     # ends
 
     def purge(self):
-        """Drop the ready messages; returns how many. That they are gone is on the disk by the next ``after_sync``."""
+        """Drop the ready messages; returns how many. That they are gone is on the disk by the next flush."""
         count = self.store.purge()
         if self.durable:
             self.store.mark()
         self.wake()
         return count
 
-    def after_purge(self, after_sync, callback):
-        """Call ``callback(error or None)`` once the purge before this is on the disk; ``after_sync`` is the committer's."""
-        after_sync(callback)
+    def after_purge(self, durability, callback):
+        """Call ``callback(error or None)`` once the purge before this is safe."""
+        durability.when_safe(callback)
 
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does. Returns how many: fewer than ``limit`` where it ``is_opening``, too."""

@@ -197,11 +197,11 @@ class StreamQueue(queue.Queue):
             raise OutOfResources(
                 f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is room: {error.reason}") from error
 
-    def after_purge(self, after_sync, callback):
+    def after_purge(self, durability, callback):
         """As a queue's. The files go after one flush, which proves what the stream goes on with; another one covers
         that their names are gone.
         """
-        after_sync(lambda error: after_sync(callback) if error is None else callback(error))
+        durability.when_on_disk(lambda error: durability.when_safe(callback) if error is None else callback(error))
 
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""

@@ -39,7 +39,7 @@ SAID_GONE = 5
 class QueueFactory:
     """Makes the queues of one broker. ``pool`` recycles segments, ``scheduler`` gives queues turns; ``on_idle(queue)`` hears of expired ones."""
 
-    def __init__(self, data_dir, files, pool, committer, scheduler, segment_bytes, dead_letters, timers, on_idle):
+    def __init__(self, data_dir, files, pool, durability, scheduler, segment_bytes, dead_letters, timers, on_idle):
         self.scheduler = scheduler
         self.exchange_defaults = {}
         self.consumer_timeout_ms = 0  # of queues that say nothing about it
@@ -47,7 +47,8 @@ class QueueFactory:
         self._data_dir = data_dir
         self._files = files
         self._pool = pool
-        self._committer = committer
+        self._durability = durability
+        self._committer = durability.disk
         self._segment_bytes = segment_bytes
         self._dead_letters = dead_letters
         self._timers = timers
@@ -55,7 +56,7 @@ class QueueFactory:
         self._incarnations = {}
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
         self._known_folders = set()
-        self._removals = FolderRemovals(files, committer)
+        self._removals = FolderRemovals(files, durability.disk)
         self._partings = Partings(scheduler)
 
     def close(self):
@@ -125,7 +126,7 @@ class QueueFactory:
     def _settle_files(self):
         """Return when what was to be done with files before has been done, or has failed. May switch."""
         done = Event()
-        self._committer.after_sync(lambda error: done.set())
+        self._durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
@@ -156,7 +157,7 @@ class QueueFactory:
         store, report = open_store(
             folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
-        park = DelayQueue(name, exchange.durable, store, self.scheduler, self._committer, self._timers)
+        park = DelayQueue(name, exchange.durable, store, self.scheduler, self._durability, self._timers)
         park.due_ms_of = delayed.due_ms_of
         park.release = lambda message, owed: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), owed)
         exchange.park = park
@@ -256,7 +257,7 @@ class QueueFactory:
     def _remove_files(self, store, folder, whose, queue=None):
         """The files of something that is deleted go once the log, which says so, is on disk. ``store`` may be None, of a queue that never opened."""
         done = None if queue is None else lambda: part(queue)
-        self._committer.after_sync(lambda error: self._removals.add(store, folder, whose, error, done))
+        self._durability.when_on_disk(lambda error: self._removals.add(store, folder, whose, error, done))
 
 
 class Partings(Job):

@@ -35,7 +35,7 @@ class DeadLetters:
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
 
-    def __init__(self, vhosts, committer, scheduler, timers):
+    def __init__(self, vhosts, durability, scheduler, timers):
         self.counts = Counter()
         self._scheduler = scheduler
         self._leaving = {}  # queues that are deleted, and what to call when the last dead letter of each has gone
@@ -43,7 +43,7 @@ class DeadLetters:
         exchanges = DeadLetterExchanges(vhosts, scheduler, self.counts)
         self._waiting = WaitingDeadLetters(self)
         self._fresh = FreshDeadLetters(self, self._waiting)
-        others = exchanges, scheduler, timers, committer.after_sync
+        others = exchanges, scheduler, timers, durability.when_safe
         self._going = Transfer("dead letters", self._fresh, *others)
         self._trying = self._waiting.transfer = Transfer("dead letters that wait for room", self._waiting, *others)
 

@@ -26,7 +26,7 @@ class DelayQueue(Destination):
     whose stores could not take it: those are ``owed`` it when it is tried again, which is None the first time.
     """
 
-    def __init__(self, name, durable, store, scheduler, committer, timers):
+    def __init__(self, name, durable, store, scheduler, durability, timers):
         super().__init__(name, durable)
         self.store = store
         self.closed = False
@@ -36,7 +36,7 @@ class DelayQueue(Destination):
         self.scheduler = scheduler
         self.timers = timers
         waiting = DueMessages(self)
-        self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.owed), scheduler, timers, committer.after_sync)
+        self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.owed), scheduler, timers, durability.when_safe)
         self.due = DueTimer(timers, self._transfer.start)
         self._message = Message()
         self._rebuild()

@@ -7,7 +7,7 @@ writes their new address and publishes them; the Transfer between the two is the
 
 - *Order*: what a source gives in order is sent in order. Where something has to wait, the source says whether all of it waits.
 - *No room*: a target says who could not take a message. It stays in its source, and is tried again after TRY_AGAIN_MS.
-- *Safe* is what ``when_safe`` says, GroupCommit.after_sync for a target on this disk: ``when_safe(callback)`` calls ``callback(error or None)`` once
+- *Safe* is what ``when_safe`` says, Durability.when_safe for a target on this node: ``when_safe(callback)`` calls ``callback(error or None)`` once
   all that was sent until now is safe, or cannot be. A target elsewhere answers when the other side has confirmed.
 - *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those behind it go on. One that is sent and
   cannot be dropped is set aside too.

@@ -80,7 +80,7 @@ class Move(Source):
     ``route`` returns (name of the target, destinations, the Message to publish there) or (None, reason, None): the message stays.
     """
 
-    def __init__(self, queue, route, committer, scheduler, done, wanted=None, count=None, keep=False, dry_run=False):
+    def __init__(self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False):
         """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
         self.result = Result()
         self._queue = queue
@@ -92,7 +92,7 @@ class Move(Source):
         self._ended = False
         self._error = None  # what the disk says
         self._transfer = Transfer(
-            "moving messages", self, self._target, scheduler, None, committer.after_sync, UNSYNCED_MESSAGES, UNSYNCED_OCTETS)
+            "moving messages", self, self._target, scheduler, None, durability.when_safe, UNSYNCED_MESSAGES, UNSYNCED_OCTETS)
 
     def start(self):
         """Begin; the first slice runs after the next poll of the loop."""

@@ -133,7 +133,7 @@ def _run(queue, route, wanted, keep):
         broker.moves.discard(move)  # not where the request ends: the broker stops those that nobody waits for, too
         finished.set((result, error))
 
-    move = Move(queue, route, broker.committer, broker.scheduler, ended, _filter_of(wanted), count, keep, dry_run)
+    move = Move(queue, route, broker.durability, broker.scheduler, ended, _filter_of(wanted), count, keep, dry_run)
     move.start()
     broker.moves.add(move)
     result, error = finished.get()

@@ -112,7 +112,7 @@ def purge_queue(vhost, name):
 def _await_purge(queue):
     """What other changes wait for in ``durability`` is not enough for every kind of queue. May switch."""
     done = AsyncResult()
-    queue.after_purge(node().broker.committer.after_sync, lambda error: done.set(error))
+    queue.after_purge(node().broker.durability, lambda error: done.set(error))
     if done.get() is not None:
         raise durability.not_flushed(done.get())
 

@@ -36,7 +36,7 @@ def test_reply_leaves_at_once_when_nothing_waits():
 def test_durable_reply_waits_for_the_disk():
     line = Line()
 
-    line.replies.send_after_sync(b"durable")
+    line.replies.send_when_safe(b"durable")
 
     assert line.written == []
     line.disk.finish()
@@ -46,14 +46,14 @@ def test_durable_reply_waits_for_the_disk():
 def test_durable_reply_leaves_at_once_when_the_disk_has_nothing_to_do():
     line = Line(after_sync=lambda callback: callback(None))
 
-    line.replies.send_after_sync(b"durable")
+    line.replies.send_when_safe(b"durable")
 
     assert line.written == [b"durable"]
 
 
 def test_replies_behind_a_waiting_one_keep_their_order():
     line = Line()
-    line.replies.send_after_sync(b"durable")
+    line.replies.send_when_safe(b"durable")
     line.replies.send(b"two")
     line.replies.act(lambda: line.written.append("action"))
     line.replies.send(b"three")
@@ -65,8 +65,8 @@ def test_replies_behind_a_waiting_one_keep_their_order():
 
 def test_second_sync_that_ends_first_does_not_overtake():
     line = Line()
-    line.replies.send_after_sync(b"one")
-    line.replies.send_after_sync(b"two")
+    line.replies.send_when_safe(b"one")
+    line.replies.send_when_safe(b"two")
 
     line.disk.finish(which=1)
     assert line.written == []
@@ -78,7 +78,7 @@ def test_second_sync_that_ends_first_does_not_overtake():
 def test_action_of_a_durable_reply_runs_behind_its_octets():
     line = Line()
 
-    line.replies.send_after_sync(b"ok", lambda: line.written.append("action"))
+    line.replies.send_when_safe(b"ok", lambda: line.written.append("action"))
     line.disk.finish()
 
     assert line.written == [b"ok", "action"]
@@ -86,7 +86,7 @@ def test_action_of_a_durable_reply_runs_behind_its_octets():
 
 def test_reply_made_by_an_action_takes_its_place_behind_those_waiting():
     line = Line()
-    line.replies.send_after_sync(b"one", lambda: line.replies.send(b"late"))
+    line.replies.send_when_safe(b"one", lambda: line.replies.send(b"late"))
     line.replies.send(b"two")
 
     line.disk.finish()
@@ -96,7 +96,7 @@ def test_reply_made_by_an_action_takes_its_place_behind_those_waiting():
 
 def test_refusal_of_the_disk_is_told_and_nothing_leaves():
     line = Line()
-    line.replies.send_after_sync(b"durable")
+    line.replies.send_when_safe(b"durable")
     line.replies.send(b"behind")
 
     line.disk.finish(OSError("full"))
@@ -107,13 +107,13 @@ def test_refusal_of_the_disk_is_told_and_nothing_leaves():
 
 def test_nothing_leaves_after_close():
     line = Line()
-    line.replies.send_after_sync(b"durable")
+    line.replies.send_when_safe(b"durable")
     line.replies.close()
 
     line.disk.finish()
     line.replies.send(b"more")
     line.replies.act(lambda: line.written.append("action"))
-    line.replies.send_after_sync(b"durable too")
+    line.replies.send_when_safe(b"durable too")
 
     assert line.written == []
     assert line.disk.waiting == []
@@ -123,7 +123,7 @@ def test_waiting_replies_are_counted():
     line = Line()
     assert line.replies.waiting_count == 0
 
-    line.replies.send_after_sync(b"one")
+    line.replies.send_when_safe(b"one")
     line.replies.send(b"two")
 
     assert line.replies.waiting_count == 2

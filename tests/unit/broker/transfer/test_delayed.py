@@ -6,6 +6,7 @@ import pytest
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.recovery import open_store
 from tests.support.clocks import StepClock
 from tests.support.queues import Bench, message
@@ -23,7 +24,7 @@ def park(bench):
 
 
 def make(bench, store):
-    park = DelayQueue("park", True, store, bench.scheduler, bench.committer, bench.timers)
+    park = DelayQueue("park", True, store, bench.scheduler, Durability(bench.committer), bench.timers)
     park.due_ms_of = lambda parked: parked.describe()["timestamp_ms"] + int(parked.get_body())
     park.released = []
     park.release = lambda parked, _owed: park.released.append((bench.now_ms, parked.get_body()))

@@ -43,7 +43,7 @@ def bodies(queue):
 def run(node, queue, route, **options):
     """Move to the end; returns the Result."""
     ended = []
-    Move(queue, route, node.broker.committer, node.broker.scheduler, lambda *end: ended.append(end), **options).start()
+    Move(queue, route, node.broker.durability, node.broker.scheduler, lambda *end: ended.append(end), **options).start()
     node.wait(lambda: ended)
     assert ended[0][1] is None
     return ended[0][0]
@@ -61,7 +61,7 @@ def test_slice_of_a_move_ends_with_its_time(node, monkeypatch):
     fill(node, "from", 20)
     ended, jobs, after_each = [], [], []
     scheduler = SimpleNamespace(start=jobs.append)
-    move = Move(source, to_queue(target), node.broker.committer, scheduler, lambda *end: ended.append(end))
+    move = Move(source, to_queue(target), node.broker.durability, scheduler, lambda *end: ended.append(end))
 
     move.start()
     while jobs[-1].step():
@@ -367,7 +367,7 @@ def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs = [], []
-    move = Move(source, to_queue(target), node.broker.committer, SimpleNamespace(start=jobs.append), lambda *end: ended.append(end))
+    move = Move(source, to_queue(target), node.broker.durability, SimpleNamespace(start=jobs.append), lambda *end: ended.append(end))
     node.broker.moves.add(move)
     move.start()
     jobs[0].step()
