@@ -7,7 +7,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gomq_py.broker.policies.queue_settings import QueueSettings
-from gomq_py.broker.queues.stream_offset import NEWEST, NUMBER, StreamStart
+from gomq_py.broker.features.stream_offset import NEWEST, NUMBER, StreamStart
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.storage.message import Message
 from gomq_py.storage.stream_recovery import open_stream_store

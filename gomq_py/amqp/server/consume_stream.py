@@ -6,7 +6,7 @@ from gomq_py.amqp.server.stream_consumer import StreamConsumer
 from gomq_py.amqp.wire.errors import NotImplemented_, PreconditionFailed
 from gomq_py.broker.names import described
 from gomq_py.broker.queues.stream_filter import parse_filter
-from gomq_py.broker.queues.stream_offset import NEXT, StreamStart, parse_offset
+from gomq_py.broker.features.stream_offset import NEXT, StreamStart, parse_offset
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.values import type_name
 

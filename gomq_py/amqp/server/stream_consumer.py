@@ -9,7 +9,7 @@ from gomq_py.broker.queues import stream_queue as _stream_queue, stream_reader a
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """``start_at`` (broker.queues.stream_offset) is where it begins; where only one consumer is active at a time, when its turn has come.
+    """``start_at`` (broker.features.stream_offset) is where it begins; where only one consumer is active at a time, when its turn has come.
 
     ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: of bodies it may hold unsettled, 0 for any
     number (one message it gets in any case).

@@ -11,7 +11,7 @@ all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "an
 from decimal import Decimal
 
 from gomq_py import octets
-from gomq_py.broker.queues.stream_geo import GEO_CONDITIONS
+from gomq_py.broker.features.stream_geo import GEO_CONDITIONS
 from gomq_py.content import header_scan
 from gomq_py.content.fields import decode_table
 

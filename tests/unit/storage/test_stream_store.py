@@ -5,7 +5,7 @@ import os
 import gevent
 import pytest
 
-from gomq_py.broker.queues.stream_offset import FIRST, LAST, NEWEST, NEXT, NUMBER, SINCE, StreamStart
+from gomq_py.broker.features.stream_offset import FIRST, LAST, NEWEST, NEXT, NUMBER, SINCE, StreamStart
 from gomq_py.storage.damage import KEPT_COPIES
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.files import Files

@@ -1,7 +1,7 @@
 """Pace of streams: with several readers what is published shortly after a turn goes out together; nobody else waits."""
 import pytest
 
-from gomq_py.broker.queues.stream_offset import NEXT, StreamStart
+from gomq_py.broker.features.stream_offset import NEXT, StreamStart
 from gomq_py.broker.queues.stream_pace import MESSAGES, PACE_MS, READERS
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.queues.consumers import Consumer

@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.broker.queues.consumers import Consumer
-from gomq_py.broker.queues.stream_offset import FIRST, StreamStart
+from gomq_py.broker.features.stream_offset import FIRST, StreamStart
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.storage.message import Message
 from gomq_py.storage.stream_recovery import open_stream_store
