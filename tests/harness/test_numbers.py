@@ -11,6 +11,7 @@ import json
 
 import pytest
 
+from gomq_py.broker.features import table
 from gomq_py.broker.features.arguments import ARGUMENTS
 from gomq_py.broker.policies.policy import KEYS, OPERATOR_KEYS
 from gomq_py.client.connection import Connection
@@ -37,7 +38,7 @@ EXCHANGE_ARGUMENTS = [
     ("x-delayed-message", "x-delayed-type"), ("topic", "unknown"),
 ]
 BINDINGS = [("bound.headers", "x-match"), ("bound.headers", "n"), ("bound.topic", "n"), ("bound.hash", "n")]
-CONSUMER_ARGUMENTS = ["x-priority", "x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered", "x-filter-match-type", "unknown"]
+CONSUMER_ARGUMENTS = [*table.CONSUMER_ARGUMENTS, "unknown"]
 HEADERS = [
     "x-delay", "x-deduplication-header", "x-cache-ttl", "x-death", "CC", "BCC", "x-delivery-count", "x-stream-filter-value", "x-first-death-queue",
     "x-opt-deliver-at", "n",

@@ -16,14 +16,14 @@ from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
-from gomq_py.broker.features.arguments import TYPE_MODULES, queue_type_of
-from gomq_py.broker.names import cleaned
-from gomq_py.broker.values import type_name
+from gomq_py.broker.features.consumer_arguments import check_common_arguments
+from gomq_py.broker.features.consumer_priority import priority_of
+from gomq_py.broker.features.queue_type import queue_type_of
+from gomq_py.broker.features.stream_offset import GENERATED_TAG
+from gomq_py.broker.names import cleaned, described
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
 from gomq_py.storage.message import Message
-
-PRIORITY_MAX = (1 << 31) - 1
 
 
 def basic_qos(channel, method):
@@ -48,7 +48,7 @@ def basic_consume(channel, method):
     if tag and (tag in channel.consumers or _is_reply_tag(channel, tag)):
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     _check_consumer_count(channel)
-    tag = tag or f"amq.ctag-{urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
+    tag = tag or f"{GENERATED_TAG}{urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
     if cleaned(method.queue) == REPLY_TO:
         consumer = _reply_consumer(channel, method, tag)
     else:
@@ -150,16 +150,16 @@ def _check_unacked(channel, no_ack):
 def _queue_consumer(channel, method, tag):
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
-    priority = _priority(method.arguments, name, channel.vhost.name)
-    _check_ha_failover(method.arguments, name, channel.vhost.name)
-    _check_kind(method.arguments, queue, channel.vhost.name)
+    arguments = method.arguments
+    check_common_arguments(described("queue", name, channel.vhost.name), queue_type_of(queue.arguments), arguments)
     queue.check_exclusive(method.exclusive)
     if is_stream(queue):
         consumer = stream_consumer(channel, method, queue, tag, _cancelled)
     else:
         consumer = AMQPConsumer(
-            channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=priority,
-            arguments=method.arguments, prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=_cancelled,
+            channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive,
+            priority=priority_of(arguments), arguments=arguments, prefetch=channel.prefetch_count,
+            frame_max=channel.connection.frame_max, on_cancel=_cancelled,
         )
     consumer.large = channel.connection.server.large_output
     channel.consumers[tag] = consumer
@@ -175,32 +175,6 @@ def _start(channel, consumer):
         consumer.start()
     except Refused as error:
         channel.connection.fail_channel(channel, error)
-
-
-def _priority(arguments, queue_name, vhost_name):
-    """The consumer's x-priority; larger ones than 32 bits hold are cut to the nearest. Raises PreconditionFailed."""
-    value = arguments.get("x-priority", 0)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise PreconditionFailed(
-            f"invalid arg 'x-priority' for queue '{queue_name}' in vhost '{vhost_name}': \"expected integer, got {type_name(value)}\""
-        )
-    return max(-PRIORITY_MAX, min(PRIORITY_MAX, value))
-
-
-def _check_ha_failover(arguments, queue_name, vhost_name):
-    """x-cancel-on-ha-failover means nothing here, but RabbitMQ refuses anything but a boolean. Raises PreconditionFailed."""
-    value = arguments.get("x-cancel-on-ha-failover", False)
-    if not isinstance(value, bool):
-        raise PreconditionFailed(
-            f"invalid arg 'x-cancel-on-ha-failover' for queue '{queue_name}' in vhost '{vhost_name}': {{unacceptable_type,{type_name(value)}}}"
-        )
-
-
-def _check_kind(arguments, queue, vhost_name):
-    """Where to begin means nothing where messages are gone once they were read: RabbitMQ says so. Raises PreconditionFailed."""
-    if "x-stream-offset" in arguments and not is_stream(queue):
-        kind = TYPE_MODULES[queue_type_of(queue.arguments)]
-        raise PreconditionFailed(f"invalid arg 'x-stream-offset' for queue '{queue.name}' in vhost '{vhost_name}' of queue type {kind}")
 
 
 def _cancelled(consumer, _reason):

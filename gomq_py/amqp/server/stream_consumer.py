@@ -5,6 +5,7 @@ Beside delivery, whose consumer it is a kind of: it reads through a StreamReader
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery
 from gomq_py.amqp.wire import delivery, stream_content
+from gomq_py.broker.features.stream_offset import OFFSET
 from gomq_py.broker.queues import stream_queue as _stream_queue, stream_reader as _stream_reader  # noqa: F401  (their .pxd type what is read)
 
 
@@ -56,7 +57,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return self.reader.next(self.message)
 
     def _headers_added(self):
-        return {"x-stream-offset": self.message.describe()["location"]}
+        return {OFFSET: self.message.describe()["location"]}
 
     def _deliver(self, limit):
         """As on a queue; what a filter costs is among the octets returned."""

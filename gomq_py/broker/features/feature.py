@@ -1,4 +1,4 @@
-"""Feature: what a queue or exchange can be told, by an argument, by a policy, or by both, as one row.
+"""Feature: what a queue, exchange or consumer can be told, by an argument, by a policy, or by both, as one row.
 
 A module of this package declares the rows of one feature beside each other; ``features.table`` collects them, and
 what checks arguments, checks policies and merges the two is derived from there. The rows know nothing of queues: what
@@ -49,3 +49,18 @@ class Feature:
     merge: Callable[["Feature", dict, dict], Any] | None = None
     by_queue: bool = True
     flag: Flag | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerArgument:
+    """One row: an ``argument`` of consumers, which has an effect on queues of ``kinds``.
+
+    ``check(value, arguments)`` raises WrongValue, which ``refusal`` puts into RabbitMQ's words. Queues of other kinds
+    ignore the argument, or refuse it if ``only_there``.
+    """
+
+    argument: str
+    kinds: frozenset[str] = EVERY_KIND
+    check: Callable[[Any, dict], None]
+    refusal: str = "invalid arg '{argument}' for {entity}: {reason}"
+    only_there: bool = False

@@ -1,4 +1,4 @@
-"""Stream offset: where a consumer of a stream begins, as its argument ``x-stream-offset`` says.
+"""Stream offset: where a consumer of a stream begins (``x-stream-offset``), and whether the broker keeps where it goes on.
 
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
@@ -8,16 +8,23 @@
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
 
-Used by the AMQP door and by stream_queue. Raises ValueError for anything else; the door says it in RabbitMQ's words.
+Acted on by broker.queues.stream_queue. The broker keeps the position of a consumer that says so
+(``x-stream-automatic-offset-tracking``), and of one whose client has named it and gives no offset, as LavinMQ.
 """
 from datetime import datetime
 
+from gomq_py.broker.features import checks
 from gomq_py.broker.features.age import milliseconds_of_age
+from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
+from gomq_py.broker.values import type_name
 from gomq_py.content.fields import seconds_of
 
+OFFSET, TRACKING = "x-stream-offset", "x-stream-automatic-offset-tracking"
+# What the broker calls consumers whose client has not named them begins so.
+GENERATED_TAG = "amq.ctag-"
 FIRST, LAST, NEXT, NUMBER, NEWEST, SINCE, AGO = "first", "last", "next", "number", "newest", "since", "ago"
 
-# What a location has room for (stream_reader): a million messages a second for nine years.
+# What a location has room for (broker.queues.stream_reader): a million messages a second for nine years.
 OFFSET_MAX = (1 << 48) - 2
 
 
@@ -65,3 +72,41 @@ def parse_offset(value):
     if isinstance(value, int) and not isinstance(value, bool) and -OFFSET_MAX <= value <= OFFSET_MAX:
         return StreamStart(NUMBER, value) if value >= 0 else StreamStart(NEWEST, -value)
     raise ValueError(f"no stream offset: {value!r}")
+
+
+def start_of(arguments):
+    """The StreamStart of a consumer with these arguments, which were checked."""
+    return parse_offset(arguments[OFFSET]) if OFFSET in arguments else StreamStart(NEXT)
+
+
+def is_tracked(arguments, tag):
+    """Whether the broker keeps the position of a consumer with these arguments, which were checked.
+
+    ``tag`` is what its client called it, empty if it did not.
+    """
+    value = arguments.get(TRACKING)
+    if value is None:
+        return bool(tag) and not tag.startswith(GENERATED_TAG) and OFFSET not in arguments
+    return value in (True, "true")
+
+
+def _check_offset(value, _arguments):
+    try:
+        parse_offset(value)
+    except ValueError:
+        reason = "invalid_max_age" if isinstance(value, str) else f"{{invalid_offset_arg,{type_name(value)}}}"
+        raise checks.WrongValue(reason) from None
+
+
+def _check_tracking(value, arguments):
+    if value not in (None, "true", "false"):
+        checks.boolean(value, arguments)
+
+
+CONSUMER_ROWS = (
+    ConsumerArgument(
+        argument=OFFSET, kinds=STREAM_ONLY, check=_check_offset, only_there=True,
+        refusal="failed consuming from stream {entity}: {reason}",
+    ),
+    ConsumerArgument(argument=TRACKING, kinds=STREAM_ONLY, check=_check_tracking),
+)

@@ -1,7 +1,7 @@
 """Table: the rows of all features, and what is derived of them."""
 from gomq_py.broker.features import (
-    alternate_exchange, consumer_timeout, dead_lettering, deduplication, delivery_limit, elsewhere, expiry, length,
-    queue_type, retry, stream_retention,
+    alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit, elsewhere,
+    expiry, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch, stream_retention,
 )
 
 FEATURES = tuple(row for module in (
@@ -15,3 +15,8 @@ ARGUMENTS = {row.argument: row for row in sorted(FEATURES, key=lambda row: row.p
 POLICY_KEYS = {row.policy: row for row in FEATURES if row.policy is not None}
 # Rows of what QueueSettings have.
 SETTINGS = tuple(row for row in FEATURES if row.setting is not None)
+# Rows of arguments of consumers, in the order in which they are checked.
+CONSUMER_ARGUMENTS = {
+    row.argument: row for module in (consumer_priority, stream_offset, stream_filter, stream_prefetch)
+    for row in module.CONSUMER_ROWS
+}

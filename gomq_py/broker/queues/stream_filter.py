@@ -1,26 +1,15 @@
-"""Stream filter: which messages a consumer of a stream wants, as its arguments say. Others are passed over in the broker.
+"""Stream filter: decides for each message of a stream whether a consumer wants it. Others are passed over in the broker.
 
-    x-stream-filter             values (a text, split at commas), conditions (a table), or an array of both
-    x-stream-match-unfiltered   true: messages without a value are wanted too, as far as values go
-    x-filter-match-type         "all" or "any"
-
-Values are compared with those in a message's header ``x-stream-filter-value`` (split at commas, too). A condition is a header's name and the text of
-its value, or one of ``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is enough, as in RabbitMQ, and
-all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "any" for one value or one condition. Never yields.
+What the arguments mean: broker.features.stream_filter. Never yields.
 """
-from decimal import Decimal
-
 from gomq_py import octets
-from gomq_py.broker.features.stream_geo import GEO_CONDITIONS
+from gomq_py.broker.features.stream_filter import ALL, ANY, filter_of
 from gomq_py.content import header_scan
 from gomq_py.content.fields import decode_table
 
-FILTER, MATCH_UNFILTERED, MATCH_TYPE = "x-stream-filter", "x-stream-match-unfiltered", "x-filter-match-type"
 VALUE_KEY = b"\x15x-stream-filter-value"
 VALUE_KEY_BYTES = 22
 HEADERS = 0x2000
-
-ALL, ANY = "all", "any"
 
 
 class StreamFilter:
@@ -80,48 +69,5 @@ def headers_of(message):
 
 def parse_filter(arguments):
     """The StreamFilter that a consumer's arguments ask for, or None. Raises ValueError with the reason."""
-    match_type = arguments.get(MATCH_TYPE)
-    if isinstance(match_type, str):
-        match_type = match_type.lower()
-    if match_type not in (None, ALL, ANY):
-        raise ValueError(f"{MATCH_TYPE} must be 'all' or 'any'")
-    match_unfiltered = arguments.get(MATCH_UNFILTERED, False)
-    if not isinstance(match_unfiltered, bool):
-        raise ValueError(f"{MATCH_UNFILTERED} must be a boolean")
-    if FILTER not in arguments:
-        return None
-    values, conditions = [], []
-    given = arguments[FILTER]
-    for part in given if isinstance(given, list) else [given]:
-        if isinstance(part, str):
-            values += [value.strip().encode() for value in part.split(",")]
-        elif isinstance(part, dict):
-            conditions += [_condition(key, value) for key, value in part.items()]
-        else:
-            raise ValueError(f"{FILTER} must be a text, a table, or an array of these")
-    if not values and not conditions:
-        raise ValueError(f"{FILTER} is empty")
-    return StreamFilter(values, conditions, match_type, match_unfiltered)
-
-
-def _condition(key, value):
-    """One condition on a message's headers."""
-    if key in GEO_CONDITIONS:
-        return GEO_CONDITIONS[key](value)
-    wanted = text_of(value)
-    if wanted is None:
-        raise ValueError(f"the condition on header '{key}' must be a text, a number or a boolean")
-    return lambda headers: key in headers and text_of(headers[key]) == wanted
-
-
-def text_of(value):
-    """How a header's value reads in a condition; None for what has no text (tables, arrays, octets)."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, (int, float, Decimal)):
-        return str(value)
-    return None
+    wanted = filter_of(arguments)
+    return None if wanted is None else StreamFilter(*wanted)

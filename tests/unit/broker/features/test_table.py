@@ -16,8 +16,8 @@ OTHER_WORDS = {row.component for row in table.FEATURES} | {"federation-upstream-
 
 
 def names():
-    """Every argument and policy key."""
-    return {*table.ARGUMENTS, *table.POLICY_KEYS} - OTHER_WORDS
+    """Every argument, of queues and of consumers, and every policy key."""
+    return {*table.ARGUMENTS, *table.POLICY_KEYS, *table.CONSUMER_ARGUMENTS} - OTHER_WORDS
 
 
 def spelled(path):

@@ -1,0 +1,90 @@
+"""Stream filter: which messages a consumer of a stream wants, as its arguments say.
+
+    x-stream-filter             values (a text, split at commas), conditions (a table), or an array of both
+    x-stream-match-unfiltered   true: messages without a value are wanted too, as far as values go
+    x-filter-match-type         "all" or "any"
+
+Acted on by broker.queues.stream_filter. Values are compared with those in a message's header
+``x-stream-filter-value`` (split at commas, too). A condition is a header's name and the text of its value, or one of
+``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is enough, as in
+RabbitMQ, and all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "any" for one value or one
+condition.
+"""
+from decimal import Decimal
+
+from gomq_py.broker.features.checks import WrongValue
+from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
+from gomq_py.broker.features.stream_geo import GEO_CONDITIONS
+
+FILTER, MATCH_UNFILTERED, MATCH_TYPE = "x-stream-filter", "x-stream-match-unfiltered", "x-filter-match-type"
+ALL, ANY = "all", "any"
+
+
+def filter_of(arguments):
+    """(values as octets, conditions, match type, match unfiltered) that a consumer's arguments ask for, or None.
+
+    A condition is a function of a message's headers. Raises ValueError with the reason.
+    """
+    match_type = _match_type(arguments.get(MATCH_TYPE))
+    match_unfiltered = arguments.get(MATCH_UNFILTERED, False)
+    if not isinstance(match_unfiltered, bool):
+        raise ValueError(f"{MATCH_UNFILTERED} must be a boolean")
+    if FILTER not in arguments:
+        return None
+    values, conditions = [], []
+    given = arguments[FILTER]
+    for part in given if isinstance(given, list) else [given]:
+        if isinstance(part, str):
+            values += [value.strip().encode() for value in part.split(",")]
+        elif isinstance(part, dict):
+            conditions += [_condition(key, value) for key, value in part.items()]
+        else:
+            raise ValueError(f"{FILTER} must be a text, a table, or an array of these")
+    if not values and not conditions:
+        raise ValueError(f"{FILTER} is empty")
+    return values, conditions, match_type, match_unfiltered
+
+
+def _match_type(value):
+    match_type = value.lower() if isinstance(value, str) else value
+    if match_type not in (None, ALL, ANY):
+        raise ValueError(f"{MATCH_TYPE} must be 'all' or 'any'")
+    return match_type
+
+
+def _condition(key, value):
+    """One condition on a message's headers."""
+    if key in GEO_CONDITIONS:
+        return GEO_CONDITIONS[key](value)
+    wanted = text_of(value)
+    if wanted is None:
+        raise ValueError(f"the condition on header '{key}' must be a text, a number or a boolean")
+    return lambda headers: key in headers and text_of(headers[key]) == wanted
+
+
+def text_of(value):
+    """How a header's value reads in a condition; None for what has no text (tables, arrays, octets)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, (int, float, Decimal)):
+        return str(value)
+    return None
+
+
+def _check(_value, arguments):
+    """The three belong together."""
+    try:
+        filter_of(arguments)
+    except ValueError as reason:
+        raise WrongValue(str(reason)) from None
+
+
+CONSUMER_ROWS = tuple(
+    ConsumerArgument(
+        argument=argument, kinds=STREAM_ONLY, check=_check, refusal="failed consuming from stream {entity}: {reason}")
+    for argument in (MATCH_TYPE, MATCH_UNFILTERED, FILTER)
+)

@@ -1,0 +1,16 @@
+"""Stream prefetch: how many octets of bodies a consumer of a stream may hold unacknowledged, besides its prefetch count.
+
+Acted on by amqp.server.stream_consumer.
+"""
+from gomq_py.broker.features import checks
+from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
+
+PREFETCH_BYTES = "x-stream-prefetch-bytes"
+
+
+def prefetch_bytes_of(arguments):
+    """Octets, 0 for any number, of arguments that were checked."""
+    return arguments.get(PREFETCH_BYTES, 0)
+
+
+CONSUMER_ROWS = (ConsumerArgument(argument=PREFETCH_BYTES, kinds=STREAM_ONLY, check=checks.not_negative),)
