@@ -7,6 +7,7 @@
 # make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
 # make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
 # make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
+# make processors   checksums and integers in C for aarch64 and s390x, under qemu-user (docs/testing.md): seconds
 # make harness  every value at every place by every door, of which make test runs a chosen part (docs/testing.md): some minutes
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
@@ -29,7 +30,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint bench expectations fuzz asan harness fuzz-http load load-ui wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint bench expectations fuzz asan processors harness fuzz-http load load-ui wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -67,6 +68,9 @@ fuzz: $(VENV)/dev.stamp
 
 asan: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.asan
+
+processors: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.processors
 
 harness: $(VENV)/dev.stamp build
 	GOMQ_HARNESS=full $(BIN)/python -m pytest -n 2 tests/harness

@@ -8,6 +8,12 @@ cdef extern from *:
     #include <string.h>
     #if defined(__x86_64__)
     #include <nmmintrin.h>
+    #elif defined(__aarch64__)
+    #include <arm_acle.h>
+    #if defined(__linux__)
+    #include <asm/hwcap.h>
+    #include <sys/auxv.h>
+    #endif
     #endif
     #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     #define GOMQ_BE16(v) (v)
@@ -39,23 +45,80 @@ cdef extern from *:
     static inline void gomq_copy(uint8_t *d, Py_ssize_t di, const uint8_t *s, Py_ssize_t si, Py_ssize_t n) { memcpy(d + di, s + si, n); }
     static inline int gomq_same(const uint8_t *a, Py_ssize_t ai, const uint8_t *b, Py_ssize_t bi, Py_ssize_t n) { return memcmp(a + ai, b + bi, n) == 0; }
 
+    /* CRC-32C by tables, eight octets at a time, for processors without an instruction for it: 12 times as
+       fast as bit by bit, a fifth of SSE4.2's. Made at the first use, the same tables whoever makes them. */
+    static uint32_t gomq_crc32c_tables[8][256];
+    static void gomq_crc32c_make_tables(void) {
+        for (uint32_t octet = 0; octet < 256; octet++) {
+            uint32_t crc = octet;
+            for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u)));
+            gomq_crc32c_tables[0][octet] = crc;
+        }
+        for (int table = 1; table < 8; table++) {
+            for (uint32_t octet = 0; octet < 256; octet++) {
+                uint32_t crc = gomq_crc32c_tables[table - 1][octet];
+                gomq_crc32c_tables[table][octet] = (crc >> 8) ^ gomq_crc32c_tables[0][crc & 0xFF];
+            }
+        }
+    }
     static uint32_t gomq_crc32c_soft(uint32_t crc, const uint8_t *p, Py_ssize_t n) {
-        while (n--) { crc ^= *p++; for (int k = 0; k < 8; k++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u))); }
+        static int made = 0;
+        const uint32_t (*table)[256] = (const uint32_t (*)[256])gomq_crc32c_tables;
+        uint64_t v;
+        if (!__atomic_load_n(&made, __ATOMIC_ACQUIRE)) {
+            gomq_crc32c_make_tables();
+            __atomic_store_n(&made, 1, __ATOMIC_RELEASE);
+        }
+        for (; n >= 8; p += 8, n -= 8) {
+            memcpy(&v, p, 8);
+            v = GOMQ_LE64(v) ^ crc;
+            crc = table[7][v & 0xFF] ^ table[6][v >> 8 & 0xFF] ^ table[5][v >> 16 & 0xFF]
+                ^ table[4][v >> 24 & 0xFF] ^ table[3][v >> 32 & 0xFF] ^ table[2][v >> 40 & 0xFF]
+                ^ table[1][v >> 48 & 0xFF] ^ table[0][v >> 56];
+        }
+        while (n--) crc = (crc >> 8) ^ table[0][(crc ^ *p++) & 0xFF];
         return crc;
     }
+
+    /* By the processor's instruction where it has one: always (HARD is 1), or as it says at the first use. */
     #if defined(__x86_64__)
-    __attribute__((target("sse4.2"))) static uint32_t gomq_crc32c_hard(uint32_t crc, const uint8_t *p, Py_ssize_t n) {
-        uint64_t c = crc, v;
-        while (n >= 8) { memcpy(&v, p, 8); c = _mm_crc32_u64(c, v); p += 8; n -= 8; }
+    #define GOMQ_CRC32C_TARGET __attribute__((target("sse4.2")))
+    #define GOMQ_CRC32C_HARD (__builtin_cpu_init(), __builtin_cpu_supports("sse4.2") != 0)
+    #define GOMQ_CRC32C_WORD uint64_t  /* as the instruction has it: no narrowing between two of them */
+    #define GOMQ_CRC32C_8 _mm_crc32_u64
+    #define GOMQ_CRC32C_4 _mm_crc32_u32
+    #define GOMQ_CRC32C_2 _mm_crc32_u16
+    #define GOMQ_CRC32C_1 _mm_crc32_u8
+    #elif defined(__aarch64__) && (defined(__ARM_FEATURE_CRC32) || defined(__linux__) && !defined(__clang__))
+    /* Optional in ARMv8.0, part of ARMv8.1. A clang declares these only where the whole file may use them. */
+    #if defined(__ARM_FEATURE_CRC32)
+    #define GOMQ_CRC32C_TARGET
+    #define GOMQ_CRC32C_HARD 1
+    #else
+    #define GOMQ_CRC32C_TARGET __attribute__((target("+crc")))
+    #define GOMQ_CRC32C_HARD ((getauxval(AT_HWCAP) & HWCAP_CRC32) != 0)
+    #endif
+    #define GOMQ_CRC32C_WORD uint32_t
+    #define GOMQ_CRC32C_8 __crc32cd
+    #define GOMQ_CRC32C_4 __crc32cw
+    #define GOMQ_CRC32C_2 __crc32ch
+    #define GOMQ_CRC32C_1 __crc32cb
+    #endif
+
+    #if defined(GOMQ_CRC32C_HARD)
+    GOMQ_CRC32C_TARGET static uint32_t gomq_crc32c_hard(uint32_t crc, const uint8_t *p, Py_ssize_t n) {
+        GOMQ_CRC32C_WORD c = crc;
+        uint64_t v;
+        while (n >= 8) { memcpy(&v, p, 8); c = GOMQ_CRC32C_8(c, GOMQ_LE64(v)); p += 8; n -= 8; }
         crc = (uint32_t)c;
-        if (n & 4) { uint32_t w; memcpy(&w, p, 4); crc = _mm_crc32_u32(crc, w); p += 4; }
-        if (n & 2) { uint16_t w; memcpy(&w, p, 2); crc = _mm_crc32_u16(crc, w); p += 2; }
-        if (n & 1) { crc = _mm_crc32_u8(crc, *p); }
+        if (n & 4) { uint32_t w; memcpy(&w, p, 4); crc = GOMQ_CRC32C_4(crc, GOMQ_LE32(w)); p += 4; }
+        if (n & 2) { uint16_t w; memcpy(&w, p, 2); crc = GOMQ_CRC32C_2(crc, GOMQ_LE16(w)); p += 2; }
+        if (n & 1) { crc = GOMQ_CRC32C_1(crc, *p); }
         return crc;
     }
     static inline uint32_t gomq_crc32c(uint32_t seed, const uint8_t *p, Py_ssize_t i, Py_ssize_t n) {
         static int hard = -1;
-        if (hard < 0) { __builtin_cpu_init(); hard = __builtin_cpu_supports("sse4.2") != 0; }
+        if (hard < 0) { hard = GOMQ_CRC32C_HARD; }
         return ~(hard ? gomq_crc32c_hard(~seed, p + i, n) : gomq_crc32c_soft(~seed, p + i, n));
     }
     #else
