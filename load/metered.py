@@ -22,7 +22,7 @@ def answer():
     make_nonblocking(0)
     while nb_read(0, 100):
         longest_s, total_s = pieces.take()
-        os.write(1, json.dumps({"longest_ms": round(1000 * longest_s, 1), "total_ms": round(1000 * total_s)}).encode() + b"\n")
+        os.write(1, json.dumps({"longest_ms": round(1000 * longest_s, 1), "total_ms": round(1000 * total_s, 1)}).encode() + b"\n")
 
 
 if __name__ == "__main__":

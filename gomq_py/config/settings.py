@@ -121,7 +121,7 @@ OPTIONS: tuple[Option, ...] = (
            "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in /run/gomq-py where that belongs to the "
            "broker's user, else in $XDG_RUNTIME_DIR/gomq-py, else in the data folder.",
            flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
-    Option("main", "stats_interval", integer(100, 86400000), 5000, "Milliseconds between two samples of the curves that somebody looks at."),
+    Option("main", "stats_interval", integer(100, 86400000), 5000, "Milliseconds between two samples of a curve; lists keep their order as long."),
     Option("main", "stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
     Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",)),
     Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",)),

@@ -451,7 +451,8 @@ def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publi
         second.channel().publish("", "second", b"x", PERSISTENT)
         wait_until(lambda: broker.call(held_publishers) == 2, 60)
         channel.queue_delete("second")
-        wait_until(lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2, 60)  # its publisher's folder, and its removal
+        # its publisher's folder, and its removal
+        wait_until(lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2, 60)
 
         files[0].let_go()
 

@@ -14,7 +14,9 @@ from gomq_py import Broker
 from gomq_py.broker.verbs import taking
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
-from gomq_py.http import answers, paging
+from gomq_py.http import answers, kinds, shapes
+from gomq_py.http.answers import node
+from gomq_py.http.columns import at
 from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
 
@@ -87,46 +89,151 @@ def test_no_part_of_an_answer_holds_the_loop_for_long(many, method, path):
         assert len(tries) < 6, f"seconds in one go, and in all: {tries}"
 
 
-@pytest.mark.parametrize("backwards", ["false", "true"])
-def test_a_list_that_is_sorted_in_parts_is_in_order(monkeypatch, backwards):
-    """100 000 objects that were sorted in one go held everybody up for 60 ms."""
-    monkeypatch.setattr(paging, "SORTED_AT_ONCE", 7)
-    things = [{"name": f"q{number}", "messages": number * 37 % 50} for number in range(40)]
-
-    shown = paging._sorted(things, lambda one: one, {"sort": "messages", "sort_reverse": backwards})
-
-    assert shown == sorted(things, key=lambda one: one["messages"], reverse=backwards == "true")
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_values_of_all_kinds_are_sorted_and_equal_ones_keep_their_order(monkeypatch, backwards):
-    monkeypatch.setattr(paging, "SORTED_AT_ONCE", 3)
-    values = ["b", 2, None, "a", 1.5, True, None, "b", {"x": 1}, 2, "a"]
-    things = [{"name": str(place), "value": value} for place, value in enumerate(values)]
-
-    shown = paging._sorted(things, lambda one: one, {"sort": "value", "sort_reverse": str(backwards)})
-
-    in_order = [2, 6, 5, 4, 1, 9, 3, 10, 0, 7, 8]
-    assert [int(one["name"]) for one in shown] == (in_order[::-1] if backwards else in_order)
+@pytest.fixture
+def kept(many, monkeypatch):
+    """The broker with many queues, of which facts are kept for longer than a test takes."""
+    index = many.call(lambda launcher: management_of(launcher)._node.index)
+    monkeypatch.setattr(index, "_interval_s", 1000.0)
+    many.call(lambda launcher: index.close())
+    yield many
+    many.call(lambda launcher: index.close())
 
 
-def test_sorting_makes_no_objects_that_the_collector_goes_through():
-    """With 100 000 objects their tuples had each full collection take 20 to 100 ms, several in one list."""
-    things = [{"name": f"q{number}"} for number in range(3000)]
-    counted = []
+def test_a_page_of_a_sorted_list_builds_what_it_shows_and_nothing_else(kept, monkeypatch):
+    built = []
+    monkeypatch.setattr(kinds.QUEUES, "build", lambda queue: built.append(queue.name) or shapes.queue(queue))
 
-    def build(thing):
-        if thing is things[0] or thing is things[-1]:
-            counted.append(len(gc.get_objects()))
-        return thing
+    page = listed(kept, "queues?page=1&page_size=10&sort=messages&sort_reverse=true")
+    again = listed(kept, "queues?page=1&page_size=10&sort=messages&sort_reverse=true")
 
-    gc.disable()
-    try:
-        paging._sorted(things, build, {"sort": "name"})
-    finally:
-        gc.enable()
+    assert built == [one["name"] for one in [*page["items"], *again["items"]]]
+    assert page["total_count"] == again["filtered_count"] >= QUEUES
 
-    assert counted[1] - counted[0] < 1000
+
+def test_the_second_viewer_of_an_interval_has_no_object_read_that_is_not_shown(kept, monkeypatch):
+    """Of a field that is read from the whole object, too."""
+    path, built = "queues?page=2&page_size=10&sort=arguments.x-priority&sort_reverse=true", []
+    first = listed(kept, path)
+    monkeypatch.setattr(kinds.QUEUES, "build", lambda queue: built.append(queue.name) or shapes.queue(queue))
+
+    second = listed(kept, path)
+
+    assert [one["name"] for one in second["items"]] == [one["name"] for one in first["items"]] == built
+
+
+def test_a_queue_is_listed_once_declared_and_not_once_deleted_whatever_is_kept(kept):
+    sort, name = "page=1&page_size=10&sort=name&sort_reverse=true", "zz-late"
+    before = listed(kept, f"queues?{sort}")
+    changed(kept, "PUT", f"queues/%2F/{name}")
+
+    after = [listed(kept, f"queues?{sort}"), listed(kept, f"queues/%2F?{sort}"), listed(kept, f"queues?{sort}&name=zz-"),
+             listed(kept, f"queues?{sort}&name=z-l&use_regex=true")]
+    changed(kept, "DELETE", f"queues/%2F/{name}")
+    gone = [listed(kept, f"queues?{sort}"), listed(kept, f"queues?{sort}&name=zz-"), {"items": listed(kept, "queues")}]
+
+    assert [page["items"][0]["name"] for page in after] == [name] * 4
+    assert after[0]["total_count"] == before["total_count"] + 1
+    assert [one["name"] for page in gone for one in page["items"] if one["name"] == name] == []
+    assert gone[0]["total_count"] == before["total_count"]
+    assert (gone[1]["filtered_count"], gone[1]["item_count"], gone[1]["page_count"]) == (0, 0, 1)
+
+
+def test_shown_values_are_of_now_and_the_order_of_the_interval(kept):
+    path = "queues?page=1&page_size=1&sort=messages&sort_reverse=true"
+    first, = listed(kept, path)["items"]
+
+    changed(kept, "POST", "exchanges/%2F/amq.default/publish", {
+        "properties": {}, "routing_key": first["name"], "payload": "x", "payload_encoding": "string"})
+
+    shown, = listed(kept, path)["items"]
+    assert (shown["name"], shown["messages"]) == (first["name"], first["messages"] + 1)
+    changed(kept, "DELETE", f"queues/%2F/{first['name']}/contents")
+
+
+def test_each_viewer_sees_the_queues_of_their_virtual_hosts_in_an_order_that_others_had_read(kept):
+    path = "queues?page=1&page_size=500&sort=name&sort_reverse=true"
+    for vhost in ("one", "two"):
+        changed(kept, "PUT", f"vhosts/{vhost}")
+        changed(kept, "POST", f"definitions/{vhost}", {"queues": [{"name": f"{vhost}-{number}"} for number in range(600)]})
+        changed(kept, "PUT", f"users/{vhost}", {"password": "let-me-in", "tags": "management"})
+        changed(kept, "PUT", f"permissions/{vhost}/{vhost}", {"configure": "", "write": "", "read": ""})
+
+    everything = listed(kept, path)
+    shown = {user: [listed(kept, each, (user, "let-me-in")) for each in (path, f"{path}&name=-59", f"queues/{user}?page=1")]
+             for user in ("one", "two")}
+
+    assert everything["total_count"] >= QUEUES + 1200
+    for user, (page, filtered, of_vhost) in shown.items():
+        assert {one["vhost"] for one in [*page["items"], *filtered["items"], *of_vhost["items"]]} == {user}
+        assert [page["total_count"], filtered["total_count"], of_vhost["total_count"]] == [600] * 3
+        assert [one["name"] for one in page["items"]] == sorted((f"{user}-{number}" for number in range(600)), reverse=True)[:500]
+        assert filtered["filtered_count"] == 11
+    for vhost in ("one", "two"):
+        changed(kept, "DELETE", f"vhosts/{vhost}")
+        changed(kept, "DELETE", f"users/{vhost}")
+
+
+def test_what_goes_while_a_list_is_made_is_left_out(kept, monkeypatch):
+    """The first queue that is built deletes the one behind it."""
+    names = [one["name"] for one in listed(kept, "queues?page=1&page_size=5&columns=name")["items"]]
+
+    def build(queue):
+        if queue.name == names[0]:
+            node().broker.vhosts["/"].delete_queue(names[1])
+        return shapes.queue(queue)
+
+    monkeypatch.setattr(kinds.QUEUES, "build", build)
+
+    page = listed(kept, "queues?page=1&page_size=5")
+
+    assert [one["name"] for one in page["items"]] == [names[0], *names[2:]]
+    assert page["item_count"] == 4
+    changed(kept, "PUT", f"queues/%2F/{names[1]}", {"durable": True})
+
+
+def test_facts_that_lists_are_sorted_by_are_what_is_shown(many):
+    def unlike(launcher):
+        management = management_of(launcher)
+        connections = launcher._amqp.connections
+        channels = [(channel, one) for one in connections for channel in one.channels.values()]
+        consumers = [(consumer, one) for channel, one in channels for consumer in channel.consumers.values()]
+        vhost = launcher.broker.vhosts["/"]
+        rows = {
+            **dict.fromkeys((kinds.QUEUES, kinds.QUEUES_THEMSELVES, kinds.QUEUES_WITH_TOTALS), [vhost.queues["facts"], vhost.queues["many-1"]]),
+            kinds.EXCHANGES: vhost.exchanges.values(), kinds.CONNECTIONS: connections, kinds.CHANNELS: channels, kinds.CONSUMERS: consumers}
+        with management._apps["http"].app_context():
+            return [
+                (field, kind.facts[field](row), at(kind.build(row), field.split(".")))
+                for kind, all_rows in rows.items() for field in kind.facts for row in all_rows
+                if kind.facts[field](row) != at(kind.build(row), field.split("."))], [len(all_rows) for all_rows in rows.values()]
+
+    with Connection(many.amqp_url, heartbeat_s=0) as connection:
+        channel = connection.channel()
+        channel.queue_declare("facts", arguments={"x-max-length": 7})
+        channel.publish("", "facts", b"12345")
+        channel.consume("facts", "facts-reader")
+        assert channel.next_delivery(30) is not None
+        channel.publish("", "facts", b"123")
+
+        wrong, counts = many.call(unlike)
+
+    assert wrong == []
+    assert 0 not in counts
+
+
+def management_of(launcher):
+    """The Management of a launcher: what its doors share."""
+    return launcher._management
+
+
+def listed(broker, path, auth=("guest", "guest")):
+    answer = requests.get(f"{broker.http_url.rstrip('/')}/api/{path}", auth=auth, timeout=60)
+    answer.raise_for_status()
+    return answer.json()
+
+
+def changed(broker, method, path, value=None):
+    requests.request(method, f"{broker.http_url.rstrip('/')}/api/{path}", auth=("guest", "guest"), json=value, timeout=60).raise_for_status()
 
 
 @pytest.mark.parametrize("ackmode, left", [("ack_requeue_true", 100), ("ack_requeue_false", 0), ("reject_requeue_false", 0)])

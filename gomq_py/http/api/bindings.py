@@ -5,7 +5,7 @@ from flask import Blueprint
 
 from gomq_py.broker.topology.binding import Binding, escaped
 from gomq_py.broker.verbs import bindings, rights
-from gomq_py.http import shapes
+from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
@@ -22,14 +22,6 @@ def of_vhost(vhost):
     return [*vhost.queues.values(), *(one for exchange in vhost.exchanges.values() for one in exchange.bindings())]
 
 
-def _shape(one):
-    return shapes.binding(one) if isinstance(one, Binding) else shapes.default_binding(one)
-
-
-def _source(one):
-    return one.source.name if isinstance(one, Binding) else ""
-
-
 @blueprint.get("/api/bindings")
 @access(MANAGEMENT)
 def list_bindings():
@@ -37,14 +29,14 @@ def list_bindings():
     found = []
     for vhost in visible_vhosts():
         found += of_vhost(vhost)
-    return listing(found, _shape, _source)
+    return listing(found, kinds.BINDINGS)
 
 
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_bindings(vhost):
     """The bindings of one vhost."""
-    return listing(of_vhost(find_vhost(vhost)), _shape, _source)
+    return listing(of_vhost(find_vhost(vhost)), kinds.BINDINGS)
 
 
 def ends(vhost, source, kind, destination):
@@ -75,7 +67,7 @@ def list_between(vhost, source, kind, destination):
     if not exchange.name:
         same = kind == "q"
         return listing([shapes.default_binding(end)] if same else [])
-    return listing(sliced(between(exchange, end), shapes.binding), name_of=lambda item: item["routing_key"])
+    return listing(sliced(between(exchange, end), shapes.binding), kinds.BY_KEY)
 
 
 @blueprint.post("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
@@ -99,7 +91,7 @@ def post_binding(vhost, source, kind, destination):
 @access(MANAGEMENT)
 def get_binding(vhost, source, kind, destination, key):
     """One binding."""
-    return json_answer(_shape(_find(find_vhost(vhost), source, kind, destination, key)))
+    return json_answer(kinds.BINDINGS.build(_find(find_vhost(vhost), source, kind, destination, key)))
 
 
 @blueprint.delete("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")

@@ -1,13 +1,14 @@
 """/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections."""
 from flask import Blueprint, g, request
 
-from gomq_py.http import shapes, statistics
+from gomq_py.http import kinds, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost
 from gomq_py.http.paging import listing
+from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("connections", __name__)
 # The reason is shown to the client, who asked for nothing of the sort: short.
@@ -35,14 +36,14 @@ def channels_of(connections):
 
 def list_of_channels(connections):
     """The answer with every channel of these connections. May switch."""
-    return listing(channels_of(connections), lambda pair: shapes.channel(*pair), name_of=lambda pair: shapes.channel_name(*pair))
+    return listing(channels_of(connections), kinds.CHANNELS)
 
 
 @blueprint.get("/api/connections")
 @access(MANAGEMENT)
 def list_connections():
     """Every connection that the user sees."""
-    return listing(visible(), shapes.connection)
+    return listing(visible(), kinds.CONNECTIONS)
 
 
 @blueprint.get("/api/connections/<name>")
@@ -57,7 +58,7 @@ def get_connection(name):
 @access(MANAGEMENT)
 def list_user_connections(user):
     """The connections of one user."""
-    return listing((one for one in visible() if one.user.name == user), shapes.connection)
+    return listing((one for one in visible() if one.user.name == user), kinds.CONNECTIONS)
 
 
 @blueprint.get("/api/connections/<name>/channels")
@@ -132,11 +133,12 @@ def _find_channel(name):
 
 
 def _consumers(vhost_name=None):
-    pairs = [
-        (consumer, connection) for channel, connection in channels_of(node().connections()) for consumer in list(channel.consumers.values())
-        if hasattr(consumer, "source") and (connection.vhost.name == vhost_name if vhost_name is not None else sees_vhost(connection.vhost.name))
-    ]
-    return listing(pairs, lambda pair: shapes.consumer(*pair), name_of=lambda pair: pair[0].tag)
+    pairs = []
+    for connection in paced(node().connections()):
+        if connection.vhost.name == vhost_name if vhost_name is not None else sees_vhost(connection.vhost.name):
+            for channel in list(connection.channels.values()):
+                pairs += [(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]
+    return listing(pairs, kinds.CONSUMERS)
 
 
 @blueprint.get("/api/consumers")

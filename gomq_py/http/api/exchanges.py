@@ -9,7 +9,7 @@ from gomq_py.broker.verbs import exchanges
 from gomq_py.broker.verbs.publishing import prepare, store_and_wait
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, NoPermission
-from gomq_py.http import shapes, statistics
+from gomq_py.http import kinds, shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
@@ -29,14 +29,14 @@ MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 def list_exchanges():
     """Every exchange of every vhost that the user sees."""
     found = (exchange for vhost in visible_vhosts() for exchange in list(vhost.exchanges.values()))
-    return listing(found, shapes.exchange)
+    return listing(found, kinds.EXCHANGES)
 
 
 @blueprint.get("/api/exchanges/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_exchanges(vhost):
     """The exchanges of one vhost."""
-    return listing(find_vhost(vhost).exchanges.values(), shapes.exchange)
+    return listing(find_vhost(vhost).exchanges.values(), kinds.EXCHANGES)
 
 
 @blueprint.get("/api/exchanges/<vhost>/<name>")
@@ -80,8 +80,8 @@ def list_bindings_from(vhost, name):
     if exchange is None:
         return listing([])
     if not exchange.name:
-        return listing(find_vhost(vhost).queues.values(), shapes.default_binding)
-    return listing(sliced(exchange.bindings(), shapes.binding), name_of=lambda item: item["destination"])
+        return listing(find_vhost(vhost).queues.values(), kinds.DEFAULT_BINDINGS)
+    return listing(sliced(exchange.bindings(), shapes.binding), kinds.BY_DESTINATION)
 
 
 @blueprint.get("/api/exchanges/<vhost>/<name>/bindings/destination")
@@ -91,7 +91,7 @@ def list_bindings_to(vhost, name):
     there = find_vhost(vhost)
     exchange = there.exchanges.get(named(name))
     bindings = [] if exchange is None else sliced(list(there.bindings_to(exchange)), shapes.binding)
-    return listing(bindings, name_of=lambda item: item["source"])
+    return listing(bindings, kinds.BY_SOURCE)
 
 
 @blueprint.post("/api/exchanges/<vhost>/<name>/publish")

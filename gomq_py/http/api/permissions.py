@@ -1,7 +1,7 @@
 """/api/permissions and /api/topic-permissions: what users may do in which vhost, and with which routing keys. For administrators."""
 from flask import Blueprint
 
-from gomq_py.http import shapes
+from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
@@ -26,26 +26,18 @@ def _of_everybody(of_user):
     return [one for entries in sliced(node().broker.users, of_user) for one in entries]
 
 
-def _by_user(item):
-    return item["user"]
-
-
-def _by_vhost(item):
-    return item["vhost"]
-
-
 @blueprint.get("/api/permissions")
 @access(ADMINISTRATOR)
 def list_permissions():
     """Every right of everybody."""
-    return listing(_of_everybody(rights), name_of=_by_user)
+    return listing(_of_everybody(rights), kinds.BY_USER)
 
 
 @blueprint.get("/api/users/<name>/permissions")
 @access(ADMINISTRATOR)
 def list_user_permissions(name):
     """The user's rights in every vhost."""
-    return listing(rights(find_user(name)), name_of=_by_vhost)
+    return listing(rights(find_user(name)), kinds.BY_VHOST)
 
 
 @blueprint.get("/api/vhosts/<name>/permissions")
@@ -53,7 +45,7 @@ def list_user_permissions(name):
 def list_vhost_permissions(name):
     """Who has which rights in it."""
     find_vhost(name)
-    return listing([one for one in _of_everybody(rights) if one["vhost"] == name], name_of=_by_user)
+    return listing([one for one in _of_everybody(rights) if one["vhost"] == name], kinds.BY_USER)
 
 
 @blueprint.get("/api/permissions/<vhost>/<user>")
@@ -92,14 +84,14 @@ def delete_permission(vhost, user):
 @access(ADMINISTRATOR)
 def list_topic_permissions():
     """Every limit on anybody's routing keys."""
-    return listing(_of_everybody(topic_rights), name_of=_by_user)
+    return listing(_of_everybody(topic_rights), kinds.BY_USER)
 
 
 @blueprint.get("/api/users/<name>/topic-permissions")
 @access(ADMINISTRATOR)
 def list_user_topic_permissions(name):
     """The limits of one user."""
-    return listing(topic_rights(find_user(name)), name_of=_by_vhost)
+    return listing(topic_rights(find_user(name)), kinds.BY_VHOST)
 
 
 @blueprint.get("/api/vhosts/<name>/topic-permissions")
@@ -107,7 +99,7 @@ def list_user_topic_permissions(name):
 def list_vhost_topic_permissions(name):
     """The limits in one vhost."""
     find_vhost(name)
-    return listing([one for one in _of_everybody(topic_rights) if one["vhost"] == name], name_of=_by_user)
+    return listing([one for one in _of_everybody(topic_rights) if one["vhost"] == name], kinds.BY_USER)
 
 
 @blueprint.get("/api/topic-permissions/<vhost>/<user>")

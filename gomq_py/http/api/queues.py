@@ -8,7 +8,7 @@ from gevent.event import AsyncResult
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
-from gomq_py.http import durability, shapes, statistics
+from gomq_py.http import durability, kinds, shapes, statistics
 from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, paced_list, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
@@ -38,21 +38,21 @@ def list_queues():
     found = []
     for vhost in visible_vhosts():
         found += vhost.queues.values()
-    return listing(found, _shape_asked_for())
+    return listing(found, _kind_asked_for())
 
 
 @blueprint.get("/api/queues/<vhost>")
 @access(MANAGEMENT)
 def list_vhost_queues(vhost):
     """The queues of one vhost."""
-    return listing(find_vhost(vhost).queues.values(), _shape_asked_for())
+    return listing(find_vhost(vhost).queues.values(), _kind_asked_for())
 
 
-def _shape_asked_for():
+def _kind_asked_for():
     """How much of each queue a list shows: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make lists of many queues small and quick."""
     if request.args.get("disable_stats") != "true":
-        return shapes.queue
-    return shapes.queue_with_totals if request.args.get("enable_queue_totals") == "true" else shapes.queue_itself
+        return kinds.QUEUES
+    return kinds.QUEUES_WITH_TOTALS if request.args.get("enable_queue_totals") == "true" else kinds.QUEUES_THEMSELVES
 
 
 @blueprint.get("/api/queues/<vhost>/<name>")
@@ -161,7 +161,7 @@ def list_queue_bindings(vhost, name):
     there = find_vhost(vhost)
     queue = there.queues.get(name)
     bindings = [] if queue is None else [shapes.default_binding(queue), *sliced(list(there.bindings_to(queue)), shapes.binding)]
-    return listing(bindings, name_of=lambda item: item["source"])
+    return listing(bindings, kinds.BY_SOURCE)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/get")

@@ -3,7 +3,7 @@ from flask import Blueprint, g
 
 from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
-from gomq_py.http import shapes, statistics
+from gomq_py.http import kinds, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.arguments import boolean_of, text_of
@@ -19,7 +19,7 @@ blueprint = Blueprint("vhosts", __name__)
 @access(MANAGEMENT)
 def list_vhosts():
     """Every vhost that the user sees."""
-    return listing(visible_vhosts(), shapes.vhost)
+    return listing(visible_vhosts(), kinds.VHOSTS)
 
 
 @blueprint.get("/api/vhosts/<name>")
@@ -113,7 +113,7 @@ def start_vhost(name, where):
 def list_vhost_connections(name):
     """The connections that opened it."""
     find_vhost(name)
-    return listing([one for one in visible() if one.vhost.name == name], shapes.connection)
+    return listing([one for one in visible() if one.vhost.name == name], kinds.CONNECTIONS)
 
 
 @blueprint.get("/api/vhosts/<name>/channels")

@@ -6,7 +6,7 @@ from crc32c import crc32c
 from hypothesis import given, settings, strategies as st
 
 from gomq_py.storage.format import head as head_format
-from gomq_py.storage.format import record, sizes
+from gomq_py.storage.format import sizes
 from gomq_py.storage.format.record import RecordScanner
 from tests.support.stores import StoreBench
 

@@ -1,0 +1,158 @@
+"""Kinds: what long lists are of, each with its JSON, what it is filtered and sorted by, and whether it is still there. Tables; only reads.
+
+A fact is what one field of the JSON would be, read without building all of it. Fields that are not among a kind's facts
+can be sorted by too, and cost the whole object for each row once in an interval.
+"""
+from operator import itemgetter
+
+from gomq_py.broker.topology.binding import Binding
+from gomq_py.http import shapes, statistics
+from gomq_py.http.answers import node
+from gomq_py.http.columns import at
+
+
+class Kind:
+    """``build(row)`` answers its JSON; ``name_of(row)`` what a filter looks at; ``now(row)`` the row as it is now, or None when it is gone.
+
+    ``numbers(rows)``: a number for each that stands for it as long as it is there; None where rows are made for each request.
+    """
+
+    __slots__ = ("build", "name_of", "now", "numbers", "facts")
+
+    def __init__(self, build=None, name_of=None, now=None, numbers=None, facts=None):
+        self.build = build or _itself
+        self.name_of = name_of or _name_of
+        self.now = now or _itself
+        self.numbers = numbers
+        self.facts = facts or {}
+
+    def fact(self, field):
+        """A function that reads this field (``message_stats.publish``) of a row."""
+        found = self.facts.get(field)
+        if found is not None:
+            return found
+        path = field.split(".")
+        return lambda row: at(self.build(row), path)
+
+
+def _itself(row):
+    return row
+
+
+def _name_of(row):
+    return row.get("name", "") if isinstance(row, dict) else row.name
+
+
+# A name besides the address: another thing may come to lie where one that is gone has lain.
+
+def _numbers_of_named(rows):
+    return [id(row) ^ hash(row.name) for row in rows]
+
+
+def _numbers_of_channels(pairs):
+    return [id(channel) ^ hash(connection.name) ^ channel.id for channel, connection in pairs]
+
+
+def _numbers_of_consumers(pairs):
+    return [id(consumer) ^ hash(consumer.tag) for consumer, _ in pairs]
+
+
+# what is there now
+
+def _queue_now(queue):
+    vhost = node().broker.vhosts.get(queue.vhost)
+    return None if vhost is None else vhost.queues.get(queue.name)
+
+
+def _exchange_now(exchange):
+    vhost = node().broker.vhosts.get(exchange.vhost)
+    return None if vhost is None else vhost.exchanges.get(exchange.name)
+
+
+def _connection_now(connection):
+    return connection if connection in node().amqp.connections else None
+
+
+def _channel_now(pair):
+    channel, connection = pair
+    return pair if connection.channels.get(channel.id) is channel else None
+
+
+def _consumer_now(pair):
+    consumer, connection = pair
+    channel = consumer.channel
+    return pair if connection.channels.get(channel.id) is channel and channel.consumers.get(consumer.tag) is consumer else None
+
+
+# facts
+
+def _messages(queue):
+    return queue.ready_count + queue.unacked_count
+
+
+def _rates(group, first, prefix):
+    """{field: fact} of the rates of a group's counters from the ``first`` on. Each reading is a look at the thing, of which its rates come."""
+    def rate(index):
+        return lambda thing: statistics.view(group, thing).details(index)["rate"]
+    return {f"{prefix}{name}_details.rate": rate(index) for index, name in enumerate(group.names) if index >= first}
+
+
+_LENGTHS = {
+    "messages": _messages, "messages_ready": lambda queue: queue.ready_count, "messages_unacknowledged": lambda queue: queue.unacked_count,
+}
+_ITSELF = {
+    "name": lambda queue: queue.name, "vhost": lambda queue: queue.vhost, "type": shapes.queue_kind, "state": shapes.queue_state,
+    "durable": lambda queue: bool(queue.durable), "auto_delete": lambda queue: bool(queue.auto_delete),
+    "exclusive": lambda queue: queue.exclusive_owner is not None,
+}
+_QUEUE = {
+    **_ITSELF, **_LENGTHS, "consumers": lambda queue: len(shapes.consumers_of(queue)),
+    "message_bytes": lambda queue: queue.store.ready_bytes + queue.store.unacked_bytes if queue.store is not None else 0,
+    **_rates(statistics.QUEUE, len(statistics.LENGTH_NAMES), "message_stats."),
+}
+_EXCHANGE = {
+    "name": lambda exchange: exchange.name, "vhost": lambda exchange: exchange.vhost, "type": lambda exchange: exchange.type,
+    "durable": lambda exchange: bool(exchange.durable),
+}
+_CONNECTION = {
+    "name": lambda one: one.name, "vhost": lambda one: one.vhost.name, "user": lambda one: one.user.name,
+    "channels": lambda one: len(one.channels), "connected_at": lambda one: int(one.connected_at * 1000),
+    **_rates(statistics.CONNECTION, 0, ""),
+}
+_CHANNEL = {
+    "name": lambda pair: shapes.channel_name(*pair), "number": lambda pair: pair[0].id, "vhost": lambda pair: pair[1].vhost.name,
+    "user": lambda pair: pair[1].user.name, "messages_unacknowledged": lambda pair: pair[0].unacked.count,
+}
+_CONSUMER = {
+    "consumer_tag": lambda pair: pair[0].tag, "queue.name": lambda pair: pair[0].source.name, "queue.vhost": lambda pair: pair[0].source.vhost,
+    "channel_details.name": lambda pair: shapes.channel_name(pair[0].channel, pair[1]), "prefetch_count": lambda pair: pair[0].prefetch,
+}
+
+
+def _binding(one):
+    return shapes.binding(one) if isinstance(one, Binding) else shapes.default_binding(one)
+
+
+def _source(one):
+    return one.source.name if isinstance(one, Binding) else ""
+
+
+# JSON that each request makes for itself, and the fields that filters look at.
+JSON = Kind()
+BY_USER, BY_VHOST = Kind(name_of=itemgetter("user")), Kind(name_of=itemgetter("vhost"))
+BY_SOURCE, BY_DESTINATION, BY_KEY = (Kind(name_of=itemgetter(field)) for field in ("source", "destination", "routing_key"))
+# Things of which few are listed, or that are not there for longer than the request.
+VHOSTS = Kind(shapes.vhost)
+BINDINGS = Kind(_binding, _source)  # and queues, for theirs to the default exchange
+DEFAULT_BINDINGS = Kind(shapes.default_binding)
+
+QUEUES = Kind(shapes.queue, now=_queue_now, numbers=_numbers_of_named, facts=_QUEUE)
+# As lists with ``disable_stats`` show them, and with ``enable_queue_totals`` too.
+QUEUES_THEMSELVES = Kind(shapes.queue_itself, now=_queue_now, numbers=_numbers_of_named, facts=_ITSELF)
+QUEUES_WITH_TOTALS = Kind(shapes.queue_with_totals, now=_queue_now, numbers=_numbers_of_named, facts={**_ITSELF, **_LENGTHS})
+EXCHANGES = Kind(shapes.exchange, now=_exchange_now, numbers=_numbers_of_named, facts=_EXCHANGE)
+CONNECTIONS = Kind(shapes.connection, now=_connection_now, numbers=_numbers_of_named, facts=_CONNECTION)
+# Pairs of a channel and its connection, and of a consumer and its connection.
+CHANNELS = Kind(
+    lambda pair: shapes.channel(*pair), lambda pair: shapes.channel_name(*pair), _channel_now, _numbers_of_channels, _CHANNEL)
+CONSUMERS = Kind(lambda pair: shapes.consumer(*pair), lambda pair: pair[0].tag, _consumer_now, _numbers_of_consumers, _CONSUMER)
