@@ -9,6 +9,7 @@ import pytest
 from gevent.event import Event
 
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turns import give_way
 from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Change, Files
@@ -702,6 +703,24 @@ def test_change_that_is_wanted_soon_waits_for_no_flush_and_is_none(patient, comm
     committer.after_sync(answers)
     wait_until(lambda: answers[1:])
     assert log == [("later", False), ("later", "told"), "/data/queues"] and answers == [None, None]
+
+
+def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committer, files, monkeypatch):
+    """Each trip to a thread takes the processor from the hub, so that a flood through many segments makes few."""
+    log, trips, change_each = files.flushed, [], sync.change_each
+    monkeypatch.setattr(sync, "SOON_S", 1000)
+    monkeypatch.setattr(sync, "change_each", lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch))
+
+    for name in "ab":
+        committer.change([NameChange(name, log)], soon=True)
+        give_way()
+        assert log == []
+    monkeypatch.setattr(sync, "SOON_S", 0)
+    committer.change([NameChange("c", log)])
+    committer.after_sync(answers := Answers())
+    wait_until(lambda: answers)
+
+    assert trips == [3] and [name for name, made in log if made == "told"] == ["a", "b", "c"]
 
 
 def test_who_asks_while_a_change_that_is_wanted_soon_is_made_hears_of_its_end(patient, committer, files):
