@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import gevent
 
-from gomq_py.net.admission import shut_down
+from gomq_py.hub.admission import shut_down
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 

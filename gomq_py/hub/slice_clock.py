@@ -5,7 +5,7 @@ item is as long as others should wait, and one item more. The time is what passe
 """
 import time
 
-# Others wait for it once per poll of the loop: as long as a read of slow frames may take (amqp.server.slow_walk).
+# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.slow_walk).
 SLICE_S = 0.002
 
 

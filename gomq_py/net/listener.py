@@ -14,7 +14,7 @@ import gevent
 from gevent import socket
 from greenlet import GreenletExit
 
-from gomq_py.net.admission import Admission, Guest
+from gomq_py.hub.admission import Admission, Guest
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog

@@ -1,5 +1,5 @@
 from libc.stdint cimport uint64_t
-from gomq_py.net.buffers cimport HubBuffers
+from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.net.output cimport Output
 
 cdef class Hold:

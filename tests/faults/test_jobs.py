@@ -8,9 +8,10 @@ from functools import partial
 import gevent
 import pytest
 
-from gomq_py.amqp.server import server, settling, slow_walk, tx
+from gomq_py.amqp.server import server, settling, tx
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.hub import slow_walk
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
     TxSelectOk,
@@ -327,10 +328,10 @@ TIMERS = {
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
-    "gomq_py.amqp.server.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
+    "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (1, "test_consumer_timeouts: shared, catches what each look raises"),
-    "gomq_py.amqp.server.bodies": (2, "shared, catches what resuming and giving up raise"),
-    "gomq_py.amqp.server.large_output": (1, "shared, catches what resuming and closing raise"),
+    "gomq_py.hub.bodies": (2, "shared, catches what resuming and giving up raise"),
+    "gomq_py.hub.large_output": (1, "shared, catches what resuming and closing raise"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
     "gomq_py.amqp.server.token_life": (1, "of one connection"),
     "gomq_py.net.stream": (1, "of one connection"),

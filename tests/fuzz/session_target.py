@@ -11,11 +11,9 @@ from functools import cache
 
 from gevent import socket as gevent_socket
 
-from gomq_py.broker.verbs.access import Access
 from gomq_py.amqp.server.connection import OPEN, Connection
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import Limits
-from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.constants import FRAME_METHOD
 from gomq_py.amqp.wire.errors import FrameError
@@ -23,8 +21,10 @@ from gomq_py.amqp.wire.frames import FrameReader, frame, header_payload, method_
 from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE
 from gomq_py.amqp.wire.methods import METHODS, ChannelClose, ConnectionClose, decode_method
 from gomq_py.broker.names import RESERVED_PREFIX
+from gomq_py.broker.verbs.access import Access
 from gomq_py.content.fields import encode_table
 from gomq_py.content.properties import Properties
+from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.fuzz.target import Draw, Target, errors_logged

@@ -6,8 +6,8 @@ from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.routing.route import Route
+from gomq_py.hub.buffers import HubBuffers
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.net.buffers import HubBuffers
 from tests.support.queues import HandLoop
 
 NOW_MS = 1_700_000_000_000

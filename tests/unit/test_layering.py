@@ -56,7 +56,7 @@ MAP = {
     # ground: who may, octets on disk, sockets
     "auth": LEAVES | {"storage", "hub"},
     "storage": LEAVES | {"hub"},
-    "net": LEAVES,
+    "net": LEAVES | {"hub"},
     # leaves
     "": {"purepython", "embedded"},
     "purepython": set(),
@@ -70,7 +70,7 @@ MAP = {
     "salted_hash": set(),
     "observability": set(),
     "patterns": set(),
-    "hub": {"observability"},
+    "hub": {"observability", "octets", "amqp.wire"},
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart

@@ -19,12 +19,12 @@ from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.publish import wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
-from gomq_py.amqp.server.slow_walk import SlowWalk
 from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
     ConnectionUpdateSecretOk, decode_method,

@@ -6,7 +6,7 @@ from gomq_py.amqp.wire cimport delivery
 from gomq_py.broker.queues cimport consumers
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
-from gomq_py.net.buffers cimport HubBuffers
+from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.net.output cimport Output
 from gomq_py.storage.message cimport Message
 cimport cython

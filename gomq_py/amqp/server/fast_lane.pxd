@@ -4,8 +4,8 @@ from gomq_py.amqp.server.hot_channel cimport HotChannel
 from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.broker.routing.route cimport Route
 from gomq_py.content.properties cimport PropertyScan
+from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
-from gomq_py.net.buffers cimport HubBuffers
 from gomq_py.storage.message cimport Message
 cimport cython
 

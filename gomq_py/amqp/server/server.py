@@ -10,20 +10,20 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.amqp.server import events
-from gomq_py.amqp.server.bodies import BodyBudget
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
-from gomq_py.amqp.server.endings import Endings
-from gomq_py.amqp.server.heartbeats import Heartbeats
-from gomq_py.amqp.server.large_output import LargeOutput
-from gomq_py.amqp.server.slow_walk import Turns
+from gomq_py.hub.admission import Admission
+from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.coalescer import Coalescer
+from gomq_py.hub.endings import Endings
+from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.job import Job
+from gomq_py.hub.large_output import LargeOutput
+from gomq_py.hub.linger import Lingering
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.net.admission import Admission
-from gomq_py.net.buffers import HubBuffers
-from gomq_py.net.coalescer import Coalescer
-from gomq_py.net.linger import Lingering
+from gomq_py.hub.slow_walk import Turns
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog

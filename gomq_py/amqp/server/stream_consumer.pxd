@@ -6,7 +6,7 @@ from gomq_py.amqp.server.unacked cimport Holder, Unacked
 from gomq_py.amqp.wire cimport delivery, stream_content
 from gomq_py.broker.queues.stream_queue cimport StreamQueue
 from gomq_py.broker.queues.stream_reader cimport StreamReader
-from gomq_py.net.buffers cimport HubBuffers
+from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.storage.message cimport Message
 cimport cython
 

@@ -1,7 +1,7 @@
 """Output: order, what a full socket does, limits, and a broken peer."""
 import pytest
 
-from gomq_py.net.buffers import HubBuffers
+from gomq_py.hub.buffers import HubBuffers
 from gomq_py.net.output import Output
 from tests.support.no_switch import no_switch
 from tests.support.sockets import receive_exactly, socket_pair

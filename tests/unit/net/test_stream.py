@@ -3,8 +3,8 @@ import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.net.buffers import HubBuffers
-from gomq_py.net.coalescer import Coalescer
+from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.support.sockets import socket_pair

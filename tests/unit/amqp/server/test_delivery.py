@@ -7,7 +7,7 @@ import pytest
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.net.buffers import HubBuffers
+from gomq_py.hub.buffers import HubBuffers
 from gomq_py.net.output import Output
 from gomq_py.storage.errors import StoreError
 from tests.support.lanes import content_header, frame, short

@@ -6,9 +6,9 @@ drawn holds ordinary messages as well as odd and malformed ones.
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.server import slow_walk
 from gomq_py.amqp.wire.constants import FRAME_METHOD
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
+from gomq_py.hub import slow_walk
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicNack, BasicPublish, ChannelClose, ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk, QueueBind,
     QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, decode_method,

@@ -2,8 +2,8 @@
 import gevent
 import pytest
 
-from gomq_py.amqp.server.large_output import LargeOutput
 from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, QueueDeclare, QueueDeclareOk
+from gomq_py.hub.large_output import LargeOutput
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 

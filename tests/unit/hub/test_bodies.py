@@ -1,7 +1,7 @@
 """The budget for message bodies received in part."""
 import pytest
 
-from gomq_py.amqp.server.bodies import BodyBudget
+from gomq_py.hub.bodies import BodyBudget
 
 
 class Body:

@@ -1,9 +1,9 @@
 """Fairness among slow frames: one client's thousands of declares do not hold up another's one."""
 import gevent
 
-from gomq_py.amqp.server import slow_walk
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk
+from gomq_py.hub import slow_walk
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
 

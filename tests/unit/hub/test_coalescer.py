@@ -8,10 +8,10 @@ import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.net import coalescer as coalescer_module
+from gomq_py.hub import coalescer as coalescer_module
+from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net import stream as stream_module
-from gomq_py.net.buffers import HubBuffers
-from gomq_py.net.coalescer import Coalescer
 from gomq_py.net.output import Output
 from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, MOST_OCTETS, SMALL_OCTETS, Stream
 from tests.support.sockets import socket_pair

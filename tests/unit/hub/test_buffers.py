@@ -1,7 +1,7 @@
 """The hub's buffers: room for a tail of the largest frame in front of every read."""
 import pytest
 
-from gomq_py.net.buffers import INPUT_OCTETS, OUTPUT_OCTETS, HubBuffers
+from gomq_py.hub.buffers import INPUT_OCTETS, OUTPUT_OCTETS, HubBuffers
 
 
 @pytest.mark.parametrize("frame_max", [4096, 131072, 1 << 20])

@@ -3,7 +3,7 @@ import gc
 
 import gevent
 
-from gomq_py.amqp.server.heartbeats import Heartbeats
+from gomq_py.hub.heartbeats import Heartbeats
 from tests.support.waiting import wait_until
 
 

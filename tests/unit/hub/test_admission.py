@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import gevent
 import pytest
 
-from gomq_py.net import admission as admission_module
-from gomq_py.net.admission import Admission
+from gomq_py.hub import admission as admission_module
+from gomq_py.hub.admission import Admission
 from gomq_py.net.listener import Listener, SocketOptions, bind_tcp
 from tests.support.waiting import wait_until
 

@@ -6,8 +6,8 @@ import pytest
 from gevent import socket
 from gevent import ssl as gevent_ssl
 
-from gomq_py.net import linger
-from gomq_py.net.linger import Lingering
+from gomq_py.hub import linger
+from gomq_py.hub.linger import Lingering
 from tests.support import certificates
 from tests.support.sockets import socket_pair
 from tests.support.waiting import wait_until

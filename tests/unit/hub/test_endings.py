@@ -3,8 +3,8 @@ import gevent
 import pytest
 
 from gomq_py.amqp.server.channel import AT_ONCE
-from gomq_py.amqp.server.endings import FEW, Endings
 from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.hub.endings import FEW, Endings
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
     ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk, QueueDelete,
