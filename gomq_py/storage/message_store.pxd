@@ -35,10 +35,10 @@ cdef class MessageStore(emptying.EmptyingLog):
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(segment=Segment)
     cpdef int flush(self) except -1
-    cpdef int mark(self) except -1
     cpdef adopt(self, Segment segment)
-    cpdef begin_behind(self, Py_ssize_t number)
 
+    @cython.locals(segment=Segment)
+    cdef Segment _roll(self, Py_ssize_t size, bint may_wait)
     cdef int _finish(self, Segment segment) except -1
     @cython.locals(segment=Segment)
     cdef Segment _find(self, uint64_t location)

@@ -28,9 +28,7 @@ _FROM_REQUEUED = 2
 class MessageStore(emptying.EmptyingLog):
     """The messages of one queue, or of one level of a priority queue.
 
-    ``ready_*`` wait, ``unacked_*`` were shifted and not deleted; bytes are of bodies. ``listener`` (optional) hears ``store_fenced(store,
-    error)`` and ``record_damaged(store, path, start, end, count)``. ``durable=False``: the files have no names and no acks. Made by
-    storage.recovery.open_store.
+    Made by storage.recovery.open_store.
     """
 
     __slots__ = (
@@ -216,13 +214,6 @@ class MessageStore(emptying.EmptyingLog):
                 self._announce(segment)
         return 0
 
-    def mark(self):
-        """What was deleted and requeued so far is to be on the disk too by the next ``after_sync``: a transaction is committed."""
-        self.flush()
-        if self._unsynced:
-            self.committer.mark(self)
-        return 0
-
     # the slow verbs
 
     def purge(self):
@@ -242,18 +233,21 @@ class MessageStore(emptying.EmptyingLog):
         self.ready_count += segment.count - segment.acked
         self.ready_bytes += segment.body_bytes - segment.acked_bytes
 
-    def begin_behind(self, number):
-        """New segments get higher numbers than this one: positions are not used twice, and its acks file may still be there."""
-        self._next_number = number + 1
-
     # what the log asks
 
     def _stop(self, failure):
         emptying.EmptyingLog._stop(self, failure)
-        self._acking = self._proof = None
+        self._read = self._acking = self._proof = None
         self._requeued = self._counts = None
         self._peeked = self._run_count = self._run_end = 0
         return 0
+
+    def _roll(self, size, may_wait):
+        segment = emptying.EmptyingLog._roll(self, size, may_wait)
+        if self._read is None:
+            self._read = segment
+            self._read_at = HEAD_BYTES
+        return segment
 
     def _is_idle(self, segment):
         return segment is not self._read and segment is not self._acking and segment.taken == segment.acked

@@ -8,9 +8,9 @@ from gomq_py.storage.segment cimport Segment
 
 cdef class PickingLog(segment_log.SegmentLog):
     cdef readonly Py_ssize_t level
-    cdef readonly Py_ssize_t ready_count, unacked_count
-    cdef readonly uint64_t ready_bytes, unacked_bytes
     cdef uint64_t _level_bits
+    cdef Segment _read
+    cdef Py_ssize_t _read_at
     cdef int _peeked
     cdef LocationHeap _requeued
     cdef DeliveryCounts _counts
@@ -26,7 +26,6 @@ cdef class PickingLog(segment_log.SegmentLog):
     cdef int _count_taken(self, int count, uint64_t body_length) except -1
     @cython.locals(before=Segment)
     cdef int _unlink(self, Segment segment) except -1
-    cpdef browsed(self)
     cpdef requeued_locations(self)
     cpdef end_of_log(self)
     cpdef Segment read_segment(self)
@@ -38,9 +37,6 @@ cdef class PickingLog(segment_log.SegmentLog):
     @cython.locals(oldest=uint64_t, at_cursor=uint64_t, location=uint64_t, segment=Segment)
     cpdef uint64_t oldest_ready_ms(self) except? 0
     cpdef list failed_deliveries(self, tuple bounds)
-    cpdef bint read(self, uint64_t location, Message message) except -1
-    cpdef int delete(self, uint64_t location) except -1
-    cpdef int requeue(self, uint64_t location) except -1
     cdef Segment _find(self, uint64_t location)
     cdef bint _try_to_open(self, Segment segment, bint can_wait) except -1
     @cython.locals(segment=Segment, entry=Py_ssize_t, written=Py_ssize_t)

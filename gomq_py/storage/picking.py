@@ -17,16 +17,16 @@ ACKS_GROWTH_BYTES = 32768
 
 
 class PickingLog(segment_log.SegmentLog):
-    """``ready_*`` wait, ``unacked_*`` were taken and not deleted; bytes are of bodies. MessageStore fills in the rest."""
+    """``_read`` and ``_read_at`` say where the cursor stands. MessageStore fills in the rest."""
 
-    __slots__ = ("level", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes", "_level_bits", "_peeked", "_requeued", "_counts")
+    __slots__ = ("level", "_level_bits", "_read", "_read_at", "_peeked", "_requeued", "_counts")
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener):
         super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
         self.level = level
-        self.ready_count = self.unacked_count = 0
-        self.ready_bytes = self.unacked_bytes = 0
         self._level_bits = locations.level_bits(level)
+        self._read = None
+        self._read_at = HEAD_BYTES
         self._peeked = 0
         self._requeued = self._counts = None
 
@@ -136,10 +136,6 @@ class PickingLog(segment_log.SegmentLog):
 
     # what a Browser asks
 
-    def browsed(self):
-        """The stores to look through, one after the other."""
-        return (self,)
-
     def requeued_locations(self):
         """The locations that came back and wait, in no order."""
         return None if self._requeued is None or not self._requeued.count else self._requeued.snapshot()
@@ -202,18 +198,6 @@ class PickingLog(segment_log.SegmentLog):
         return counted
 
     # what message_store fills in
-
-    def delete(self, location):
-        """An unacked message is done with."""
-        raise NotImplementedError
-
-    def requeue(self, location):
-        """An unacked message is ready again."""
-        raise NotImplementedError
-
-    def read(self, location, message):
-        """Show an unacked message again."""
-        raise NotImplementedError
 
     def _find(self, location):
         """The open segment of a location that was handed out."""

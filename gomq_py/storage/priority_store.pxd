@@ -1,16 +1,17 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport locations, message_store
+from gomq_py.storage cimport locations, store as _store
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 
-cdef class PriorityStore(message_store.MessageStore):
+cdef class PriorityStore(_store.Store):
     cdef readonly Py_ssize_t max_priority
     cdef list _levels
     cdef readonly list _used
     cdef Py_ssize_t _top
     cdef MessageStore _shown
+    cdef bint _opens_aside
     @cython.locals(number=Py_ssize_t, store=MessageStore)
     cpdef int append(self, Message message) except -1
     @cython.locals(store=MessageStore, found=bint)

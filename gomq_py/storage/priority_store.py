@@ -1,36 +1,37 @@
 """Priority store: a message store for each level of priority in use, behind the verbs of one. What x-max-priority makes of a queue.
 
-Beside message_store, which it is to a queue: same verbs, same locations (the level is their highest octet). The highest level that has a ready
+Above message_store, of which it has one for each level; locations say the level. The highest level that has a ready
 message is shown first; within a level the order is that of arrival. A level costs nothing until a message comes to it. Never yields, never flushes.
 """
 import os
 import re
 from operator import attrgetter
 
-from gomq_py.storage import locations, message_store
+from gomq_py.storage import locations, message_store, store as _store
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.recovery import RecoveryReport, open_store
 
 _NAME = re.compile(r"level\.(\d{3})")
 
 
-class PriorityStore(message_store.MessageStore):
+class PriorityStore(_store.Store):
     """``max_priority`` (0 to 255): messages of a higher priority count as of this one. Made by open_priority_store."""
 
-    __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown")
+    __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown", "_opens_aside")
 
     def __init__(self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True, listener=None):
-        super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener)
+        _store.Store.__init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
         self.max_priority = max_priority
         self._levels: list = [None] * (max_priority + 1)
         self._used = []
         self._top = 0
         self._shown = None
+        self._opens_aside = False
 
     # the hot verbs
 
     def append(self, message):
-        """As MessageStore.append, to the level of the message's priority."""
+        """As Store.append, to the level of the message's priority."""
         number = message.priority
         if number > self.max_priority:
             number = self.max_priority
@@ -85,7 +86,7 @@ class PriorityStore(message_store.MessageStore):
         return False
 
     def open_aside(self):
-        """As SegmentLog.open_aside, of all levels."""
+        """As Store.open_aside, of all levels."""
         self._opens_aside = True
         for store in self._used:
             store.open_aside()
@@ -225,8 +226,8 @@ class PriorityStore(message_store.MessageStore):
         self._raise_top(number)
 
     def hand_over(self, pool, committer):
-        """As SegmentLog.hand_over, of all levels."""
-        message_store.MessageStore.hand_over(self, pool, committer)
+        """As Store.hand_over, of all levels."""
+        _store.Store.hand_over(self, pool, committer)
         for store in self._used:
             store.hand_over(pool, committer)
 
@@ -245,7 +246,7 @@ class PriorityStore(message_store.MessageStore):
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """As MessageStore.failed_deliveries, over all levels."""
+        """As Store.failed_deliveries, over all levels."""
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]

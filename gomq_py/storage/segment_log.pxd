@@ -1,22 +1,20 @@
 cimport cython
 
+from gomq_py.storage cimport store as _store
 from gomq_py.storage.segment cimport Segment
 
-cdef class SegmentLog:
-    cdef readonly object folder, files, pool, committer, incarnation, failure
+cdef class SegmentLog(_store.Store):
     cdef object _shelf, _outer
-    cdef public object listener
-    cdef readonly Py_ssize_t segment_bytes
-    cdef readonly bint durable
     cdef readonly dict _segments
-    cdef Segment _read, _write, _last
-    cdef Py_ssize_t _read_at, _next_number, _next_bytes, _expect_at, _expected_bytes
+    cdef Segment _write, _last
+    cdef Py_ssize_t _next_number, _next_bytes, _expect_at, _expected_bytes
     cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
     cdef dict _openings
     cdef bint _opens_aside
 
-    cpdef hand_over(self, pool, committer)
+    cpdef begin_behind(self, Py_ssize_t number)
+    cpdef int mark(self) except -1
     @cython.locals(segment=Segment)
     cpdef close(self)
     @cython.locals(segment=Segment)
@@ -57,6 +55,5 @@ cdef class SegmentLog:
     cdef int _mark_messages(self, Segment segment) except -1
     cdef int _mark_acks(self, Segment segment) except -1
     cdef int _mark_unsynced(self, Segment segment, unsigned int what) except -1
-    cpdef int flush(self) except -1
     cdef int _stop(self, failure) except -1
     cdef bint _is_idle(self, Segment segment) except -1

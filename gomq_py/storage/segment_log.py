@@ -7,7 +7,7 @@ import errno
 import os
 from functools import partial
 
-from gomq_py.storage import locations
+from gomq_py.storage import locations, store as _store
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
@@ -15,9 +15,8 @@ from gomq_py.storage.opening import Opening
 from gomq_py.storage.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
 from gomq_py.storage.segment import ACKS, MSGS, Segment
 from gomq_py.storage.segment_list import Listed
+from gomq_py.storage.store import LARGEST_SEGMENT_BYTES
 
-# A location has 28 bits for each.
-LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
 LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
 
 # How much of a segment of an earlier run is read ahead of the cursor: a cold disk gives this in about a millisecond.
@@ -32,36 +31,22 @@ _NEVER = 1 << 62
 MARK_EVERY = 0.125
 
 
-class SegmentLog:
-    """The segments of a store, oldest first from ``_read`` on through ``next``, all by number in ``_segments``.
-
-    ``failure``: the StoreClosed that every append gets since the log was closed, deleted or fenced. ``listener`` (optional) hears
-    ``store_fenced(store, error)`` and, after ``open_aside``, ``segment_opened(store)``. A subclass fills ``flush``, ``_stop`` and ``_is_idle``.
+class SegmentLog(_store.Store):
+    """A store whose messages lie in segments, by number in ``_segments`` and one after the other through ``next``: ``_last`` is the newest, and
+    ``_write`` the one that is written to. A kind of it says what is written, and fills in ``flush`` and ``_is_idle``.
     """
 
     __slots__ = (
-        "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
-        "_segments", "_read", "_read_at", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
+        "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
         "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf", "_outer",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
-        if not FIRST_SEGMENT_BYTES <= segment_bytes <= LARGEST_SEGMENT_BYTES or len(incarnation) != 16:
-            raise ValueError(f"segment_bytes={segment_bytes} incarnation={incarnation!r}")
-        self.folder = os.fspath(folder)
-        self.files = files
-        self.pool = pool
-        self.committer = committer
-        self.incarnation = incarnation
-        self.segment_bytes = segment_bytes
-        self.durable = durable
-        self.listener = listener
+        _store.Store.__init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
         self._shelf = None if durable else self.folder  # which of the pool's files it takes
         self._outer = None
-        self.failure = None
         self._segments = {}
-        self._read = self._write = self._last = None
-        self._read_at = HEAD_BYTES
+        self._write = self._last = None
         self._next_number = 1
         self._next_bytes = self._expect_at = self._expected_bytes = 0
         self._begin_small()
@@ -81,10 +66,9 @@ class SegmentLog:
         """Its folder lies in this one, which nobody else makes."""
         self._outer = folder
 
-    def hand_over(self, pool, committer):
-        """Recovered in a thread, which had others in their place: these are told from here on."""
-        self.pool = pool
-        self.committer = committer
+    def begin_behind(self, number):
+        """New segments get higher numbers than this one: positions are not used twice, and its acks file may still be there."""
+        self._next_number = number + 1
 
     # the end of it
 
@@ -150,6 +134,15 @@ class SegmentLog:
         self._close_files()
         if self.listener is not None:
             self.listener.store_fenced(self, error)
+
+    # what must be flushed
+
+    def mark(self):
+        """What was written so far is to be on the disk by the next ``after_sync``, acks too: a transaction is committed, an operator answered."""
+        self.flush()
+        if self._unsynced:
+            self.committer.mark(self)
+        return 0
 
     # what storage.sync calls
 
@@ -221,9 +214,6 @@ class SegmentLog:
         self._segments[segment.number] = segment
         self._next_number += 1
         self._write = self._last = segment
-        if self._read is None:
-            self._read = segment
-            self._read_at = HEAD_BYTES
         if before is not None:
             before.next = segment
             self._leave_behind(before)
@@ -505,7 +495,7 @@ class SegmentLog:
             segment.announced_entries = segment.entries
         return 0
 
-    # what must be flushed
+    # what the committer is told
 
     def _mark_messages(self, segment):
         """A persistent message came into a segment whose messages were all flushed."""
@@ -529,17 +519,13 @@ class SegmentLog:
                 self.committer.mark_acks(self)
         return 0
 
-    # for the subclass
-
-    def flush(self):
-        """Bring the mappings up to date and announce what changed."""
-        raise NotImplementedError
+    # what a kind of it knows
 
     def _stop(self, failure):
         """Nothing goes in or out any more."""
         self.failure = failure
         self._unexpect()
-        self._read = self._write = self._last = None
+        self._write = self._last = None
         for opening in list(self._openings.values()) if self._openings is not None else ():
             self._drop_opening(opening.segment)
         return 0

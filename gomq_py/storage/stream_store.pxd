@@ -1,18 +1,16 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport message_store, stage
+from gomq_py.storage cimport segment_log, stage
 from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.segment cimport Segment
-from gomq_py.storage.segment_log cimport SegmentLog
 from gomq_py.storage.stage cimport Stage
 
 cdef unsigned int MSGS
 cdef Py_ssize_t BUSY_OCTETS
 
-cdef class StreamStore(message_store.MessageStore):
+cdef class StreamStore(segment_log.SegmentLog):
     cdef readonly uint64_t first_offset, next_offset, synced_offset
     cdef public bint rolled
     cdef readonly object offsets

@@ -1,6 +1,6 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments at its old end.
 
-Beside message_store, which it is to a queue: the same append, the same files without acks. A record's offset is its segment's first offset plus its
+Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to take. A record's offset is its segment's first offset plus its
 ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
 Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
 """
@@ -8,13 +8,14 @@ import os
 from functools import partial
 
 from gomq_py.observability.log import logger
-from gomq_py.storage import damage, message_store, stage
+from gomq_py.storage import damage, segment_log, stage
 from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.format import sizes
 from gomq_py.storage.format.head import HEAD_BYTES
-from gomq_py.storage.pool import ALONE
+from gomq_py.storage.pool import ALONE, FIRST_SEGMENT_BYTES
 from gomq_py.storage.segment import MSGS, Segment
-from gomq_py.storage.segment_log import FIRST_SEGMENT_BYTES, LARGEST_SEGMENT_BYTES, LARGEST_SEGMENT_NUMBER, SegmentLog
+from gomq_py.storage.segment_log import LARGEST_SEGMENT_NUMBER
+from gomq_py.storage.store import LARGEST_SEGMENT_BYTES
 from gomq_py.storage.stream_offsets import StreamOffsets
 
 LOG = logger("storage")
@@ -23,7 +24,7 @@ LOG = logger("storage")
 BUSY_OCTETS = 2048
 
 
-class StreamStore(message_store.MessageStore):
+class StreamStore(segment_log.SegmentLog):
     """``first_offset`` is that of the oldest message kept, ``next_offset`` what the next one gets; ``ready_count`` and ``ready_bytes`` sum what is
     kept.
 
@@ -38,7 +39,7 @@ class StreamStore(message_store.MessageStore):
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
-        super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, 0, listener)
+        super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, listener)
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
         self.rolled = self._is_busy = False
@@ -289,7 +290,7 @@ class StreamStore(message_store.MessageStore):
         self.flush()  # which may fence
         if self.failure is not None:
             return
-        SegmentLog.close(self)
+        segment_log.SegmentLog.close(self)
         if not self._unsynced:
             if self.offsets.dirty:
                 self._closing = True
@@ -323,7 +324,7 @@ class StreamStore(message_store.MessageStore):
 
     def listed(self):
         """As SegmentLog.listed, with where the offsets go on."""
-        listed = SegmentLog.listed(self)
+        listed = segment_log.SegmentLog.listed(self)
         return None if listed is None else listed._replace(next_offset=self.next_offset)
 
     def delete_files(self):
@@ -331,21 +332,21 @@ class StreamStore(message_store.MessageStore):
         self._dropped = set()
         self._order = []
         self.offsets.close()
-        SegmentLog.delete_files(self)
+        segment_log.SegmentLog.delete_files(self)
 
     def forget_files(self):
         """Nothing goes in or out any more; the folder is the caller's to remove."""
         self._dropped = set()
         self._order = []
         self.offsets.close()
-        SegmentLog.forget_files(self)
+        segment_log.SegmentLog.forget_files(self)
 
     # what the log asks
 
     def sync_files(self, acks_too):
         """As SegmentLog.sync_files; notes what the sync will have covered."""
         self.flush()  # before it is asked whether the store was fenced: this may do it
-        files = SegmentLog.sync_files(self, acks_too)
+        files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
             self._sync_number, self._sync_end = self._last.number, self._last.end
@@ -358,7 +359,7 @@ class StreamStore(message_store.MessageStore):
         """What sync_files gave last has been flushed."""
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
-        SegmentLog.synced(self)
+        segment_log.SegmentLog.synced(self)
 
     def _begin_segment(self, size, may_wait=False):
         """A new segment to write to."""
@@ -391,7 +392,7 @@ class StreamStore(message_store.MessageStore):
         if self._staged:
             self._staged = 0
             self._stage.release()
-        return message_store.MessageStore._stop(self, failure)
+        return segment_log.SegmentLog._stop(self, failure)
 
     def _note_newest(self):
         self.flush()
@@ -399,7 +400,7 @@ class StreamStore(message_store.MessageStore):
             self._write.note_timestamps()
 
     def _close_files(self):
-        SegmentLog._close_files(self)
+        segment_log.SegmentLog._close_files(self)
         self.offsets.close()
 
     def _create_segment(self, capacity):

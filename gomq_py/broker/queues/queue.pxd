@@ -5,7 +5,7 @@ from gomq_py.broker.queues.guard cimport QueueGuard
 from gomq_py.broker.routing cimport destination
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.message_store cimport MessageStore
+from gomq_py.storage.store cimport Store
 cimport cython
 
 cdef Py_ssize_t TURN_OCTETS
@@ -16,7 +16,7 @@ cdef class Queue(destination.Destination):
     cdef public bint paused
     cdef public object exclusive_owner, on_unused, on_closed, on_expiring, in_force
     cdef public QueueGuard limits
-    cdef readonly MessageStore store
+    cdef readonly Store store
     cdef readonly Scheduler scheduler
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none, complained_ms

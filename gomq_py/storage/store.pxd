@@ -1,0 +1,37 @@
+from libc.stdint cimport uint64_t
+
+from gomq_py.storage.message cimport Message
+
+cdef class Store:
+    cdef readonly object folder, files, pool, committer, incarnation, failure
+    cdef public object listener
+    cdef readonly Py_ssize_t segment_bytes
+    cdef readonly bint durable
+    cdef readonly Py_ssize_t ready_count, unacked_count
+    cdef readonly uint64_t ready_bytes, unacked_bytes
+
+    cpdef int append(self, Message message) except -1
+    cpdef int flush(self) except -1
+    cpdef int mark(self) except -1
+    cpdef bint peek(self, Message message) except -1
+    cpdef bint is_waiting(self) except -1
+    cpdef int shift(self) except -1
+    cpdef bint shows_recovered(self) except -1
+    cpdef int postpone(self) except -1
+    cpdef uint64_t peeked_due_s(self, uint64_t now_s) except? 0
+    cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
+    cpdef int delete(self, uint64_t location) except -1
+    cpdef int requeue(self, uint64_t location) except -1
+    cpdef bint read(self, uint64_t location, Message message) except -1
+    cpdef bint pick(self, uint64_t location) except -1
+    cpdef int unpick(self, uint64_t location) except -1
+    cpdef Py_ssize_t purge(self) except -1
+    cpdef uint64_t oldest_ready_ms(self) except? 0
+    cpdef list failed_deliveries(self, tuple bounds)
+    cpdef browsed(self)
+    cpdef open_aside(self)
+    cpdef hand_over(self, pool, committer)
+    cpdef close(self)
+    cpdef delete_files(self)
+    cpdef forget_files(self)
+    cpdef fence(self, error)

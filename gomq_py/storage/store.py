@@ -1,0 +1,159 @@
+"""Store: what keeps the messages of a queue or stream, as the broker sees it. The interface, and what each store knows of itself.
+
+Below broker.queues, which calls it and nothing else of a store; above it stand message_store (in order of arrival), priority_store (a message store
+for each level) and stream_store (read without being consumed). Never yields, never flushes.
+"""
+import os
+
+from gomq_py.storage import locations
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.pool import FIRST_SEGMENT_BYTES
+
+LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
+
+
+class Store:
+    """``ready_*`` wait, ``unacked_*`` were taken and not deleted; bytes are of bodies. ``durable=False``: the files have no names and no acks.
+
+    ``failure``: the StoreClosed that every append gets since the store was closed, deleted or fenced. ``listener`` (optional) hears
+    ``store_fenced(store, error)``, ``record_damaged(store, path, start, end, count)`` and, after ``open_aside``, ``segment_opened(store)``.
+
+    A kind of store fills in the verbs that raise NotImplementedError. It fills in those of taking messages, too, unless there is nothing to take from
+    it, which is what they say here.
+    """
+
+    __slots__ = (
+        "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
+        "ready_count", "unacked_count", "ready_bytes", "unacked_bytes",
+    )
+
+    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
+        if not FIRST_SEGMENT_BYTES <= segment_bytes <= LARGEST_SEGMENT_BYTES or len(incarnation) != 16:
+            raise ValueError(f"segment_bytes={segment_bytes} incarnation={incarnation!r}")
+        self.folder = os.fspath(folder)
+        self.files = files
+        self.pool = pool
+        self.committer = committer
+        self.incarnation = incarnation
+        self.segment_bytes = segment_bytes
+        self.durable = durable
+        self.listener = listener
+        self.failure = None
+        self.ready_count = self.unacked_count = 0
+        self.ready_bytes = self.unacked_bytes = 0
+
+    # messages come
+
+    def append(self, message):
+        """Copy the message in and set its location.
+
+        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
+        """
+        raise NotImplementedError
+
+    def flush(self):
+        """End of a batch: what was done to the store so far outlives a kill of the process, and is announced."""
+        raise NotImplementedError
+
+    def mark(self):
+        """What was deleted and requeued so far is to be on the disk, too, by the next ``after_sync``."""
+        raise NotImplementedError
+
+    # messages are taken
+
+    def peek(self, message):
+        """Show the message that is next, without taking it; False when there is none, or when it ``is_waiting``. Valid until the next peek, read,
+        shift, or switch.
+        """
+        return False
+
+    def is_waiting(self):
+        """Whether the next message lies in files that a thread has yet to open, or to read: see ``open_aside``."""
+        return False
+
+    def shift(self):
+        """Take what the last peek showed: it is unacked until delete or requeue."""
+        raise StoreError(self.folder, 0, "shift without peek")
+
+    def shows_recovered(self):
+        """Whether the last peek showed a message of an earlier run that had been delivered then and has not come back in this one."""
+        return False
+
+    def postpone(self):
+        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it ready again as it was."""
+        raise StoreError(self.folder, 0, "postpone without peek")
+
+    def peeked_due_s(self, now_s):
+        """Unix seconds until which the peeked message, which shows_recovered(), must wait, if wait_until() said so; otherwise 0."""
+        return 0
+
+    def wait_until(self, location, count, due_s):
+        """An unacked message that came back for the ``count``-th time is not to be delivered before this (Unix seconds): the next run must know."""
+        return 0
+
+    def delete(self, location):
+        """An unacked message is done with."""
+        raise StoreError(self.folder, 0, "no message was taken")
+
+    def requeue(self, location):
+        """An unacked message is ready again, in its old place, as redelivered."""
+        raise StoreError(self.folder, 0, "no message was taken")
+
+    def read(self, location, message):
+        """Show an unacked message again, by its location. False when the store was fenced meanwhile."""
+        return False
+
+    def pick(self, location):
+        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick. False: it is not ready (any more)."""
+        return False
+
+    def unpick(self, location):
+        """A picked message is ready again as if nothing had been."""
+        raise StoreError(self.folder, 0, "no message was picked")
+
+    # the slow verbs
+
+    def purge(self):
+        """Forget all ready messages. Returns how many there were."""
+        raise NotImplementedError
+
+    def oldest_ready_ms(self):
+        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody knows without opening a file."""
+        return 0
+
+    def failed_deliveries(self, bounds):
+        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than ``bounds[n - 1]``, as a list; last those above."""
+        return [0] * (len(bounds) + 1)
+
+    def browsed(self):
+        """The stores that it is made of, in the order in which their messages are delivered: itself, or its levels."""
+        return (self,)
+
+    # its life
+
+    def open_aside(self):
+        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not shown before
+        ``listener.segment_opened(store)``.
+        """
+        raise NotImplementedError
+
+    def hand_over(self, pool, committer):
+        """Recovered in a thread, which had others in their place: these are told from here on."""
+        self.pool = pool
+        self.committer = committer
+
+    def close(self):
+        """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it."""
+        raise NotImplementedError
+
+    def delete_files(self):
+        """Nothing goes in or out any more, and nothing stays on the disk."""
+        raise NotImplementedError
+
+    def forget_files(self):
+        """Nothing goes in or out any more; the folder is the caller's to remove, in its own time."""
+        raise NotImplementedError
+
+    def fence(self, error):
+        """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart has read it again."""
+        raise NotImplementedError
