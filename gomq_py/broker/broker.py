@@ -261,10 +261,10 @@ class Broker:
         return None if vhost is None else log_exchange.LogExchange(vhost, self.scheduler)
 
     def _tell_events(self):
-        """Publish what happens from now on, where the operator wants that."""
+        """Tell what happens from now on, and publish it where the operator wants that."""
+        self.users.on_change = event_sources.UserEvents(self.events, self.users)
+        self.parameters.on_change = event_sources.ParameterEvents(self.events)
         if self.settings.event_exchange:
-            self.users.on_change = event_sources.UserEvents(self.events, self.users)
-            self.parameters.on_change = event_sources.ParameterEvents(self.events)
             self.events.start(self.vhosts)
 
     def _new_vhost(self, name, description, tags):

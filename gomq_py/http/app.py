@@ -8,14 +8,14 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import durability, errors, foreign_pages
 from gomq_py.http.api import (
-    bindings, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes, overview, parameters, permissions,
-    policies, queue_states, queues, streams, users, vhosts,
+    bindings, changes, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes,
+    overview, parameters, permissions, policies, queue_states, queues, streams, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams, bindings, vhosts, users, permissions,
-    policies, parameters, limits, messages, definitions,
+    policies, parameters, limits, messages, definitions, changes,
 )
 
 # No inline script, no foreign source: what a queue is called can never run.

@@ -4,11 +4,12 @@
     control         no login: whoever may connect to the socket's path may do everything
     metrics         /metrics alone, without a login
 
-All of them show one Node and share its rates and its index.
+All of them show one Node and share its rates, its index and its feed.
 """
 import socket as socket_module
 
 from gomq_py.http.app import create_app, create_control_app, create_metrics_app
+from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
@@ -25,9 +26,10 @@ class Management:
     def __init__(self, broker, amqp, settings, listeners):
         """``listeners()`` answers what is open in this process."""
         self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
+        self._feed = Feed(broker.events)
         self._index = Index(settings.stats_interval / 1000)
         self._node = Node(
-            broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates, self._index)
+            broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates, self._index, self._feed)
         self._apps = {}
         self._settings = settings
 
@@ -43,6 +45,7 @@ class Management:
 
     def close(self):
         """After the last door was closed: end what they shared. May switch."""
+        self._feed.close()
         self._index.close()
         self._rates.close()
 

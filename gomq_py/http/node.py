@@ -12,13 +12,14 @@ CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
 class Node:
     """One running broker. ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's: ``gomq@host``."""
 
-    def __init__(self, broker, amqp, settings, listeners, name, rates, index):
+    def __init__(self, broker, amqp, settings, listeners, name, rates, index, feed):
         self.broker = broker
         self.amqp = amqp
         self.settings = settings
         self.listeners = listeners
         self.rates = rates
         self.index = index
+        self.feed = feed
         self.name = name
         self._cluster_name = name
         self.started_at = time.time()

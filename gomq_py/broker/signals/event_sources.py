@@ -64,12 +64,12 @@ class ParameterEvents:
             return
         done = "set" if value is not None else "cleared"
         if component in (POLICY, OPERATOR_POLICY):
-            self._emit(f"policy.{done}", {"name": name, "vhost": vhost, **(value or {})})
+            self._emit(f"policy.{done}", {**(value or {}), "name": name, "vhost": vhost})
             return
         headers = {"name": name, "component": component, "value": value}
         self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})
         if component == LIMITS:
-            self._emit(f"vhost.limits.{done}", {"name": name, "vhost": vhost, **(value if isinstance(value, dict) else {})})
+            self._emit(f"vhost.limits.{done}", {**(value if isinstance(value, dict) else {}), "name": name, "vhost": vhost})
 
     def _emit(self, key, headers):
         self._events.emit(key, dict, headers)

@@ -45,6 +45,16 @@ class Events(Job):
         self._vhosts = None
         self._waiting = deque()
         self._left_out = 0
+        self._listeners = []
+
+    def subscribe(self, listener):
+        """Call ``listener(key, subjects)`` with each event at once, whether or not there is an exchange. It must not switch."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener):
+        """Call it no more."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     def start(self, vhosts):
         """From here on, what happens is published to the exchange in ``vhosts["/"]``, while that is there."""
@@ -65,16 +75,21 @@ class Events(Job):
 
     @property
     def wanted(self):
-        """Whether somebody is bound to the exchange."""
-        exchange = self._exchange()
-        return exchange is not None and exchange.binding_count > 0
+        """Whether somebody listens, or is bound to the exchange."""
+        return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
         """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not at all when nobody is bound.
+        Listeners are told of the subjects themselves.
 
         Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not know them.
         """
-        if self._vhosts is None or not self.wanted:
+        for listener in self._listeners:
+            try:
+                listener(key, subjects)
+            except Exception as error:  # as below
+                QUIET.error(key, "event %s cannot be told", key, exc_info=error)
+        if not self._is_bound():
             return
         try:
             headers = shown(headers_of(*subjects))
@@ -89,6 +104,10 @@ class Events(Job):
             self._left_out += 1
         self._waiting.append((key, headers))
         self._scheduler.start(self)
+
+    def _is_bound(self):
+        exchange = self._exchange()
+        return exchange is not None and exchange.binding_count > 0
 
     def _exchange(self):
         vhost = self._vhosts.get("/") if self._vhosts is not None else None

@@ -11,7 +11,7 @@ from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
 LEFT_OUT = ("docs",)
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
 _COUNTS = ("page", "page_size", "count")  # from 1
-_PLACES = ("offset", "length", "timestamp", "truncate")  # from 0
+_PLACES = ("since", "offset", "length", "timestamp", "truncate")  # from 0
 _REQUIRED = {("streams.find_offset", "timestamp")}
 _TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty", "disable_stats", "enable_queue_totals")
 

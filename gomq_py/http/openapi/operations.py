@@ -73,6 +73,7 @@ OPERATIONS = {
     ("identity.enable_feature_flag", "PUT"): does(),
     ("overview.overview", "GET"): shows(ref("Overview"), CURVES),
     ("overview.reset", "DELETE"): does(),
+    ("changes.list_changes", "GET"): Operation({200: ref("Changes")}, query=("since", "columns")),
     ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
     ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
     ("nodes.get_memory", "GET"): shows(ref("Memory")),

@@ -153,6 +153,8 @@ COMPONENTS = {
     "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
     "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
+    "Changes": record({"last": COUNT, "too_old": TRUTH, "changes": some(record({"what": TEXT, **counts("number", "at")}, texts(
+        "vhost", "user", "name", "source", "destination", "destination_type", "routing_key", "queue", "component", "reason")))}),
     "Attempts": record({"protocol": TEXT, **counts("auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")}),
     "Generation": record(counts("generation", "collections", "collected", "uncollectable")),
     "Definitions": record({

@@ -240,3 +240,32 @@ def test_there_is_no_such_exchange_unless_it_is_asked_for(tmp_path):
 
     assert events.NAME not in node.vhost.exchanges and not node.broker.events.wanted
     node.stop()
+
+
+def test_listeners_are_told_of_every_event_at_once_and_without_an_exchange(tmp_path):
+    node = Node(tmp_path / "data")
+    heard = []
+    try:
+        with no_switch():
+            node.vhost.declare_queue("before")
+            node.broker.events.subscribe(lambda key, subjects: heard.append((key, subjects[0].name)))
+            node.vhost.declare_queue("q")
+            node.vhost.delete_queue("q")
+
+        assert heard == [("queue.created", "q"), ("queue.deleted", "q")]
+    finally:
+        node.stop()
+
+
+def test_a_listener_that_fails_keeps_nothing_from_happening_and_nobody_from_hearing(tmp_path):
+    node = Node(tmp_path / "data")
+    heard = []
+    try:
+        node.broker.events.subscribe(lambda key, subjects: 1 / 0)
+        node.broker.events.subscribe(lambda key, subjects: heard.append(key))
+
+        node.vhost.declare_queue("q")
+
+        assert (heard, "q" in node.vhost.queues) == (["queue.created"], True)
+    finally:
+        node.stop()
