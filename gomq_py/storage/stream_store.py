@@ -1,8 +1,8 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments at its old end.
 
-Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to take. A record's offset is its segment's first offset plus its
-ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
-Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
+Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to take. A record's offset is its segment's
+first offset plus its ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that
+nobody reads is closed. Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
 """
 import os
 from functools import partial

@@ -32,6 +32,7 @@ ENTRY_POINTS = {
     "gomq_py.embedded": "gomq_py.Broker",
     "gomq_py.amqp.wire.properties": "programs of users, from before there was gomq_py.content",
     "gomq_py.amqp.wire.fields": "as amqp.wire.properties",
+    "gomq_py.amqp.server.heartbeats": "as amqp.wire.properties, from before there was gomq_py.hub",
     "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",
 }
