@@ -2,7 +2,8 @@
 
 Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to take. A record's offset is its segment's
 first offset plus its ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that
-nobody reads is closed. Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never yields, never flushes.
+nobody reads is closed. Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never
+yields, never flushes.
 """
 import os
 from functools import partial
