@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from celery import Celery
 from kombu import Queue
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 def make_app(name, broker_url, backend="rpc://", queue_type="classic"):
@@ -71,7 +71,7 @@ def hold(self, started, go_on):
     """Say in the file `started` that it runs, wait for the file `go_on`; returns whether the message was redelivered. Acked when it is done."""
     with open(started, "a", encoding="ascii") as file:
         file.write("started\n")
-    wait_until(lambda: os.path.exists(go_on), timeout_s=100)
+    wait_until(lambda: os.path.exists(go_on), timeout_s=in_time(100))
     return bool(self.request.delivery_info.get("redelivered"))
 
 

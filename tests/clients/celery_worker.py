@@ -8,9 +8,9 @@ import uuid
 from kombu import pools
 
 from tests.clients.celery_app import make_app
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
-PATIENCE_S = 60
+PATIENCE_S = in_time(60)
 
 
 class Worker:
@@ -44,7 +44,7 @@ class Worker:
     def answers(self):
         """Whether it answers a ping, so that it consumes; a worker that left is a failure."""
         assert self.process.poll() is None, self.log
-        return self.app.control.ping(timeout=1, limit=1)
+        return self.app.control.ping(timeout=in_time(1), limit=1)
 
     @property
     def log_path(self):

@@ -6,9 +6,9 @@ import aiormq
 import pytest
 from aio_pika import exceptions, patterns
 
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import in_time, wait_until_async
 
-PATIENCE_S = 100
+PATIENCE_S = in_time(100)
 
 
 def run(coroutine):
@@ -36,7 +36,7 @@ def test_message_and_properties_come_back(broker_url):
                 "priority": 3, "correlation_id": "c", "reply_to": "r", "expiration": 60, "message_id": "m", "type": "t", "user_id": "guest",
                 "app_id": "a"}
             await channel.default_exchange.publish(aio_pika.Message(b"body", **properties), queue.name)
-            message = await queue.get(timeout=30)
+            message = await queue.get(timeout=in_time(30))
             await message.ack()
             assert message.body == b"body"
             assert {name: getattr(message, name) for name in properties} == properties
@@ -113,7 +113,7 @@ def test_process_of_a_message_that_fails_settles_it(broker_url, requeue):
             queue = await channel.declare_queue(exclusive=True)
             await channel.default_exchange.publish(aio_pika.Message(b"x"), queue.name)
             with pytest.raises(ZeroDivisionError):
-                async with (await queue.get(timeout=30)).process(requeue=requeue):
+                async with (await queue.get(timeout=in_time(30))).process(requeue=requeue):
                     raise ZeroDivisionError
             again = await queue.get(no_ack=True, fail=False)
             assert (again is not None and again.redelivered) == requeue
@@ -213,7 +213,7 @@ def test_exchanges_and_bindings(broker_url, name):
             await target.bind(source, "a.*")
             await queue.bind(target, arguments={"x-match": "all", "k": "v"})
             await source.publish(aio_pika.Message(b"x", headers={"k": "v"}), "a.b")
-            assert (await queue.get(no_ack=True, timeout=30)).body == b"x"
+            assert (await queue.get(no_ack=True, timeout=in_time(30))).body == b"x"
             await queue.unbind(target, arguments={"x-match": "all", "k": "v"})
             await target.unbind(source, "a.*")
     run(scenario())
@@ -250,7 +250,7 @@ def test_robust_connection_survives_a_restart(own_broker, how):
         """A publish may still meet the old connection."""
         async def published():
             try:
-                await asyncio.wait_for(exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), "key"), 20)
+                await asyncio.wait_for(exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), "key"), in_time(20))
             except (exceptions.AMQPError, asyncio.TimeoutError, RuntimeError):
                 return False
             return True

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import in_time
 
 FOREIGN = Path(__file__).parent / "foreign"
 JAVA_CLIENT = "/usr/share/java/amqp-client.jar"
 GO_CLIENT = "/usr/share/gocode/src/github.com/rabbitmq/amqp091-go"
 RUBY_CLIENT = "/usr/share/doc/ruby-bunny"
 # Compilers included, which take what the machine leaves them: the bound goes with its load, like that of any other wait.
-PATIENCE_S = 100 * PATIENCE
+PATIENCE_S = in_time(100)
 
 
 def run(*command, input_text=None, **environment):

@@ -1,19 +1,21 @@
 """Blocking clients under gevent: patched pika and kombu in a process of their own, and pika's gevent adapter, which needs no patching."""
 import subprocess
 import sys
-from pathlib import Path
 
 import gevent
 import gevent.event
 import pika
 from pika.adapters.gevent_connection import GeventConnection
 
-SCRIPT = Path(__file__).parent / "foreign" / "gevent_clients.py"
-PATIENCE_S = 30
+from tests.support.command import ROOT
+from tests.support.waiting import in_time
+
+PATIENCE_S = in_time(30)
 
 
 def test_patched_pika_and_kombu_in_greenlets(broker_url):
-    done = subprocess.run([sys.executable, str(SCRIPT), broker_url], capture_output=True, text=True, timeout=100, check=False)
+    command = [sys.executable, "-m", "tests.clients.foreign.gevent_clients", broker_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=in_time(100), check=False, cwd=ROOT)
 
     assert done.stdout == "all done\n", done.stderr
 

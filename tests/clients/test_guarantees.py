@@ -7,7 +7,7 @@ import pika
 import pytest
 from pika import exceptions
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -85,7 +85,7 @@ def test_message_ordering(channel):
     received = []
 
     publish(channel, queue, range(1000))
-    for method, _, body in channel.consume(queue, inactivity_timeout=30):
+    for method, _, body in channel.consume(queue, inactivity_timeout=in_time(30)):
         received.append(int(body))
         if len(received) == 1000:
             channel.basic_ack(method.delivery_tag, multiple=True)

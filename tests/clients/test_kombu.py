@@ -7,7 +7,7 @@ from kombu import pidbox
 from kombu.mixins import ConsumerProducerMixin
 from kombu.pools import connections, producers
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 PATIENT = {"interval_start": 0, "interval_step": 0.05, "max_retries": 50}
 
@@ -15,13 +15,13 @@ PATIENT = {"interval_start": 0, "interval_step": 0.05, "max_retries": 50}
 @pytest.fixture
 def connection(broker_url):
     """A connection whose reads have a limit."""
-    with kombu.Connection(broker_url, connect_timeout=30, transport_options={"read_timeout": 30, "write_timeout": 30}) as opened:
+    with kombu.Connection(broker_url, connect_timeout=in_time(30), transport_options={"read_timeout": 30, "write_timeout": 30}) as opened:
         yield opened
 
 
 def drain(connection, done):
     """Let the connection work until `done()`."""
-    wait_until(done, sleep=lambda _: connection.drain_events(timeout=30))
+    wait_until(done, sleep=lambda _: connection.drain_events(timeout=in_time(30)))
 
 
 def test_broker_is_taken_for_a_rabbitmq(connection):
@@ -40,7 +40,7 @@ def test_simple_queue(connection, name):
 
     wait_until(lambda: queue.qsize() == 5)
     for n in range(5):
-        message = queue.get(timeout=30)
+        message = queue.get(timeout=in_time(30))
         assert message.payload == {"n": n}
         message.ack()
     with pytest.raises(queue.Empty):
@@ -54,7 +54,7 @@ def test_simple_buffer_keeps_nothing(connection, name):
 
     queue.put("hello")
 
-    assert queue.get(timeout=30).payload == "hello"
+    assert queue.get(timeout=in_time(30)).payload == "hello"
     queue.close()
 
 
@@ -208,10 +208,10 @@ def test_pidbox_mailbox(broker_url, connection, name):
             ticket = "ticket"
             reply_queue = mailbox.get_reply_queue()
             reply_queue(connection.channel()).declare()
-            mailbox._publish("ping", {"value": 7}, reply_ticket=ticket, timeout=30)
-            node_connection.drain_events(timeout=30)
+            mailbox._publish("ping", {"value": 7}, reply_ticket=ticket, timeout=in_time(30))
+            node_connection.drain_events(timeout=in_time(30))
 
-        replies = mailbox._collect(ticket, limit=1, timeout=30)
+        replies = mailbox._collect(ticket, limit=1, timeout=in_time(30))
 
     assert replies == [{"worker": {"pong": 7}}]
 

@@ -6,10 +6,10 @@ import pytest
 from pika import exceptions
 
 from tests.support.held_up import again_when_held_up
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 # Longer than anything here takes; pika's own waits need a limit to be tests.
-PATIENCE_S = 30
+PATIENCE_S = in_time(30)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from amqp import exceptions
 
 from tests.support.held_up import again_when_held_up
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def queue(channel):
 
 def drain(connection, done):
     """Let the connection work until `done()`."""
-    wait_until(done, sleep=lambda _: connection.drain_events(timeout=30))
+    wait_until(done, sleep=lambda _: connection.drain_events(timeout=in_time(30)))
 
 
 def test_message_and_properties_come_back(channel, queue):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.programs import find
+from tests.support.waiting import in_time
 
 pytestmark = pytest.mark.needs_program("rabbitmqadmin")
 
@@ -21,7 +22,7 @@ def admin(tmp_path_factory):
         def run(*arguments):
             finished = subprocess.run(
                 [sys.executable, find("rabbitmqadmin"), "-H", "127.0.0.1", "-P", str(broker.ports["http"]), *arguments], cwd=folder,
-                capture_output=True, text=True, timeout=100, check=False)
+                capture_output=True, text=True, timeout=in_time(100), check=False)
             assert finished.returncode == 0, finished.stdout + finished.stderr
             return finished.stdout
 

@@ -12,6 +12,7 @@ from gomq_py.ctl import (  # noqa: F401  (their commands register themselves)
 )
 from gomq_py.ctl.commands import ctl
 from tests.support.broker_process import ROOT
+from tests.support.waiting import in_time
 
 
 commands = ctl.commands
@@ -38,7 +39,9 @@ class Runner:
     def __call__(self, *arguments, uri=None, given=None, bare=False, **more):
         """``bare``: it is not told which broker is meant."""
         command = [sys.executable, "-m", "gomq_py.ctl", *arguments] if bare else self.command(*arguments, uri=uri)
-        return subprocess.run(command, text=True, input=given, capture_output=True, timeout=100, check=False, cwd=ROOT, env=environment(**more))
+        return subprocess.run(
+            command, text=True, input=given, capture_output=True, timeout=in_time(100), check=False, cwd=ROOT,
+            env=environment(**more))
 
     def command(self, *arguments, uri=None):
         """The command line."""

@@ -18,7 +18,7 @@ from gomq_py.ctl.listings import LISTS
 from tests.ctl.running import Runner, commands, data, done, environment, in_process
 from tests.support import certificates
 from tests.support.broker_process import ROOT, BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_virtual_host_is_described_with_the_options_of_rabbitmqctl(ctl):
     """A second call changes what it names, and nothing else."""
     def add(*options):
         assert in_process(ctl.uri, "add_vhost", "told", *options).exit_code == 0
-        vhost = requests.get(f"{ctl.uri}/api/vhosts/told", auth=("guest", "guest"), timeout=10).json()
+        vhost = requests.get(f"{ctl.uri}/api/vhosts/told", auth=("guest", "guest"), timeout=in_time(10)).json()
         return vhost["description"], vhost["tags"], vhost["default_queue_type"]
 
     assert add("--description", "for tests", "--tags", "a,b", "--default-queue-type", "quorum") == ("for tests", ["a", "b"], "quorum")
@@ -421,7 +421,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(broker, ctl):
     said = process.stderr.read()
 
     process.stderr.close()
-    assert process.wait(60) in (0, 1) and "Traceback" not in said and "rror" not in said
+    assert process.wait(in_time(60)) in (0, 1) and "Traceback" not in said and "rror" not in said
     done(ctl("delete_vhost", "long"))
 
 
@@ -437,7 +437,7 @@ def test_ctrl_c_leaves_without_a_traceback(ctl):
         state = Path(f"/proc/{process.pid}/stat")
         wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", what="the command to wait for its answer")
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=in_time(60))[1]
         peer.close()
 
     assert process.returncode not in (0, None) and "Traceback" not in said

@@ -10,6 +10,7 @@ from tests.ctl.running import Runner, data
 from tests.support import rabbitmq_estate as estate
 from tests.support.broker_process import BrokerProcess
 from tests.support.rabbitmq_process import RabbitMQProcess
+from tests.support.waiting import in_time
 
 # What RabbitMQ 3.10 exports after tests.support.rabbitmq_estate has filled it; `make_export` writes it anew.
 EXPORT = Path(__file__).with_name("rabbitmq-3.10.json")
@@ -60,7 +61,7 @@ def check_moved(broker, ctl, theirs):
             if entry["name" if "name" in entry else names[0]] not in left_out:
                 assert here[_key(entry, names)] == _without(entry, fields)
     for user, password in estate.PASSWORDS.items():
-        whoami = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/whoami", auth=(user.encode(), password.encode()), timeout=60)
+        whoami = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/whoami", auth=(user.encode(), password.encode()), timeout=in_time(60))
         assert whoami.status_code == (200 if estate.USERS[user][2] else 401), user
     parameters = pika.ConnectionParameters(
         "127.0.0.1", broker.ports["amqp"], "shop", pika.PlainCredentials("shop app", estate.PASSWORDS["shop app"]))

@@ -20,6 +20,7 @@ from tests.durability.seeds import seeds
 from tests.support.jobs import Doing
 from tests.support.mirror import Mirror
 from tests.support.power_cut import Disk, PowerCutFiles
+from tests.support.waiting import in_time
 
 SECOND_CUT_SHARE = 0.07
 # A run goes on until there are so many cuts: how many calls it makes is a matter of time, too.
@@ -84,7 +85,7 @@ def test_folder_that_a_thread_made_is_on_the_disk_with_the_first_confirm(tmp_pat
     while (answer := queue.publish(life.message)) == LATER:
         made = AsyncResult()
         life.message.lacking(made.set)
-        assert made.get(timeout=60) is None
+        assert made.get(timeout=in_time(60)) is None
     assert answer == 1
     life.broker.scheduler.finish()
     life.committer.wait()
@@ -105,7 +106,7 @@ def test_message_that_cannot_wait_may_come_while_a_thread_makes_the_folder(tmp_p
     def pause(path):
         if os.path.basename(os.path.dirname(path)) == "queues":
             is_made.set()
-            assert may_go_on.wait(60)
+            assert may_go_on.wait(in_time(60))
 
     life = Life(disk.root, PowerCutFiles(disk, flush_pause=pause, listeners=(mirror,)))
     queue, _ = life.vhost.declare_queue("q0", durable=True)
@@ -115,7 +116,7 @@ def test_message_that_cannot_wait_may_come_while_a_thread_makes_the_folder(tmp_p
     life.broker.scheduler.begin(1)
     assert queue.publish(life.message) == LATER
     life.message.lacking(lambda error: None)
-    assert is_made.wait(60)
+    assert is_made.wait(in_time(60))
 
     life.message.may_wait = False
     assert queue.publish(life.message) == 1

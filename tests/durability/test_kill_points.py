@@ -16,6 +16,7 @@ from tests.durability.broker_driver import check_folder
 from tests.durability.killed_child import scenario_of
 from tests.durability.store_driver import found_in
 from tests.support.command import ROOT
+from tests.support.waiting import in_time
 
 POINTS = 25
 
@@ -30,7 +31,7 @@ def kill_at(kind, root, call):
     target = Path(f"{root}.account")
     child = subprocess.run(
         [sys.executable, "-m", "tests.durability.killed_child", kind, str(root), str(call), str(target)], cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100)
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=in_time(100))
     assert child.returncode == -signal.SIGKILL, child.stderr
     return pickle.loads(target.read_bytes())
 

@@ -16,7 +16,7 @@ from tests.support.ill_disk import IllDisk
 from tests.support.node import Node
 from tests.support.reading import get
 from tests.support.unflushed import Unflushed
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 from tests.support.watched_files import WatchedFiles
 
 GROWING = frozenset({"create", "create_unnamed", "allocate", "extend", "make_folder", "make", "make_unnamed"})
@@ -294,10 +294,10 @@ def test_what_was_confirmed_outlives_a_disk_that_is_full_when_it_dies_or_is_due(
         broker.fall_ill("full")
 
         channel.basic_reject(channel.basic_get("q")[0].delivery_tag, requeue=False)
-        broker.wait_for_log("keeps messages that are due", 10)
-        broker.wait_for_log("dead letters of queue 'q' in vhost '/' wait", 10)
+        broker.wait_for_log("keeps messages that are due", in_time(10))
+        broker.wait_for_log("dead letters of queue 'q' in vhost '/' wait", in_time(10))
         broker.recover("full")
 
         for name, body in (("dead", b"dies"), ("due", b"is due")):
-            wait_until(lambda: channel.queue_declare(name, passive=True).method.message_count == 1, 10, name)
+            wait_until(lambda: channel.queue_declare(name, passive=True).method.message_count == 1, in_time(10), name)
             assert channel.basic_get(name, auto_ack=True)[2] == body

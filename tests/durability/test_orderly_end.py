@@ -9,6 +9,7 @@ from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.support.node import Node
 from tests.support.unflushed import Unflushed
+from tests.support.waiting import in_time
 
 
 class HeldFiles(Unflushed):
@@ -20,7 +21,7 @@ class HeldFiles(Unflushed):
         self.go_on.set()
 
     def sync(self, file):
-        self.go_on.wait(20)
+        self.go_on.wait(in_time(20))
         super().sync(file)
 
 

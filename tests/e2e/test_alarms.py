@@ -9,7 +9,7 @@ import requests
 
 import gomq_py
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 from tests.support.wire_encoding import BODY, frame, header_frame, method_frame
 from tests.support.wire_script import Wire
 
@@ -177,7 +177,7 @@ class Management:
         self._url = url
 
     def get(self, path):
-        return requests.get(f"{self._url}/api/{path}", auth=("guest", "guest"), timeout=60)
+        return requests.get(f"{self._url}/api/{path}", auth=("guest", "guest"), timeout=in_time(60))
 
     def node(self):
         return self.get("nodes").json()[0]
@@ -196,7 +196,7 @@ class Management:
                 assert answer.json() == {"status": "failed", "reason": f"There are alarms in effect {where}",
                                          "alarms": [{"node": node["name"], "resource": resource} for resource in sorted(told)]}
         assert self.get("health/checks/ready-to-serve-clients").status_code == 200
-        metrics = requests.get(f"{self._url}/metrics", auth=("guest", "guest"), timeout=60).text
+        metrics = requests.get(f"{self._url}/metrics", auth=("guest", "guest"), timeout=in_time(60)).text
         assert f"rabbitmq_alarms_memory_used_watermark {float('memory' in told)}" in metrics
         assert f"rabbitmq_alarms_free_disk_space_watermark {float('disk' in told)}" in metrics
         return told
@@ -206,6 +206,6 @@ class Management:
 
     def publish(self, routing_key, payload):
         """(status, answer) of a publish by hand."""
-        answer = requests.post(f"{self._url}/api/exchanges/%2F/amq.default/publish", auth=("guest", "guest"), timeout=60, json={
+        answer = requests.post(f"{self._url}/api/exchanges/%2F/amq.default/publish", auth=("guest", "guest"), timeout=in_time(60), json={
             "properties": {}, "routing_key": routing_key, "payload": payload, "payload_encoding": "string"})
         return answer.status_code, answer.json()

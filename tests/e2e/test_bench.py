@@ -6,12 +6,13 @@ import sys
 from load import bench
 from load.scenarios import ROWS
 from tests.support.command import ROOT
+from tests.support.waiting import in_time
 
 
 def test_a_row_is_measured_and_printed():
     command = [sys.executable, "-m", "load.bench", "--alone", "--no-memory", "--rounds", "1", "--seconds", "0.5", "--rows", "small", "quiet"]
 
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=in_time(100), env={**os.environ, "PYTHONPATH": str(ROOT)})
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "| 1 publisher, 1 consumer, 16 octets, automatic acks | 0.4 | 2.00 M |" in finished.stdout

@@ -21,7 +21,7 @@ from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT
 from tests.support.command import gomq_py as run
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 def complaint(finished):
@@ -33,7 +33,7 @@ def complaint(finished):
 
 def can_talk_amqp(port):
     """True when a protocol header is answered with connection.start."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")
         return client.recv(11)[7:11] == b"\x00\x0a\x00\x0a"
 
@@ -261,7 +261,7 @@ def test_log_goes_to_a_file_as_json(broker_process, tmp_path):
     file.write_text(f"[main]\nlog_file = {path}\nlog_format = json\n")
     broker = broker_process(config=file)
     broker.spawn()
-    wait_until(lambda: path.exists() and "ready after" in path.read_text(), timeout_s=60)
+    wait_until(lambda: path.exists() and "ready after" in path.read_text(), timeout_s=in_time(60))
     broker.stop()
 
     assert [json.loads(line)["level"] for line in path.read_text().splitlines()].count("info") >= 3
@@ -304,7 +304,7 @@ def test_modules_that_amqp_alone_does_not_need_are_not_there():
     names = ["email", "flask", "importlib.metadata", "jwt", "prometheus_client", "zipfile"]
     source = f"import gomq_py.__main__, gomq_py.launcher, sys; print([name for name in {names} if name in sys.modules])"
 
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=in_time(60), cwd=ROOT)
 
     assert done.stdout.strip() == "[]", done.stderr
 

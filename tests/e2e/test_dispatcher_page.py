@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.waiting import in_time
 from tests.unit.source_tree import ROOT
 
 EXAMPLES = re.findall(
@@ -22,7 +23,7 @@ def test_example_runs(shared_broker, number, output):
         [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{shared_broker.port}")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=in_time(60),
     )
 
     assert (finished.returncode, finished.stdout) == (0, output), finished.stderr

@@ -19,7 +19,7 @@ from gomq_py.config import control
 from gomq_py.config.settings import OPTIONS, PLAIN_PASSWORD
 from gomq_py.config.sources import flag_parser, load
 from tests.support.command import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 ETC = ROOT / "etc"
 ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {"GOMQ_CONFIGURATION_DIRECTORY", PLAIN_PASSWORD}
@@ -53,7 +53,9 @@ def units(tmp_path):
 
 @pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not installed")
 def test_systemd_understands_every_line_of_the_units(units):
-    done = subprocess.run([ANALYZE, "verify", units / "gomq-py.service", units / "gomq-py.socket"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [ANALYZE, "verify", units / "gomq-py.service", units / "gomq-py.socket"],
+        capture_output=True, text=True, timeout=in_time(60))
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -61,7 +63,7 @@ def test_systemd_understands_every_line_of_the_units(units):
 @pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not installed")
 def test_service_exposes_little(units):
     command = [ANALYZE, "security", "--offline=true", "--no-pager", units / "gomq-py.service"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=in_time(60))
 
     assert float(re.search(r"Overall exposure level .*?: ([\d.]+)", done.stdout)[1]) <= EXPOSURE_MAX
 
@@ -129,9 +131,10 @@ def test_health_check_tells_a_broker_from_none(broker_process):
     here = code.replace(":15692", f":{broker.ports['metrics']}")
 
     assert program == "python"
-    wait_until(lambda: subprocess.run([sys.executable, "-c", here], timeout=60).returncode == 0)  # it gives up after seconds, and is asked again
+    # It gives up after seconds, and is asked again.
+    wait_until(lambda: subprocess.run([sys.executable, "-c", here], timeout=in_time(60)).returncode == 0)
     broker.stop()
-    assert subprocess.run([sys.executable, "-c", here], timeout=30, stderr=subprocess.DEVNULL).returncode == 1
+    assert subprocess.run([sys.executable, "-c", here], timeout=in_time(30), stderr=subprocess.DEVNULL).returncode == 1
 
 
 def test_compose_starts_what_the_image_has():
@@ -173,7 +176,7 @@ def test_data_folder_of_a_stopped_broker_is_a_backup(broker_process, tmp_path):
     channel.basic_publish("", "kept", b"x", pika.BasicProperties(delivery_mode=2))
     connection.close()
     request = urllib.request.Request(f"http://127.0.0.1:{broker.ports['http']}/api/definitions", headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
-    assert "kept" in [queue["name"] for queue in json.load(urllib.request.urlopen(request, timeout=60))["queues"]]
+    assert "kept" in [queue["name"] for queue in json.load(urllib.request.urlopen(request, timeout=in_time(60)))["queues"]]
     broker.stop()
     shutil.copytree(broker.data_dir, tmp_path / "restored")
 

@@ -13,12 +13,13 @@ import pytest
 from load import soak
 from load.ledger import Ledger, body_of
 from tests.support.command import ROOT
+from tests.support.waiting import in_time
 
 
 def run(module, *arguments):
     """A load's exit code and what it printed as JSON."""
     finished = subprocess.run(
-        [sys.executable, "-m", f"load.{module}", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=280,
+        [sys.executable, "-m", f"load.{module}", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=in_time(280),
         env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert finished.stdout, finished.stderr
     return finished.returncode, json.loads(finished.stdout)

@@ -13,7 +13,7 @@ import pytest
 from tests.support import programs
 from tests.support.command import ROOT
 from tests.support.ports import reserve
-from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
 # Locust patches the standard library when it is imported, so that its modules are looked at in processes of their own.
 
@@ -29,7 +29,7 @@ def test_account_of_a_short_run_balances():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=in_time(280),
         env=environment(LOAD_USERS="30", LOAD_SECONDS="15"),
     )
 
@@ -52,7 +52,7 @@ def test_account_tells_what_was_confirmed_and_not_delivered():
     )
 
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, env=environment()
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60), env=environment()
     )
 
     assert told.stdout == "2 6 4 1\n", told.stderr
@@ -71,7 +71,7 @@ def test_one_shape_is_chosen_by_its_name():
     )
 
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, env=environment()
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60), env=environment()
     )
 
     expected = ["ramp 0.2 0.5 0.8", "spike 0.1 1.0 0.1", "soak 1.0 1.0 1.0", "fanin 0.4 0.6 1.0", ""]

@@ -15,13 +15,14 @@ from gomq_py.client.connection import Connection
 from tests.support import telltale
 from tests.support.command import ROOT
 from tests.support.ports import reserve
+from tests.support.waiting import in_time
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
 
 def raw(broker, octets):
     """Send octets on a connection of their own and wait until the broker has closed it."""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=in_time(60)) as client:
         client.sendall(octets)
         while client.recv(4096):
             pass
@@ -133,7 +134,7 @@ def test_a_fault_at_boot_is_an_entry_of_the_log(tmp_path):
     config.write_text("[main]\nlog_format = json\n")
 
     done = subprocess.run([sys.executable, "-c", program, "-c", str(config), "-D", str(tmp_path / "data")], cwd=ROOT, capture_output=True, text=True,
-                          check=False, timeout=120)
+                          check=False, timeout=in_time(120))
 
     entry = json.loads(done.stderr.splitlines()[-1])
     assert done.returncode == 1

@@ -16,6 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 import pytest
 
 from gomq_py import build_info
+from tests.support.waiting import in_time
 from tests.unit.source_tree import ROOT, tracked_files
 
 # Compilers and pip, beside everything else that the machine does.
@@ -40,7 +41,7 @@ def copy(tmp_path):
 def run(copy, *arguments, **environment):
     ours = ("GOMQ_PURE_PYTHON", "GOMQ_REQUIRE_COMPILED", "GOMQ_CYTHON_CACHE", "PYTHONPATH")
     clean = {name: value for name, value in os.environ.items() if name not in ours}
-    return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=500)
+    return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=in_time(500))
 
 
 def wheel(copy, **environment):

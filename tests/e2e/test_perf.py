@@ -13,6 +13,7 @@ from gomq_py.perf.cli import main
 from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT, gomq_py_perf
+from tests.support.waiting import in_time
 
 COUNT = 3000
 
@@ -112,13 +113,13 @@ def test_returned_publishes_are_counted(shared_broker):
 
 
 def test_a_run_lasts_as_long_as_asked_and_tells_rates_latencies_and_costs(shared_broker):
-    def in_time(figures):
+    def is_in_time(figures):
         """As asked: which takes a machine that does not stand still in this very second."""
         assert figures["elapsed_seconds"] >= 1
         return figures["elapsed_seconds"] < 10 and 500 < figures["published"] < 1100 and figures["avg_pub_rate"] == pytest.approx(1000, rel=0.5)
 
     runs = (throughput(shared_broker, "-u", "perf-timed", "-z", 1, "-r", 1000, "-l", "--broker-pid", shared_broker.pid) for _ in range(5))
-    figures = next(filter(in_time, runs))
+    figures = next(filter(is_in_time, runs))
 
     assert figures["latency_count"] == figures["latency_sample_size"] == figures["consumed"]
     assert 0 < figures["latency_min_ms"] <= figures["latency_median_ms"] <= figures["latency_p99_ms"] <= figures["latency_max_ms"]
@@ -139,7 +140,7 @@ def test_the_first_interrupt_ends_the_run_with_its_summary(shared_broker):
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     first = child.stdout.readline()
     child.send_signal(signal.SIGINT)
-    rest = child.communicate(timeout=60)[0]
+    rest = child.communicate(timeout=in_time(60))[0]
 
     assert first.startswith("Publish rate")
     assert "Summary:" in rest
@@ -159,16 +160,16 @@ def test_sigterm_ends_the_run_as_an_interrupt_does(shared_broker):
     child, _ = started(shared_broker, "perf-terminated")
     child.terminate()
 
-    assert "Summary:" in child.communicate(timeout=60)[0] and child.returncode == 0
+    assert "Summary:" in child.communicate(timeout=in_time(60))[0] and child.returncode == 0
 
 
 def test_workers_do_not_outlive_a_parent_that_is_killed(shared_broker):
     child, workers = started(shared_broker, "perf-killed")
     child.kill()
-    child.communicate(timeout=60)
+    child.communicate(timeout=in_time(60))
 
     assert len(workers) == 2
-    assert psutil.wait_procs(workers, timeout=60)[1] == []
+    assert psutil.wait_procs(workers, timeout=in_time(60))[1] == []
 
 
 @pytest.mark.parametrize("arguments", ["-V -c 10 -p", "-j -a 10 -y 2", "-y 0"])
@@ -176,7 +177,7 @@ def test_a_broker_that_is_killed_meanwhile_is_a_failure_at_once(tmp_path, argume
     with BrokerProcess(tmp_path / "data") as broker:
         child, _ = started(broker, "perf-cut", *arguments.replace("-j ", "").split())
         broker.kill()
-        said = child.communicate(timeout=60)[0]
+        said = child.communicate(timeout=in_time(60))[0]
 
     assert child.returncode == 1 and "FAULT: " in said and "Traceback" not in said
 

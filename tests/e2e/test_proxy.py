@@ -12,6 +12,7 @@ import pytest
 from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.relay import relay
+from tests.support.waiting import in_time
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 FAR, NEAR = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 5672\r\n", b"PROXY TCP4 127.0.0.1 127.0.0.1 56324 5672\r\n"
@@ -78,7 +79,7 @@ def log_in(connection, user=b"guest"):
 @contextmanager
 def connected(broker, octets=b"", port=None, source="127.0.0.1"):
     """A socket to the broker; faults of one source are logged once in a while, so each test of a line has a source of its own."""
-    with socket.create_connection(("127.0.0.1", port or broker.port), timeout=60, source_address=(source, 0)) as connection:
+    with socket.create_connection(("127.0.0.1", port or broker.port), timeout=in_time(60), source_address=(source, 0)) as connection:
         connection.sendall(octets)
         yield connection
 
@@ -115,7 +116,7 @@ def test_announced_address_is_the_peer_in_the_management_api(proxied):
         connection = pika.BlockingConnection(pika.ConnectionParameters(port=port))
         request = urllib.request.Request(f"http://127.0.0.1:{proxied.ports['http']}/api/connections",
                                          headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
-        (shown,) = json.load(urllib.request.urlopen(request, timeout=60))
+        (shown,) = json.load(urllib.request.urlopen(request, timeout=in_time(60)))
         connection.close()
 
     assert (shown["peer_host"], shown["peer_port"]) == ("127.0.0.9", 4712)
@@ -154,7 +155,7 @@ def test_slow_header_ends_with_the_login_timeout(broker_process, tmp_path):
 @pytest.mark.parametrize("header, answered", [(b"", (10, 30)), (V2_FAR, (10, 50)), (NEAR, (10, 30))])
 def test_unix_socket_takes_headers_and_ordinary_clients(proxied, header, answered):
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(60)
+        connection.settimeout(in_time(60))
         connection.connect(proxied.unix_path)
         connection.sendall(header)
         assert log_in(connection) == answered

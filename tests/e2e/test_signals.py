@@ -18,7 +18,7 @@ import trustme
 
 from tests.support import certificates
 from tests.support.command import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_trusted_proxies_change(broker_process, config):
 
     reload(broker, config, "[amqp]\ntcp_proxy_protocol = true\n")
 
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=in_time(60)) as client:
         client.sendall(b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\nAMQP\x00\x00\x09\x01")
         assert client.recv(100)[7:11] == b"\x00\x0a\x00\x0a"
 
@@ -120,7 +120,7 @@ def test_bad_file_keeps_the_whole_old_configuration(broker_process, config, text
 
     assert says in reload(broker, config, text, "error reload: the old configuration stays: ")
 
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=in_time(60)) as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")
         assert client.recv(100)[7:11] == b"\x00\x0a\x00\x0a"
     assert "heartbeat: 60 -> 8" in reload(broker, config, "[amqp]\nheartbeat = 8\n")  # and not 7 -> 8
@@ -155,7 +155,7 @@ def test_many_signals_at_once_do_no_harm(broker_process, config):
 def test_service_manager_hears_of_a_reload(broker_process, config, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(in_time(60))
         broker = broker_process(config=config, environment={"NOTIFY_SOCKET": str(tmp_path / "notify")}).start()
         assert manager.recv(1000).startswith(b"READY=1\n")
 
@@ -188,7 +188,7 @@ def test_broker_goes_with_the_terminal_that_it_was_started_in(tmp_path, closed):
         process.terminate()
         os.close(ours)
     process.stderr.read()
-    assert process.wait(60) == 0
+    assert process.wait(in_time(60)) == 0
     process.stderr.close()
 
 
@@ -265,7 +265,7 @@ def test_logrotate_rotates_without_losing_a_line(broker_process, config, tmp_pat
     rules.write_text(re.sub(r"\n\s*su .*", "", re.sub(r"create .*", "create 0640", snippet)))
     rules.chmod(0o644)
 
-    done = subprocess.run([program, "-f", "-s", tmp_path / "state", rules], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, "-f", "-s", tmp_path / "state", rules], capture_output=True, text=True, timeout=in_time(60))
 
     assert done.returncode == 0, done.stderr
     wait_until(lambda: "configuration reloaded" in path.read_text())
@@ -292,7 +292,7 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
     for _ in range(3):
         channel.basic_publish("", "jobs", b"classified", pika.BasicProperties(delivery_mode=2, headers={"token": "hidden"}))
     channel.basic_get("jobs")
-    silent = socket.create_connection(("127.0.0.1", broker.port), timeout=30)
+    silent = socket.create_connection(("127.0.0.1", broker.port), timeout=in_time(30))
     silent.sendall(b"AMQP\x00\x00\x09\x01")
     assert silent.recv(100)[7:11] == b"\x00\x0a\x00\x0a"  # it is there, and not only in the queue of the system
 
@@ -317,7 +317,9 @@ def test_dump_is_bounded_and_leaves_others_their_turn(broker_process):
     """1500 queues: the largest are shown, and a client is served meanwhile."""
     broker = broker_process(http_port=0).start()
     entities = [{"name": f"queue-{number}", "vhost": "/", "durable": False, "auto_delete": False, "arguments": {}} for number in range(1500)]
-    answer = requests.post(f"http://127.0.0.1:{broker.ports['http']}/api/definitions", json={"queues": entities}, auth=("guest", "guest"), timeout=60)
+    answer = requests.post(
+        f"http://127.0.0.1:{broker.ports['http']}/api/definitions", json={"queues": entities},
+        auth=("guest", "guest"), timeout=in_time(60))
     assert answer.status_code in (200, 201, 204)
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     channel = connection.channel()

@@ -16,7 +16,7 @@ import requests
 from tests.support import certificates
 from tests.support.command import ROOT
 from tests.support.ports import reserve
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 ACTIVATE = shutil.which("systemd-socket-activate")
 
@@ -26,7 +26,7 @@ def manager(tmp_path):
     """The socket that a broker notifies."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(60)
+        listening.settimeout(in_time(60))
         yield listening
 
 
@@ -53,7 +53,7 @@ def test_nothing_is_said_before_clients_can_connect(broker_process, manager):
     told(manager)
 
     port = broker.wait_for_log(r"listening amqp 127\.0\.0\.1:(\d+)")[1]
-    socket.create_connection(("127.0.0.1", int(port)), timeout=30).close()
+    socket.create_connection(("127.0.0.1", int(port)), timeout=in_time(30)).close()
 
 
 def test_boot_that_fails_is_never_ready(broker_process, manager, broker):
@@ -95,13 +95,13 @@ class Activated:
             self.lines.append(line)
 
     def wait_for(self, pattern):
-        return wait_until(lambda: next((found for line in list(self.lines) if (found := re.search(pattern, line))), None), 60, self.lines)
+        return wait_until(lambda: next((found for line in list(self.lines) if (found := re.search(pattern, line))), None), in_time(60), self.lines)
 
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(60)
-        self._reader.join(60)
+            self.process.wait(in_time(60))
+        self._reader.join(in_time(60))
         self.process.stderr.close()
 
 
@@ -129,7 +129,7 @@ def test_sockets_that_are_handed_over_are_served(activated, tmp_path):
     connection = pika.BlockingConnection(pika.ConnectionParameters(port=ports[0]))
     connection.channel().queue_declare("kept", durable=True)
 
-    assert requests.get(f"http://127.0.0.1:{ports[1]}/api/whoami", auth=("guest", "guest"), timeout=60).json()["name"] == "guest"
+    assert requests.get(f"http://127.0.0.1:{ports[1]}/api/whoami", auth=("guest", "guest"), timeout=in_time(60)).json()["name"] == "guest"
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
         client.sendall(b"AMQP\x00\x00\x09\x01")
@@ -160,7 +160,7 @@ def test_socket_that_cannot_be_served_is_said(activated, name, says):
     port = reserve()
     broker = activated([(name, port)], "--port", 0, "--http-port", -1)
 
-    socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    socket.create_connection(("127.0.0.1", port), timeout=in_time(30)).close()
 
     broker.wait_for(says)
 

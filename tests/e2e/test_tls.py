@@ -11,6 +11,7 @@ import requests
 import trustme
 
 from tests.support import certificates
+from tests.support.waiting import in_time
 
 REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism EXTERNAL. For details see the broker logfile."
 
@@ -60,9 +61,9 @@ def add_user(broker, name, **body):
     """A user without a password, who may do everything in the default vhost."""
     api, login = f"http://127.0.0.1:{broker.ports['http']}/api", ("guest", "guest")
     quoted = requests.utils.quote(name, safe="")
-    assert requests.put(f"{api}/users/{quoted}", json={"password_hash": "", "tags": "", **body}, auth=login, timeout=60).status_code == 201
+    assert requests.put(f"{api}/users/{quoted}", json={"password_hash": "", "tags": "", **body}, auth=login, timeout=in_time(60)).status_code == 201
     rights = {"configure": ".*", "write": ".*", "read": ".*"}
-    assert requests.put(f"{api}/permissions/%2F/{quoted}", json=rights, auth=login, timeout=60).status_code == 201
+    assert requests.put(f"{api}/permissions/%2F/{quoted}", json=rights, auth=login, timeout=in_time(60)).status_code == 201
 
 
 def connect(broker, context, credentials=None, name="localhost"):
@@ -88,7 +89,7 @@ def test_certificate_logs_its_user_in(start, server, authority, tmp_path, option
     channel.queue_declare("mine", exclusive=True)
     channel.basic_publish("", "mine", b"hello", pika.BasicProperties(user_id=user))
     assert channel.basic_get("mine", auto_ack=True)[2] == b"hello"
-    (shown,) = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/connections", auth=("guest", "guest"), timeout=60).json()
+    (shown,) = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/connections", auth=("guest", "guest"), timeout=in_time(60)).json()
     assert (shown["user"], shown["auth_mechanism"], shown["ssl"]) == (user, "EXTERNAL", True)
     assert shown["peer_cert_issuer"].startswith("OU=Testing CA")
     connection.close()
@@ -159,7 +160,7 @@ def method(connection):
 def strangers(broker, server, kind):
     """A socket on which nobody has logged in yet."""
     port = broker.ports["amqp" if kind == "plain" else "amqps"]
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=in_time(60)) as connection:
         if kind == "plain":
             yield connection
         else:
@@ -188,7 +189,7 @@ def test_user_of_this_machine_only_needs_more_than_a_certificate(start, server, 
     broker = start(mutual(server, "ssl_cert_login_from = common_name") + "[amqp]\ntcp_proxy_protocol = true\n")
     shown = client(tmp_path / "guest", authority, "x.example.com", common_name="guest")
     for header, refused in ((b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", False), (b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n", True)):
-        with socket.create_connection(("127.0.0.1", broker.ports["amqps"]), timeout=60) as plain:
+        with socket.create_connection(("127.0.0.1", broker.ports["amqps"]), timeout=in_time(60)) as plain:
             plain.sendall(header)
             with shown.wrap_socket(plain, server_hostname="localhost") as connection:
                 connection.sendall(b"AMQP\x00\x00\x09\x01")
@@ -220,7 +221,7 @@ def test_host_names_have_certificates_of_their_own(start, server, authority, tmp
 
 def get_over_tls(port, context, name, path):
     """The body of a GET; the name is asked for in the handshake."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=in_time(60)) as plain:
         with context.wrap_socket(plain, server_hostname=name) as encrypted:
             encrypted.sendall(f"GET {path} HTTP/1.0\r\nHost: {name}\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n".encode())
             octets = b""

@@ -8,7 +8,7 @@ import requests
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.token_issuer import TokenIssuer
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 # Of tokens that are to expire in a test: the next for a machine that was too slow for the one before.
 LIFETIMES_S = (2, 6, 20)
@@ -150,8 +150,8 @@ def test_the_management_api_takes_a_token(broker, issuer):
     url = f"http://127.0.0.1:{broker.ports['http']}/api/whoami"
     token = issuer.token(scope=ALL)
 
-    as_bearer = requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
-    as_password = requests.get(url, auth=("whoever", token), timeout=60)
+    as_bearer = requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=in_time(60))
+    as_password = requests.get(url, auth=("whoever", token), timeout=in_time(60))
 
     assert as_bearer.status_code == as_password.status_code == 200
     assert as_bearer.json()["name"] == as_password.json()["name"] == "ann"
@@ -162,7 +162,7 @@ def test_the_management_api_refuses_a_bad_token_and_one_without_tags(broker, iss
     url = f"http://127.0.0.1:{broker.ports['http']}/api/overview"
 
     for token in (issuer.token(lifetime_s=-1), issuer.token(scope="gomq.read:*/*"), "x"):
-        assert requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60).status_code == 401
+        assert requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=in_time(60)).status_code == 401
 
 
 def test_no_token_is_in_the_log(broker, issuer):

@@ -9,9 +9,9 @@ import pika
 import pytest
 
 import gomq_py
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
-PROGRAM_DEADLINE_S = 100
+PROGRAM_DEADLINE_S = in_time(100)
 
 
 def round_trip(url, queue="embedded", body=b"hello"):
@@ -127,12 +127,12 @@ def test_serve_takes_a_listening_socket():
     broker = gomq_py.Broker()
     thread = threading.Thread(target=broker.serve, args=(listener,))
     thread.start()
-    wait_until(lambda: broker.addresses, 30)
+    wait_until(lambda: broker.addresses, in_time(30))
 
     assert broker.addresses["amqp"] == (host, port)
     assert round_trip(broker.amqp_url) == b"hello"
     broker.close()
-    thread.join(30)
+    thread.join(in_time(30))
     assert not thread.is_alive()
 
 
@@ -140,18 +140,18 @@ def test_serve_forever_ends_when_another_thread_closes():
     broker = gomq_py.Broker()
     thread = threading.Thread(target=broker.serve_forever)
     thread.start()
-    wait_until(lambda: broker.addresses, 30)
+    wait_until(lambda: broker.addresses, in_time(30))
 
     broker.close()
 
-    thread.join(30)
+    thread.join(in_time(30))
     assert not thread.is_alive()
 
 
 def test_the_management_api_is_there_when_asked_for():
     import requests
     with gomq_py.Broker(http_port=0) as broker:
-        assert requests.get(f"{broker.http_url}/api/whoami", auth=("guest", "guest"), timeout=60).json()["name"] == "guest"
+        assert requests.get(f"{broker.http_url}/api/whoami", auth=("guest", "guest"), timeout=in_time(60)).json()["name"] == "guest"
 
 
 def test_call_runs_in_the_brokers_thread():
@@ -201,7 +201,7 @@ def test_a_connected_client_does_not_hold_up_the_close():
         while True:
             connection.process_data_events(time_limit=0.1)
 
-    closer.join(30)
+    closer.join(in_time(30))
     assert closed.value.reply_code == 320
     assert not closer.is_alive()
 

@@ -13,7 +13,7 @@ import requests
 import gomq_py
 from tests.support import certificates
 from tests.support.resources import held
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 ROUNDS = 3
 KINDS = {
@@ -142,9 +142,9 @@ def test_the_management_api_its_metrics_and_its_control_socket(tmp_path):
             control.sendall(b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n")
             assert control.recv(20).startswith(b"HTTP/1.1 200")
             for path in ("overview", "queues?lengths_age=60&lengths_incr=5", "connections", "definitions"):
-                assert session.get(f"{broker.http_url}/api/{path}", auth=("guest", "guest"), timeout=60).ok
+                assert session.get(f"{broker.http_url}/api/{path}", auth=("guest", "guest"), timeout=in_time(60)).ok
             host, port = broker.addresses["metrics"]
-            assert session.get(f"http://{host}:{port}/metrics", timeout=60).ok
+            assert session.get(f"http://{host}:{port}/metrics", timeout=in_time(60)).ok
 
     assert leftovers(work) == []
 

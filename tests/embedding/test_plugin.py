@@ -11,6 +11,7 @@ import pika
 import pytest
 
 from gomq_py.testing.brokers import ChildBroker
+from tests.support.waiting import in_time
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "testing-with-gomq.md"
@@ -36,7 +37,7 @@ def test_the_guides_example_project_passes_its_own_tests(tmp_path):
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True, text=True, timeout=360, cwd=tmp_path, env=environment)
+        capture_output=True, text=True, timeout=in_time(360), cwd=tmp_path, env=environment)
 
     assert done.returncode == 0, done.stdout
     assert re.search(r"^6 passed", done.stdout, re.MULTILINE), done.stdout
@@ -179,7 +180,7 @@ def test_a_test_that_fails_shows_what_its_broker_logged(tmp_path):
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
+        capture_output=True, text=True, timeout=in_time(100), cwd=tmp_path, env=environment)
 
     assert re.search(r"-+ log of the broker gomq_fresh -+\n\S+Z info  boot: gomq-py ", done.stdout), done.stdout
 

@@ -25,10 +25,10 @@ from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
 from tests.support.hub_calls import HubCalls
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 PERSISTENT = Properties(delivery_mode=2)
-LONGEST_HOLD_S = 60.0  # a test that forgets to let go ends all the same
+LONGEST_HOLD_S = in_time(60.0)  # a test that forgets to let go ends all the same
 
 IN_THREADS = frozenset({
     "unlink", "rename", "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_log", "reserve", "write_accepted", "open",
@@ -139,13 +139,13 @@ def test_call_that_hangs_holds_nobody_but_who_asked_for_it(broker, files, call):
         files[0].hold(call)
         worker = threading.Thread(target=work, args=(broker,))
         worker.start()
-        wait_until(files[0].is_held.is_set, 60, call)
+        wait_until(files[0].is_held.is_set, in_time(60), call)
 
         round_trips(channel, 20)
 
         assert not files[0].gone_on.is_set()
         files[0].let_go()
-        worker.join(60)
+        worker.join(in_time(60))
         assert not worker.is_alive()
 
 
@@ -164,13 +164,13 @@ def test_definition_is_answered_when_it_has_been_written_and_flushed(broker, fil
         files[0].hold("write_accepted")
         worker = threading.Thread(target=declare)
         worker.start()
-        wait_until(files[0].is_held.is_set, 60)
+        wait_until(files[0].is_held.is_set, in_time(60))
 
         round_trips(channel, 20)
 
         assert not answered
         files[0].let_go()
-        worker.join(60)
+        worker.join(in_time(60))
         assert answered
 
 
@@ -180,7 +180,7 @@ def test_what_is_in_a_segment_without_its_name_is_delivered_and_not_confirmed(br
         channel = connection.channel()
         channel.confirm_select()
         fill(channel, "rolling", 6)
-        wait_until(lambda: broker.call(lambda launched: "1 pairs" in launched.broker.describe_pool()), 60)
+        wait_until(lambda: broker.call(lambda launched: "1 pairs" in launched.broker.describe_pool()), in_time(60))
         files[0].hold("rename")
 
         while not files[0].is_held.is_set():
@@ -196,13 +196,13 @@ def test_what_is_in_a_segment_without_its_name_is_delivered_and_not_confirmed(br
                 pass
         assert waiting.is_alive()
         files[0].let_go()
-        waiting.join(60)
+        waiting.join(in_time(60))
         assert not waiting.is_alive()
 
 
 def test_hub_asks_the_disk_for_nothing_but_what_is_said_here(broker, files):
     work(broker)
-    wait_until(lambda: IN_THREADS <= set(files[0].elsewhere), 60)
+    wait_until(lambda: IN_THREADS <= set(files[0].elsewhere), in_time(60))
 
     assert set(files[0].in_hub) <= STILL_IN_HUB
 
@@ -232,7 +232,7 @@ class Publisher:
         return self.broker.call(is_held)
 
     def end(self):
-        self.thread.join(60)
+        self.thread.join(in_time(60))
         assert not self.thread.is_alive()
         return self.error
 
@@ -266,9 +266,9 @@ def test_publisher_waits_for_the_files_of_its_queue_and_others_do_not(broker, fi
         round_trips(channel, 1)
         files[0].hold(call)
         publisher = Publisher(broker, kind)
-        wait_until(files[0].is_held.is_set, 60)
+        wait_until(files[0].is_held.is_set, in_time(60))
         if call == MAKES[kind]:
-            wait_until(publisher.is_held, 60)
+            wait_until(publisher.is_held, in_time(60))
 
         round_trips(channel, 20)
 
@@ -314,7 +314,7 @@ def test_message_that_waits_counts_in_the_budget_for_bodies(broker, files):
 
     files[0].hold("make")
     publisher = Publisher(broker, "durable", 1, 2 << 20)
-    wait_until(publisher.is_held, 60)
+    wait_until(publisher.is_held, in_time(60))
     assert broker.call(held) == 2 << 20
 
     files[0].let_go()
@@ -330,12 +330,12 @@ def test_publisher_that_goes_while_it_waits_leaves_its_messages_and_nothing_else
     channel = connection.channel()
     channel.queue_declare("filled", **FILLED[kind])
     channel.publish("", "filled", b"000000", PERSISTENT)
-    wait_until(lambda: broker.call(is_held), 60)
+    wait_until(lambda: broker.call(is_held), in_time(60))
     connection.socket.close()
 
     files[0].let_go()
 
-    wait_until(lambda: not broker.call(lambda launched: launched.amqp.connections), 60)
+    wait_until(lambda: not broker.call(lambda launched: launched.amqp.connections), in_time(60))
     assert numbers_in(broker, kind) == [0]
 
 
@@ -343,15 +343,15 @@ def test_publisher_that_goes_while_it_waits_leaves_its_messages_and_nothing_else
 def test_publisher_goes_on_when_its_queue_is_deleted_while_it_waits(broker, files, call):
     files[0].hold(call)
     publisher = Publisher(broker, "durable", 5)
-    wait_until(publisher.is_held, 60)
+    wait_until(publisher.is_held, in_time(60))
     with connect(broker) as other:
         deleting = threading.Thread(target=other.channel().queue_delete, args=("filled",))
         deleting.start()
-        wait_until(lambda: broker.call(lambda launched: "filled" not in launched.broker.vhosts["/"].queues), 60)
+        wait_until(lambda: broker.call(lambda launched: "filled" not in launched.broker.vhosts["/"].queues), in_time(60))
         files[0].let_go()
-        deleting.join(60)
+        deleting.join(in_time(60))
         assert publisher.end() is None
-    wait_until(lambda: not os.listdir(os.path.join(broker.data_dir, "queues")), 60)
+    wait_until(lambda: not os.listdir(os.path.join(broker.data_dir, "queues")), in_time(60))
 
 
 def test_message_over_http_waits_for_files_too(files):
@@ -365,13 +365,13 @@ def test_message_over_http_waits_for_files_too(files):
         files[0].hold("make")
         posting = threading.Thread(target=lambda: answers.append(published_over_http(broker, "filled")))
         posting.start()
-        wait_until(files[0].is_held.is_set, 60)
+        wait_until(files[0].is_held.is_set, in_time(60))
 
         round_trips(channel, 20)
 
         assert answers == []
         files[0].let_go()
-        posting.join(60)
+        posting.join(in_time(60))
         assert answers == [{"routed": True}]
         assert not IN_HUB_AT_A_ROLL & set(files[0].in_hub), files[0].paths_in_hub
 
@@ -380,7 +380,7 @@ def published_over_http(broker, queue, **properties):
     request = urllib.request.Request(broker.http_url + "/api/exchanges/%2F/amq.default/publish", json.dumps(
         {"properties": properties, "routing_key": queue, "payload": "x", "payload_encoding": "string"}).encode(), {
             "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=in_time(60)) as answer:
         return json.load(answer)
 
 
@@ -402,10 +402,10 @@ def test_message_that_is_delivered_at_once_or_never_is_delivered_though_it_waits
             with_others = connect(broker)
             with_others.channel().publish(
                 "", "now", b"x", Properties(delivery_mode=2, expiration=expiration), mandatory=door == "the other")
-            wait_until(lambda: broker.call(is_held), 60)
-        assert files[0].is_held.wait(60)
+            wait_until(lambda: broker.call(is_held), in_time(60))
+        assert files[0].is_held.wait(in_time(60))
         since = unix_ms()
-        wait_until(lambda: unix_ms() > since + 1, 60)
+        wait_until(lambda: unix_ms() > since + 1, in_time(60))
 
         files[0].let_go()
 
@@ -413,7 +413,7 @@ def test_message_that_is_delivered_at_once_or_never_is_delivered_though_it_waits
         if publisher is None:
             with_others.close()
         else:
-            publisher.join(60)
+            publisher.join(in_time(60))
 
 
 @pytest.mark.parametrize("options", [{}, {"mandatory": True}], ids=["one lane", "the other"])
@@ -424,11 +424,11 @@ def test_message_is_refused_whose_queue_was_restarted_while_it_waited(broker, fi
         channel.queue_declare("filled", durable=True)
         files[0].hold("make")
         channel.publish("", "filled", b"x", PERSISTENT, **options)
-        wait_until(lambda: broker.call(is_held), 60)
-        assert files[0].is_held.wait(60)
+        wait_until(lambda: broker.call(is_held), in_time(60))
+        assert files[0].is_held.wait(in_time(60))
         broker.call(lambda launched: queue_filled(launched).fail(OSError(errno.EIO, "the disk failed")))
         broker.call(lambda launched: gevent.spawn(launched.broker.vhosts["/"].restart_queue, queue_filled(launched)) and None)
-        wait_until(lambda: not broker.call(queue_filled).closed, 60)
+        wait_until(lambda: not broker.call(queue_filled).closed, in_time(60))
 
         files[0].let_go()
 
@@ -447,17 +447,17 @@ def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publi
         channel.queue_declare("first", durable=True, arguments={"x-queue-type": "stream"})
         channel.queue_declare("second", durable=True)
         first.channel().publish("", "first", b"x", PERSISTENT)
-        assert files[0].is_held.wait(60)
+        assert files[0].is_held.wait(in_time(60))
         second.channel().publish("", "second", b"x", PERSISTENT)
-        wait_until(lambda: broker.call(held_publishers) == 2, 60)
+        wait_until(lambda: broker.call(held_publishers) == 2, in_time(60))
         channel.queue_delete("second")
         # its publisher's folder, and its removal
-        wait_until(lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2, 60)
+        wait_until(lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2, in_time(60))
 
         files[0].let_go()
 
-        wait_until(lambda: not broker.call(held_publishers), 60)
-        wait_until(lambda: broker.call(lambda launched: launched.broker.durability.disk.is_done_aside), 60)
+        wait_until(lambda: not broker.call(held_publishers), in_time(60))
+        wait_until(lambda: broker.call(lambda launched: launched.broker.durability.disk.is_done_aside), in_time(60))
         assert len(os.listdir(os.path.join(broker.data_dir, "queues"))) == 1
 
 
@@ -468,7 +468,7 @@ def test_hub_takes_no_names_away_where_the_disk_is_full_and_where_files_are_left
         fill(channel, "emptied", 24)
         for _ in range(24):
             channel.get("emptied", no_ack=True)
-        wait_until(lambda: os.listdir(os.path.join(broker.data_dir, "pool")), 60)
+        wait_until(lambda: os.listdir(os.path.join(broker.data_dir, "pool")), in_time(60))
         broker.call(lambda _: files[0].begin())
         files[0].full = True
         channel.queue_declare("filled", durable=True)
@@ -478,12 +478,12 @@ def test_hub_takes_no_names_away_where_the_disk_is_full_and_where_files_are_left
         files[0].full = False
         files[0].hold("make")
         channel.publish("", "filled", bytes(500_000), PERSISTENT)
-        wait_until(lambda: broker.call(is_held), 60)
+        wait_until(lambda: broker.call(is_held), in_time(60))
         with connect(broker) as other:
             other.channel().queue_delete("filled")
         files[0].let_go()
         channel.wait_for_confirms()
-        wait_until(lambda: not os.listdir(os.path.join(broker.data_dir, "pool")), 60)
+        wait_until(lambda: not os.listdir(os.path.join(broker.data_dir, "pool")), in_time(60))
     assert "unlink" not in files[0].in_hub, files[0].paths_in_hub
 
 
@@ -497,8 +497,8 @@ def test_broker_stops_while_a_publisher_waits(files):
         broker.call(lambda _: files[0].begin())
         files[0].hold("make")
         publisher = Publisher(broker, "durable")
-        wait_until(publisher.is_held, 60)
-        threading.Thread(target=lambda: (publisher.thread.join(60), files[0].let_go())).start()
+        wait_until(publisher.is_held, in_time(60))
+        threading.Thread(target=lambda: (publisher.thread.join(in_time(60)), files[0].let_go())).start()
     assert isinstance(publisher.error, ConnectionClosed)
 
 
@@ -509,7 +509,7 @@ def test_publisher_that_waits_for_a_full_disk_hears_the_refusal(broker, files):
         channel.confirm_select()
         channel.queue_declare("filled", durable=True)
         channel.publish("", "filled", b"000000", PERSISTENT)
-        wait_until(lambda: broker.call(is_held), 60)
+        wait_until(lambda: broker.call(is_held), in_time(60))
         files[0].full = True
         files[0].let_go()
 
@@ -532,8 +532,8 @@ def test_queue_whose_files_cannot_be_made_refuses_and_the_other_queues_of_the_me
         files[0].error = OSError(errno.EIO, "the disk failed")
         files[0].hold("make")
         channel.publish("amq.fanout", "", b"x", PERSISTENT, **options)
-        wait_until(lambda: broker.call(is_held), 60)
-        assert files[0].is_held.wait(60)  # its thread has got there
+        wait_until(lambda: broker.call(is_held), in_time(60))
+        assert files[0].is_held.wait(in_time(60))  # its thread has got there
 
         files[0].let_go()
 
@@ -551,7 +551,7 @@ def test_message_over_http_with_a_size_of_its_own_is_stored(files, kind):
         message = {"properties": {}, "routing_key": "filled", "payload": "x" * 200_000, "payload_encoding": "string"}
         url = f"{broker.http_url}/api/exchanges/%2F/amq.default/publish"
 
-        assert requests.post(url, json=message, auth=("guest", "guest"), timeout=60).json() == {"routed": True}
+        assert requests.post(url, json=message, auth=("guest", "guest"), timeout=in_time(60)).json() == {"routed": True}
         assert connection.channel().queue_declare("filled", passive=True).message_count == 1
 
 
@@ -572,7 +572,7 @@ def test_repeat_is_not_confirmed_before_what_it_repeats_is_stored(files, door):
         else:
             properties = {"delivery_mode": 2, "headers": {"x-deduplication-header": "a"}}
             for _ in range(2):
-                requests.post(f"{broker.http_url}/api/exchanges/%2F/once/publish", auth=("guest", "guest"), timeout=60, json={
+                requests.post(f"{broker.http_url}/api/exchanges/%2F/once/publish", auth=("guest", "guest"), timeout=in_time(60), json={
                     "properties": properties, "routing_key": "k", "payload": "x", "payload_encoding": "string"}).raise_for_status()
         assert not files[0].is_held.is_set()
         assert channel.queue_declare("filled", passive=True).message_count == 1
@@ -594,12 +594,12 @@ def test_queue_that_is_opened_again_is_read_by_a_thread(broker, files):
         files[0].hold("read_through")
 
         broker.call(restart)
-        wait_until(files[0].is_held.is_set, 60)
+        wait_until(files[0].is_held.is_set, in_time(60))
         round_trips(channel, 20)
         assert not {"open", "read_through"} & set(files[0].in_hub)
         files[0].let_go()
 
-        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["closed"].ready_count) == 3, 60)
+        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["closed"].ready_count) == 3, in_time(60))
 
 
 # Readers of a backlog.
@@ -622,7 +622,7 @@ def wait_for_closed_segments(broker, name, count):
         stores = launched.broker.vhosts["/"].queues[name].store.browsed()
         return sum(not segment.is_open for store in stores for segment in store._segments.values())
 
-    wait_until(lambda: broker.call(closed) >= count, 60)
+    wait_until(lambda: broker.call(closed) >= count, in_time(60))
 
 
 def number_of(message):
@@ -645,7 +645,7 @@ class Reader(threading.Thread):
             self.error = error
 
     def ended(self):
-        self.join(60)
+        self.join(in_time(60))
         assert not self.is_alive()
         if self.error is not None:
             raise self.error
@@ -714,7 +714,7 @@ def test_consumer_waits_for_files_and_gets_everything_in_order_once(left_over, c
     broker, files = left_over(KINDS[kind], is_restarted)
     files.hold(call)
     reader = Reader(broker, consume_all("backlog", arguments={"x-stream-offset": "first"} if kind == "stream" else None))
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
 
     with connect(broker) as other:
         round_trips(other.channel(), 20)
@@ -731,7 +731,7 @@ def test_get_waits_for_files_and_what_follows_it_in_its_connection_too(left_over
     broker, files = left_over(KINDS[kind], is_restarted)
     files.hold("open")
     reader = Reader(broker, get_all("backlog", []))
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
 
     with connect(broker) as other:
         round_trips(other.channel(), 20)
@@ -775,7 +775,7 @@ def test_get_beside_a_consumer_is_answered_when_the_files_that_it_waits_for_are_
     broker, files = left_over(KINDS[kind], http_port=0)
     files.hold("open")
     consumer, consumed = consume_and_start(broker, "backlog")
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
     taken = []
 
     def get(channel):
@@ -784,11 +784,11 @@ def test_get_beside_a_consumer_is_answered_when_the_files_that_it_waits_for_are_
         else:
             wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto", "truncate": 8}
             url = f"{broker.http_url}/api/queues/%2F/backlog/get"
-            taken.extend(int(message["payload"]) for message in requests.post(url, json=wanted, auth=("guest", "guest"), timeout=60).json())
+            taken.extend(int(message["payload"]) for message in requests.post(url, json=wanted, auth=("guest", "guest"), timeout=in_time(60)).json())
 
     getter = Reader(broker, get)
     waits = lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files  # noqa: E731
-    wait_until(lambda: broker.call(lambda launched: waits(launched) is not None), 60)
+    wait_until(lambda: broker.call(lambda launched: waits(launched) is not None), in_time(60))
     files.let_go()
     getter.ended()
     consumer.ended()
@@ -806,8 +806,8 @@ def test_get_that_waits_for_files_is_given_what_is_ready_without_them(left_over,
         files.hold("open")
         taken = []
         getter = Reader(broker, get_all("backlog", taken))
-        wait_until(files.is_held.is_set, 60)
-        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files) is not None, 60)
+        wait_until(files.is_held.is_set, in_time(60))
+        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files) is not None, in_time(60))
         before = list(taken)
 
         if ready == "came back":
@@ -815,7 +815,7 @@ def test_get_that_waits_for_files_is_given_what_is_ready_without_them(left_over,
         else:
             channel.publish("", "backlog", b"%08d" % 99, Properties(delivery_mode=2, priority=3))
 
-        wait_until(lambda: len(taken) > len(before), 60)
+        wait_until(lambda: len(taken) > len(before), in_time(60))
         assert taken[len(before)] == (0 if ready == "came back" else 99) and not files.gone_on.is_set()
         files.let_go()
         getter.ended()
@@ -829,17 +829,17 @@ def test_management_api_waits_for_files(left_over):
 
     def ask():
         wanted = {"count": BACKLOG + 5, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 8}
-        answers.append(requests.post(f"{url}/get", json=wanted, auth=("guest", "guest"), timeout=60).json())
-        answers.append(requests.delete(f"{url}/contents?count=20", auth=("guest", "guest"), timeout=60).status_code)
+        answers.append(requests.post(f"{url}/get", json=wanted, auth=("guest", "guest"), timeout=in_time(60)).json())
+        answers.append(requests.delete(f"{url}/contents?count=20", auth=("guest", "guest"), timeout=in_time(60)).status_code)
 
     asking = threading.Thread(target=ask)
     asking.start()
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
     with connect(broker) as other:
         round_trips(other.channel(), 20)
     assert not answers
     files.let_go()
-    asking.join(60)
+    asking.join(in_time(60))
 
     assert [int(message["payload"]) for message in answers[0]] == list(range(BACKLOG))
     assert answers[1] == 204
@@ -851,7 +851,7 @@ def test_purge_and_new_messages_do_not_wait_for_the_files_of_what_is_purged(left
     files.hold("open")
     taken = []
     getter = Reader(broker, get_all("backlog", taken))
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
 
     with connect(broker) as other:
         channel = other.channel()
@@ -863,7 +863,7 @@ def test_purge_and_new_messages_do_not_wait_for_the_files_of_what_is_purged(left
     assert not files.gone_on.is_set()
     files.let_go()
 
-    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.is_done_aside), 60)
+    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.is_done_aside), in_time(60))
     assert not READS & set(files.in_hub)
 
 
@@ -872,7 +872,7 @@ def test_queue_can_be_deleted_while_its_files_are_being_opened(left_over):
     files.hold("open")
     taken = []
     getter = Reader(broker, get_all("backlog", taken))
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
 
     with connect(broker) as other:
         channel = other.channel()
@@ -893,12 +893,12 @@ def test_broker_that_stops_while_files_are_being_opened_keeps_the_messages(left_
     files.hold("open")
     taken = []
     getter = Reader(broker, get_all("backlog", taken))
-    wait_until(files.is_held.is_set, 60)
+    wait_until(files.is_held.is_set, in_time(60))
     stopping = threading.Thread(target=broker.close)
     stopping.start()
-    getter.join(60)
+    getter.join(in_time(60))
     files.let_go()
-    stopping.join(60)
+    stopping.join(in_time(60))
     assert not stopping.is_alive() and getter.error is not None
 
     with gomq_py.Broker(data_dir=broker.data_dir, segment_size=65536) as again:
@@ -912,8 +912,8 @@ def test_disk_that_refuses_a_reader_closes_the_queue_and_nothing_else(left_over,
     files.error = OSError(5, "the disk failed")
     files.hold(call)
     reader = Reader(broker, get_all("backlog", []))
-    wait_until(files.is_held.is_set, 60)
-    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].is_opening()), 60)  # it has come there
+    wait_until(files.is_held.is_set, in_time(60))
+    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].is_opening()), in_time(60))  # it has come there
 
     files.let_go()
 

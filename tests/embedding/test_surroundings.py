@@ -12,7 +12,7 @@ import pytest
 import gomq_py
 from tests.embedding.test_embedded import PROGRAM_DEADLINE_S, round_trip, run_program
 from tests.support.command import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 TALK = """
 import pika
@@ -181,10 +181,10 @@ def test_another_thread_may_close_what_this_one_opened():
     assert round_trip(broker.amqp_url) == b"hello"
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(broker.close).result(30)
+        pool.submit(broker.close).result(in_time(30))
 
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address, timeout=5)
+        socket.create_connection(address, timeout=in_time(5))
 
 
 def test_a_program_that_ends_without_a_close_ends_and_has_lost_nothing(tmp_path):
@@ -222,10 +222,10 @@ except KeyboardInterrupt:
     process = subprocess.Popen(
         [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert process.stdout.readline() == "up\n"
-    wait_until((tmp_path / "pid").exists, 30)
+    wait_until((tmp_path / "pid").exists, in_time(30))
     process.send_signal(signal.SIGINT)
 
-    assert process.communicate(timeout=60)[0].split() == ["free"]
+    assert process.communicate(timeout=in_time(60))[0].split() == ["free"]
     assert process.returncode == 0
 
 
@@ -242,6 +242,6 @@ def test_each(gomq, gomq_fresh, number):
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "xdist", "-n", "2", "-p", "no:cacheprovider", str(tmp_path)],
-        capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
+        capture_output=True, text=True, timeout=in_time(100), cwd=tmp_path, env=environment)
 
     assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout + done.stderr

@@ -32,11 +32,11 @@ from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names
 from tests.support.clocks import StepClock
 from tests.support.door import Door, publish_frames
 from tests.support.queues import KeepingConsumer
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 PERSISTENT = Properties(delivery_mode=2).encode()
 numbers = itertools.count()
-wait = partial(wait_until, sleep=gevent.sleep, timeout_s=10)
+wait = partial(wait_until, sleep=gevent.sleep, timeout_s=in_time(10))
 
 
 def short_slices(*_, **__):

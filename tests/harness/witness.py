@@ -5,7 +5,7 @@ from base64 import b64encode
 
 from gomq_py.client.connection import Connection
 from gomq_py.content.properties import Properties
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 LISTS = (
     "overview", "nodes", "queues", "queues?page=1&page_size=100&sort=messages", "exchanges", "bindings", "consumers",
@@ -20,7 +20,7 @@ class Api:
     """Requests as guest over one connection that is kept: (status, octets of the answer)."""
 
     def __init__(self, port):
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=in_time(60))
 
     def __call__(self, verb, path, body=None):
         text = body if body is None or isinstance(body, str) else json.dumps(body)

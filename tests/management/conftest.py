@@ -8,6 +8,7 @@ import requests
 
 from tests.management.description import check
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import in_time
 
 
 class API:
@@ -21,7 +22,7 @@ class API:
         return API(self.base, user, password)
 
     def request(self, verb, path, **options):
-        response = requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=60, **options)
+        response = requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=in_time(60), **options)
         check(response)
         return response
 

@@ -3,13 +3,13 @@ import asyncio
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture
 def client(managed):
     pyrabbit2 = pytest.importorskip("pyrabbit2")
-    return pyrabbit2.Client(f"127.0.0.1:{managed.ports['http']}", "guest", "guest", timeout=60)
+    return pyrabbit2.Client(f"127.0.0.1:{managed.ports['http']}", "guest", "guest", timeout=in_time(60))
 
 
 def test_pyrabbit2_manages_a_vhost_from_its_making_to_its_end(client):
@@ -51,7 +51,7 @@ def test_amqpstorm_manages_a_vhost_from_its_making_to_its_end(managed, channel):
     """Every verb of its management client but ``top``, which needs a plug-in of RabbitMQ's."""
     management = pytest.importorskip("amqpstorm.management")
     vhost = "storm"
-    with management.ManagementApi(f"http://127.0.0.1:{managed.ports['http']}", "guest", "guest", timeout=60) as client:
+    with management.ManagementApi(f"http://127.0.0.1:{managed.ports['http']}", "guest", "guest", timeout=in_time(60)) as client:
         node = client.overview()["contexts"][0]["node"]
         assert client.aliveness_test() == client.healthchecks.get() == client.healthchecks.get(node) == {"status": "ok"}
         assert client.whoami()["name"] == "guest" and client.cluster_name()["name"] and client.node(node)["name"] == client.nodes()[0]["name"] == node

@@ -6,6 +6,7 @@ import pytest
 import requests
 
 from gomq_py.client.connection import Connection
+from tests.support.waiting import in_time
 
 DEEPEST = 32
 LISTS = ("queues", "exchanges", "bindings", "parameters", "global-parameters", "policies", "operator-policies", "definitions", "vhosts", "users")
@@ -44,7 +45,7 @@ def requests_for(vhost, value):
 
 def send(api, verb, path, body):
     headers = {"Content-Type": "application/json"}
-    return requests.request(verb, f"{api.base}/api/{path}", data=body, auth=("guest", "guest"), headers=headers, timeout=60)
+    return requests.request(verb, f"{api.base}/api/{path}", data=body, auth=("guest", "guest"), headers=headers, timeout=in_time(60))
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e999"])

@@ -5,6 +5,7 @@ import pytest
 import requests
 
 from tests.management.description import described
+from tests.support.waiting import in_time
 
 CHANGING = sorted(
     (path, method.upper())
@@ -48,7 +49,7 @@ def ask(managed):
 
         def ask(method, path, headers, data=b"{}"):
             headers = {name: value.format(here=here) for name, value in headers.items()}
-            return session.request(method, f"http://{here}{path}", headers=headers, data=data, timeout=60)
+            return session.request(method, f"http://{here}{path}", headers=headers, data=data, timeout=in_time(60))
 
         yield ask
 

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.management.description import described
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import in_time
 
 # Examples per operation; `make fuzz-http` asks for more.
 EXAMPLES = int(os.environ.get("GOMQ_FUZZ_EXAMPLES", "1"))
@@ -49,8 +50,8 @@ def fuzzed(tmp_path_factory):
 def things(fuzzed):
     """THINGS are there, and a message in each queue."""
     base = fuzzed[1]
-    requests.post(f"{base}/api/definitions", json=THINGS, auth=("guest", "guest"), timeout=60).raise_for_status()
-    requests.post(f"{base}/api/exchanges/{VHOST}/thing/publish", auth=("guest", "guest"), timeout=60, json={
+    requests.post(f"{base}/api/definitions", json=THINGS, auth=("guest", "guest"), timeout=in_time(60)).raise_for_status()
+    requests.post(f"{base}/api/exchanges/{VHOST}/thing/publish", auth=("guest", "guest"), timeout=in_time(60), json={
         "properties": {"headers": {"a": 1}}, "routing_key": "k", "payload": "x", "payload_encoding": "string"}).raise_for_status()
 
 
@@ -60,7 +61,7 @@ def things(fuzzed):
 def test_no_request_is_a_fault_of_the_brokers(case, fuzzed, things):
     process, base = fuzzed
 
-    answer = case.call(base_url=base, auth=("guest", "guest"), timeout=60)
+    answer = case.call(base_url=base, auth=("guest", "guest"), timeout=in_time(60))
 
     assert answer.status_code < 500 or answer.status_code == 503 and "health" in case.operation.path, answer.text
     assert process.is_running

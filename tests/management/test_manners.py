@@ -4,6 +4,8 @@ from urllib.parse import urljoin
 import pytest
 import requests
 
+from tests.support.waiting import in_time
+
 DOUBLY = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 
 
@@ -54,7 +56,7 @@ def test_missing_keys_are_named_in_rabbitmqs_order(api, path, body, missing):
 
 def test_an_answer_without_a_body_has_no_type(api, name):
     place = f"queues/%2F/{name}"
-    options = requests.options(f"{api.base}/api/queues", auth=("guest", "guest"), timeout=60)
+    options = requests.options(f"{api.base}/api/queues", auth=("guest", "guest"), timeout=in_time(60))
     answers = [api.put(place), api.put(place), options, api.delete(place)]
 
     assert [(answer.status_code, answer.content, answer.headers.get("Content-Type")) for answer in answers] == [
@@ -66,7 +68,7 @@ def test_an_answer_without_a_body_has_no_type(api, name):
     ("PUT", "overview", "GET, HEAD, OPTIONS"),
 ])
 def test_a_method_that_is_not_allowed_is_told_which_are(managed, verb, path, allowed):
-    refused = requests.request(verb, f"http://127.0.0.1:{managed.ports['http']}/api/{path}", auth=("guest", "guest"), timeout=60)
+    refused = requests.request(verb, f"http://127.0.0.1:{managed.ports['http']}/api/{path}", auth=("guest", "guest"), timeout=in_time(60))
 
     assert (refused.status_code, refused.headers["Allow"]) == (405, allowed)
 
@@ -79,7 +81,7 @@ def test_place_of_a_binding_is_relative_to_where_it_was_asked_for(api, channel, 
 
     destination, key = made.headers["Location"].split("/")
     assert destination == f"{name}%20%2F%C3%A4"
-    assert requests.get(urljoin(made.url, made.headers["Location"]), auth=("guest", "guest"), timeout=60).json()["routing_key"] == "a b/#"
+    assert requests.get(urljoin(made.url, made.headers["Location"]), auth=("guest", "guest"), timeout=in_time(60)).json()["routing_key"] == "a b/#"
 
 
 @pytest.mark.parametrize("path", [

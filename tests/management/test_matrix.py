@@ -5,6 +5,7 @@ import pytest
 import requests
 
 from tests.management.description import described
+from tests.support.waiting import in_time
 
 TAGS = ("", "impersonator", "management", "policymaker", "monitoring", "administrator")
 # Which tags a tag lets in besides itself.
@@ -42,8 +43,8 @@ def sessions(managed):
         sessions = {}
         for tag in TAGS:
             user = f"matrix-{tag or 'nothing'}"
-            guest.put(f"{base}/api/users/{user}", json={"password": user, "tags": tag}, timeout=60)
-            guest.put(f"{base}/api/permissions/%2F/{user}", json=everything, timeout=60)
+            guest.put(f"{base}/api/users/{user}", json={"password": user, "tags": tag}, timeout=in_time(60))
+            guest.put(f"{base}/api/permissions/%2F/{user}", json=everything, timeout=in_time(60))
             sessions[tag] = requests.Session()
             sessions[tag].auth = (user, user)
         yield base, sessions
@@ -65,7 +66,8 @@ def test_a_route_is_for_whose_tag_reaches_it(sessions, path, method):
         url = url.replace("/api/vhosts/{name}", "/api/vhosts/%2F")
     url = re.sub(r"{\w+}", "nosuchthing", url)
 
-    answers = {tag: session.request(method, url, json={} if method in ("PUT", "POST") else None, timeout=60) for tag, session in by_tag.items()}
+    body = {} if method in ("PUT", "POST") else None
+    answers = {tag: session.request(method, url, json=body, timeout=in_time(60)) for tag, session in by_tag.items()}
 
     tag = needed(path, method)
     assert {tag for tag, answer in answers.items() if answer.status_code != 401} == (REACHES[tag] if tag else set(TAGS))
@@ -78,11 +80,11 @@ def test_a_route_is_for_whose_tag_reaches_it(sessions, path, method):
 def test_a_vhost_shows_nothing_without_permission(sessions, path):
     """Monitoring sees every vhost, but publishing, declaring and binding take permissions whatever the tag."""
     base, by_tag = sessions
-    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=60)
-    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=60)
+    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=in_time(60))
+    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=in_time(60))
     url = re.sub(r"{\w+}", "nosuchthing", base + path.replace("{vhost}", "closed").replace("{number}", "1"))
 
-    answers = {tag: by_tag[tag].get(url, timeout=60).status_code for tag in ("management", "policymaker", "monitoring", "administrator")}
+    answers = {tag: by_tag[tag].get(url, timeout=in_time(60)).status_code for tag in ("management", "policymaker", "monitoring", "administrator")}
 
     assert answers["administrator"] in (200, 404)
     assert answers["management"] == answers["policymaker"] == 401
@@ -97,8 +99,8 @@ def test_what_administrators_change_by_its_own_route_no_other_tag_changes_as_a_p
     base, by_tag = sessions
     url = f"{base}/api/parameters/{component}/%2F/{name}"
 
-    refused = [by_tag["policymaker"].request(method, url, json={"value": value}, timeout=60) for method in ("PUT", "DELETE")]
-    done = [by_tag["administrator"].request(method, url, json={"value": value}, timeout=60) for method in ("PUT", "DELETE")]
+    refused = [by_tag["policymaker"].request(method, url, json={"value": value}, timeout=in_time(60)) for method in ("PUT", "DELETE")]
+    done = [by_tag["administrator"].request(method, url, json={"value": value}, timeout=in_time(60)) for method in ("PUT", "DELETE")]
 
     assert [(answer.status_code, answer.json()["reason"]) for answer in refused] == [(401, "Not administrator user")] * 2
     assert [answer.status_code for answer in done] == [201, 204]
@@ -111,9 +113,10 @@ def test_what_administrators_change_by_its_own_route_no_other_tag_changes_as_a_p
 ])
 def test_changing_a_vhost_takes_permissions_whatever_the_tags(sessions, method, path, body):
     base, by_tag = sessions
-    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=60)
-    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=60)
+    requests.put(f"{base}/api/vhosts/closed", json={}, auth=("guest", "guest"), timeout=in_time(60))
+    requests.delete(f"{base}/api/permissions/closed/guest", auth=("guest", "guest"), timeout=in_time(60))
 
-    answers = [by_tag[tag].request(method, f"{base}/api/{path}", json=body, timeout=60) for tag in ("management", "monitoring", "administrator")]
+    tags = ("management", "monitoring", "administrator")
+    answers = [by_tag[tag].request(method, f"{base}/api/{path}", json=body, timeout=in_time(60)) for tag in tags]
 
     assert [answer.status_code for answer in answers] == [401] * 3

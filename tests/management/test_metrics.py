@@ -6,7 +6,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def metrics(tmp_path_factory):
     """(broker, a function from a path to {(sample name, labels): value})"""
     with BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", metrics_http_port=0) as process:
         def read(path):
-            answer = requests.get(f"http://127.0.0.1:{process.ports['metrics']}/{path}", timeout=60)
+            answer = requests.get(f"http://127.0.0.1:{process.ports['metrics']}/{path}", timeout=in_time(60))
             assert answer.status_code == 200, answer.text
             return {
                 (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -78,7 +78,7 @@ def test_every_family_is_declared_once_however_many_queues_there_are(metrics):
     for number in range(450):
         channel.queue_declare(f"many-{number}", auto_delete=True, exclusive=True)
 
-    text = requests.get(f"http://127.0.0.1:{metrics[0].ports['metrics']}/metrics/per-object", timeout=60).text
+    text = requests.get(f"http://127.0.0.1:{metrics[0].ports['metrics']}/metrics/per-object", timeout=in_time(60)).text
     connection.close()
 
     assert text.count("# TYPE rabbitmq_queue_messages_ready gauge") == 1
@@ -88,8 +88,8 @@ def test_every_family_is_declared_once_however_many_queues_there_are(metrics):
 def test_on_the_management_port_metrics_take_a_login(api):
     base = api.base
 
-    assert requests.get(f"{base}/metrics", timeout=60).status_code == 401
-    assert requests.get(f"{base}/metrics", auth=("guest", "guest"), timeout=60).status_code == 200
+    assert requests.get(f"{base}/metrics", timeout=in_time(60)).status_code == 401
+    assert requests.get(f"{base}/metrics", auth=("guest", "guest"), timeout=in_time(60)).status_code == 200
 
 
 def is_bound(listening, address):
@@ -153,7 +153,7 @@ def test_every_metric_of_the_dashboard_is_exposed(metrics):
     dashboard = json.loads(Path(__file__).parents[2].joinpath("etc", "grafana-gomq.json").read_text(encoding="utf-8"))
     wanted = {name for panel in dashboard["panels"] for target in panel["targets"] for name in re.findall(r"(?:gomq|rabbitmq)_\w+", target["expr"])}
     port = metrics[0].ports["metrics"]
-    told = "".join(requests.get(f"http://127.0.0.1:{port}/{path}", timeout=60).text for path in ("metrics", "metrics/per-object"))
+    told = "".join(requests.get(f"http://127.0.0.1:{port}/{path}", timeout=in_time(60)).text for path in ("metrics", "metrics/per-object"))
     declared = set(re.findall(r"^# TYPE (\w+) ", told, re.MULTILINE))
 
     assert len(wanted) > 15

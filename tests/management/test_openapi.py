@@ -6,6 +6,7 @@ import requests
 from gomq_py.http.openapi.operations import OPERATIONS
 from tests.management.busy import VHOST
 from tests.management.description import app, described, validator
+from tests.support.waiting import in_time
 
 # What stands for the names in paths; the first that fits the path's beginning.
 NAMES = {
@@ -43,7 +44,7 @@ def test_what_a_busy_broker_shows_is_as_described(busy, path):
     key = busy.api.get(f"bindings/{VHOST}/e/hox/q/busy").json()[0]["properties_key"]
     url = path.format(**{**COMMON, **special}).format(**busy.names, key=key)
 
-    answer = requests.get(busy.api.base + url, params=QUERIES.get(path), auth=("guest", "guest"), timeout=60)
+    answer = requests.get(busy.api.base + url, params=QUERIES.get(path), auth=("guest", "guest"), timeout=in_time(60))
 
     assert answer.status_code == 200, answer.text
     expected = validator(path, "GET", 200)
@@ -61,13 +62,13 @@ EMPTY = {
 
 
 def test_pages_say_what_there_is_without_a_script_or_a_login(api):
-    home = requests.get(f"{api.base}/", timeout=60)
-    description = requests.get(f"{api.base}/docs/openapi.json", timeout=60).json()
+    home = requests.get(f"{api.base}/", timeout=in_time(60))
+    description = requests.get(f"{api.base}/docs/openapi.json", timeout=in_time(60)).json()
 
     assert (home.url, home.status_code) == (f"{api.base}/docs", 200)
     assert "/api/queues/{vhost}/{name}" in home.text and "<script" not in home.text and " style=" not in home.text
     assert "script-src 'self'" in home.headers["Content-Security-Policy"]
-    assert requests.get(f"{api.base}/docs/style.css", timeout=60).headers["Content-Type"].startswith("text/css")
+    assert requests.get(f"{api.base}/docs/style.css", timeout=in_time(60)).headers["Content-Type"].startswith("text/css")
     assert description == described()
 
 

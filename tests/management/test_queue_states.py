@@ -11,6 +11,7 @@ from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 from tests.support.hub_calls import HubCalls
 from tests.support.node import Node
+from tests.support.waiting import in_time
 
 PERSISTENT = {"persistent": True}
 
@@ -150,7 +151,7 @@ class SlowRecovery(HubCalls):
         super().about_to(call, subject)
         if call == "read_through" and self.elsewhere.get(call):
             self.reading.set()
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(in_time(20))
 
 
 def closed_queue(node, arguments=None):
@@ -183,7 +184,7 @@ def test_queue_is_opened_again_in_a_thread_while_others_are_served(tmp_path, arg
         node.vhost.restart_queue(queue)
     assert not files.in_hub.keys() & {"open", "read_through", "sync", "sync_folder", "allocate", "unlink", "rename"}
     files.go_on.set()
-    restart.get(timeout=20)
+    restart.get(timeout=in_time(20))
     assert node.vhost.queue("q").ready_count == 1
     assert node.publish("", "q", b"2", **PERSISTENT) == [1]
     node.stop()
@@ -207,7 +208,7 @@ def test_queue_that_is_deleted_while_it_is_opened_again_is_gone(tmp_path):
     node.committer.wait()
     files.go_on.set()
     with pytest.raises((NotFound, PreconditionFailed)):
-        restart.get(timeout=20)
+        restart.get(timeout=in_time(20))
 
     assert node.vhost.queue("q") is again
     folder = tmp_path / "data" / "queues"

@@ -10,7 +10,7 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 THEIRS = json.loads((Path(__file__).parent / "rabbitmq_metrics.json").read_text(encoding="utf-8"))
 _DETAILED = "rabbitmq_(detailed_)?"
@@ -58,7 +58,7 @@ VERSIONS = {"rabbitmq_version", "prometheus_plugin_version", "prometheus_client_
 
 def exposed(api, path):
     """({sample's name: its labels}, {family's name: type}) of an exposition; no series may come twice."""
-    answer = requests.get(f"{api.base}/{path}", auth=("guest", "guest"), timeout=60)
+    answer = requests.get(f"{api.base}/{path}", auth=("guest", "guest"), timeout=in_time(60))
     assert answer.status_code == 200, answer.text
     labels, types, seen = {}, {}, set()
     for family in text_string_to_metric_families(answer.text):
@@ -96,7 +96,7 @@ def test_names_labels_and_types_are_rabbitmqs(busy, path):
 @pytest.mark.parametrize("path, endpoint", [("metrics", "aggregated"), ("metrics/per-object", "per-object")])
 def test_whatever_the_overview_dashboard_asks_for_is_there(busy, path, endpoint):
     """It joins everything with rabbitmq_identity_info by instance, so there must be one series of that."""
-    text = requests.get(f"{busy.api.base}/{path}", auth=("guest", "guest"), timeout=60).text
+    text = requests.get(f"{busy.api.base}/{path}", auth=("guest", "guest"), timeout=in_time(60)).text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     identities = [sample.labels for sample in samples if sample.name == "rabbitmq_identity_info"]
     builds = [sample.labels for sample in samples if sample.name == "rabbitmq_build_info"]
@@ -108,7 +108,7 @@ def test_whatever_the_overview_dashboard_asks_for_is_there(busy, path, endpoint)
 
 
 def values(api, path="metrics"):
-    text = requests.get(f"{api.base}/{path}", auth=("guest", "guest"), timeout=60).text
+    text = requests.get(f"{api.base}/{path}", auth=("guest", "guest"), timeout=in_time(60)).text
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for family in text_string_to_metric_families(text)
             for sample in family.samples}
 

@@ -11,6 +11,7 @@ import requests
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.content.properties import Properties
+from tests.support.waiting import in_time
 
 VHOST, USER = "rights", "rights-user"
 NUMBERS = itertools.count()
@@ -46,7 +47,7 @@ class World:
 
     def ask(self, user, method, path, body=None):
         """Over HTTP. Returns the response."""
-        return self._http[user].request(method, f"{self._base}/{path}", json=body, timeout=60)
+        return self._http[user].request(method, f"{self._base}/{path}", json=body, timeout=in_time(60))
 
     def make(self):
         """Fresh entities, all bound and filled. Returns {what it is called in VERBS: its name}."""

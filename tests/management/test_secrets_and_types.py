@@ -4,6 +4,7 @@ import pytest
 import requests
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import in_time
 
 SHOVEL = {"src-uri": "amqp://ann:hush@host/v", "src-queue": "q", "dest-uri": ["amqp://bob:hush@h"], "dest-queue": "p"}
 
@@ -84,7 +85,9 @@ def test_queues_that_are_there_stay_what_they_are_when_the_default_changes(api, 
 def test_the_default_type_outlives_a_restart_and_is_imported(tmp_path):
     with BrokerProcess(tmp_path / "data", http_port=0) as process:
         def ask(verb, path, **options):
-            return requests.request(verb, f"http://127.0.0.1:{process.ports['http']}/api/{path}", auth=("guest", "guest"), timeout=60, **options)
+            return requests.request(
+                verb, f"http://127.0.0.1:{process.ports['http']}/api/{path}",
+                auth=("guest", "guest"), timeout=in_time(60), **options)
 
         ask("POST", "definitions", json={"vhosts": [
             {"name": "/", "default_queue_type": "stream"}, {"name": "v", "metadata": {"default_queue_type": "quorum"}},

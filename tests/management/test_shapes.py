@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.management.busy import VHOST
+from tests.support.waiting import in_time
 
 SHAPES = json.loads((Path(__file__).parent / "rabbitmq_api_shapes.json").read_text(encoding="utf-8"))["endpoints"]
 GETS = sorted(key for key, answer in SHAPES.items() if key.startswith("GET ") and answer["status"] == 200)
@@ -67,7 +68,7 @@ def is_argued(key, field):
 
 @pytest.mark.parametrize("key", GETS)
 def test_fields_are_those_of_rabbitmq(busy, key):
-    answer = requests.get(url_of(key, busy), auth=("guest", "guest"), timeout=60)
+    answer = requests.get(url_of(key, busy), auth=("guest", "guest"), timeout=in_time(60))
     ours = shape_of(answer.json())
 
     theirs = {field: set(types) for field, types in SHAPES[key]["shape"].items() if not DATA.search(field)}

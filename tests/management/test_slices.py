@@ -19,6 +19,7 @@ from gomq_py.http.answers import node
 from gomq_py.http.columns import at
 from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
+from tests.support.waiting import in_time
 
 QUEUES = 2000
 DEFINITIONS = {
@@ -62,7 +63,7 @@ def short_slices():
 def many(tmp_path_factory, short_slices):
     """A broker in this process, with many queues."""
     with Broker(tmp_path_factory.mktemp("many"), http_port=0) as broker:
-        requests.post(f"{broker.http_url.rstrip('/')}/api/definitions", data=json.dumps(DEFINITIONS), auth=("guest", "guest"), timeout=60,
+        requests.post(f"{broker.http_url.rstrip('/')}/api/definitions", data=json.dumps(DEFINITIONS), auth=("guest", "guest"), timeout=in_time(60),
                       headers={"Content-Type": "application/json"}).raise_for_status()
         yield broker
 
@@ -77,7 +78,7 @@ def test_no_part_of_an_answer_holds_the_loop_for_long(many, method, path):
     def longest_and_total():
         runs = Runs()
         many.call(runs.start)
-        answer = requests.request(method, f"{many.http_url.rstrip('/')}/{path}", auth=("guest", "guest"), timeout=60,
+        answer = requests.request(method, f"{many.http_url.rstrip('/')}/{path}", auth=("guest", "guest"), timeout=in_time(60),
                                   data=json.dumps(DEFINITIONS) if method == "POST" else None, headers={"Content-Type": "application/json"})
         many.call(runs.stop)
         answer.raise_for_status()

@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+from tests.support.waiting import in_time
+
 BASIC = "Basic Z3Vlc3Q6Z3Vlc3Q="
 RIGHTS = {"configure": ".*", "write": ".*", "read": ".*"}
 TAKE = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
@@ -40,7 +42,7 @@ def late(api):
 def begin(managed, verb, path, wanted, authorization=BASIC):
     """Send a request but for its body, and wait until the broker asks for that. Returns (socket, body)."""
     octets = json.dumps(wanted).encode()
-    client = socket.create_connection(("127.0.0.1", managed.ports["http"]), timeout=60)
+    client = socket.create_connection(("127.0.0.1", managed.ports["http"]), timeout=in_time(60))
     client.sendall((f"{verb} /api/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\nContent-Type: application/json\r\n"
                     f"Expect: 100-continue\r\nConnection: close\r\nContent-Length: {len(octets)}\r\n\r\n").encode())
     assert client.recv(100).startswith(b"HTTP/1.1 100 ")

@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import in_time
 
 BASIC = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}
 
@@ -16,7 +17,7 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP to the socket at a path."""
 
     def __init__(self, path):
-        super().__init__("localhost", timeout=60)
+        super().__init__("localhost", timeout=in_time(60))
         self._path = path
 
     def connect(self):
@@ -80,5 +81,5 @@ def test_a_second_broker_needs_no_control_socket(tmp_path, broker_process):
     second.spawn()
 
     second.wait_for_log("another process listens there")
-    assert second.wait(20) != 0
+    assert second.wait(in_time(20)) != 0
     assert ask(path, "GET", "whoami")[0] == 200

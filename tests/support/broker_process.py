@@ -16,11 +16,11 @@ import weakref
 from pathlib import Path
 
 from tests.support import telltale
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, in_time
 
 ROOT = Path(__file__).resolve().parents[2]
-BOOT_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 40.0
+BOOT_TIMEOUT_S = in_time(60.0)
+STOP_TIMEOUT_S = in_time(40.0)
 ANNOUNCEMENT = re.compile(r"listening (\w+) (\S+):(\d+)(?:\"})?\s*$")
 READY = re.compile(r"\bready after ")
 # All that there are: each test ends with a look at their logs.

@@ -23,10 +23,11 @@ from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit, change_each
+from tests.support.waiting import in_time
 
 NO_PROPERTIES = b"\x00\x00"
 CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True, "connection.blocked": True}
-PATIENCE_S = 30
+PATIENCE_S = in_time(30)
 # How long silence has to last to be believed, in time and in polls of the loop. Everything here is one process, so a few polls would do; time alone
 # would not, for a process may stand still longer, and then the server has had none of it.
 SILENCE_S, SILENT_POLLS = 0.05, 50

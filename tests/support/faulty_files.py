@@ -10,12 +10,13 @@ import threading
 
 import gevent
 
+from tests.support.waiting import in_time
 from tests.support.watched_files import ANNOUNCEMENTS, FLUSHES, POOL_CALLS, WatchedFiles
 
 
 APPENDS = frozenset({"append", "write_accepted"})
 SLOW_TURNS = 200  # far more than a scenario does between two of its flushes
-LONGEST_HOLD_S = 20.0  # a test that forgets to resume ends all the same
+LONGEST_HOLD_S = in_time(20.0)  # a test that forgets to resume ends all the same
 
 
 class FaultyFiles(WatchedFiles):

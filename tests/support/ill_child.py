@@ -9,12 +9,12 @@ import os  # noqa: E402
 import sys  # noqa: E402
 
 from gomq_py import cli, launcher  # noqa: E402
-from tests.support.waiting import wait_until  # noqa: E402
+from tests.support.waiting import in_time, wait_until
 from tests.support.watched_files import FLUSHES, WatchedFiles  # noqa: E402
 
 GROWING = frozenset({"create", "create_unnamed", "open_log", "append", "reserve", "allocate", "extend", "make_folder", "make", "make_unnamed"})
 SWITCHES = sys.argv[1]
-LONGEST_S = 60  # a test that forgets to recover ends all the same
+LONGEST_S = in_time(60)  # a test that forgets to recover ends all the same
 
 
 class IllFiles(WatchedFiles):

@@ -10,11 +10,12 @@ import pika
 import requests
 
 from gomq_py.auth import passwords
+from tests.support.waiting import in_time
 
 PLUGINS = (
     "rabbitmq_consistent_hash_exchange", "rabbitmq_random_exchange", "rabbitmq_recent_history_exchange", "rabbitmq_shovel", "rabbitmq_federation",
 )
-TIMEOUT_S = 30
+TIMEOUT_S = in_time(30)
 
 VHOSTS = {"shop": {"description": "the shop", "tags": "production,eu"}, "a/b": {}, "ü ber": {"tracing": True}}
 # name: (password or None, algorithm or None for RabbitMQ's own, tags)

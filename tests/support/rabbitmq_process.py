@@ -12,9 +12,9 @@ import subprocess
 import uuid
 
 from tests.support.ports import reserve
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = in_time(60)
 CONFIGURATION = """
 loopback_users.guest = true
 disk_free_limit.absolute = 10MB
@@ -117,7 +117,7 @@ class RabbitMQProcess:
         """Signal the Erlang node (the server script's child does not get the script's signals) and wait for its end."""
         with open(f"{self.data_dir}/pid", encoding="ascii") as file:
             os.kill(int(file.read()), number)
-        self.process.wait(30)
+        self.process.wait(in_time(30))
 
     def stop_epmd(self):
         """End the port mapper that the node started for itself."""

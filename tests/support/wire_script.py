@@ -11,11 +11,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from tests.support import wire_encoding as encoding
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 from tests.support.wire_encoding import BODY, HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER, frame, method_frame, publish_frames
 
 # RabbitMQ waits three seconds before it closes a handshake that failed (rabbit_reader's SILENT_CLOSE_DELAY).
-PATIENCE_S = 30
+PATIENCE_S = in_time(30)
 CAPABILITIES = dict.fromkeys(
     ("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify", "publisher_confirms"), True)
 

@@ -254,6 +254,67 @@ def test_tests_wait_on_conditions_and_never_sleep():
     assert sleeping == []
 
 
+# What bounds a wait: keywords and parameters; methods and functions, with the place of the seconds among
+# what they are given; names of constants.
+_TIMEOUT_NAME = re.compile(r"_?(\w+_)?(timeout|timeout_s|deadline_s|patience_s)|LONGEST(_\w+)?_S", re.IGNORECASE)
+_WAITS = {
+    "wait": 0, "join": 0, "settimeout": 0, "communicate": 0, "result": 0, "Timeout": 0, "with_timeout": 0,
+    "wait_for": 1, "wait_for_log": 1, "wait_until": 1, "wait_until_async": 1, "joinall": 1, "select": 3,
+}
+# The same words for steps of a model's clock, and for a message that is to come back later.
+_NO_WAITS = {"model.wait", "bench.store.wait_until"}
+# From here on it is a bound that a busy machine may reach. Below: what is to run out, or must not happen.
+_LONG_S = 1
+# Keywords of these set how long what is tested waits; they are no waits of a test.
+_SETTINGS = {"Broker", "BrokerProcess", "ChildBroker", "Door", "TaskConfig", "limited"}
+
+
+def literal_timeouts(module):
+    """The numbers in a syntax tree that bound a wait."""
+    for node in ast.walk(module):
+        bounds = []
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called not in _SETTINGS:
+                bounds += [keyword.value for keyword in node.keywords if _TIMEOUT_NAME.fullmatch(keyword.arg or "")]
+            if called in _WAITS and ast.unparse(node.func) not in _NO_WAITS:
+                bounds += node.args[_WAITS[called]:_WAITS[called] + 1]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and "monotonic()" in ast.unparse(node.left):
+            bounds = [node.right]
+        elif isinstance(node, ast.Assign) and any(_TIMEOUT_NAME.fullmatch(ast.unparse(name)) for name in node.targets):
+            bounds = [node.value]
+        elif isinstance(node, ast.arguments):
+            named = [*zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False),
+                     *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+            bounds = [default for name, default in named if _TIMEOUT_NAME.fullmatch(name.arg)]
+        yield from (bound for bound in bounds if isinstance(bound, ast.Constant)
+                    and isinstance(bound.value, int | float) and not isinstance(bound.value, bool)
+                    and bound.value >= _LONG_S)
+
+
+def test_waits_are_as_long_as_the_machine_is_slow():
+    """``in_time(30)`` where a wait is bounded by 30 s: so many times longer as this machine is slower."""
+    literal = []
+    for path in TEST_FILES:
+        if path != WAITING:
+            literal += [f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}" for node in literal_timeouts(tree(path))]
+
+    assert literal == []
+
+
+def test_literal_bounds_of_waits_are_seen():
+    """A setting is none, nor what is to run out."""
+    source = """
+PATIENCE_S = 30
+def wait(this, timeout_s=20, *, deadline_s=5): done.wait(10)
+requests.get(url, timeout=60); client.settimeout(2); asyncio.wait_for(queue.get(), 7)
+until = time.monotonic() + 3
+TaskConfig(run, timeout_s=4); thread.join(0.1); done.wait(PATIENCE_S); ", ".join(names); requests.get(url, timeout=in_time(60))
+"""
+
+    assert sorted(node.value for node in literal_timeouts(ast.parse(source))) == [2, 3, 5, 7, 10, 20, 30, 60]
+
+
 def test_unit_tests_mirror_the_package():
     """tests/unit/a/test_b.py (or test_b_more.py) is about gomq_py/a/b.py."""
     strays = []

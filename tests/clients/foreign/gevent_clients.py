@@ -9,6 +9,8 @@ import gevent  # noqa: E402
 import kombu  # noqa: E402
 import pika  # noqa: E402
 
+from tests.support.waiting import in_time  # noqa: E402
+
 
 def use_pika(url, number):
     """A message of one's own, there and back, ten times."""
@@ -19,7 +21,7 @@ def use_pika(url, number):
         for n in range(10):
             channel.basic_publish("", queue, f"{number}-{n}")
         received = []
-        for method, _, body in channel.consume(queue, inactivity_timeout=30):
+        for method, _, body in channel.consume(queue, inactivity_timeout=in_time(30)):
             received.append(body.decode())
             channel.basic_ack(method.delivery_tag)
             if len(received) == 10:
@@ -34,11 +36,11 @@ def use_kombu(url, number):
         buffer = connection.SimpleBuffer(f"gevent-{number}")
         for n in range(10):
             buffer.put(n)
-        assert [buffer.get(timeout=30).payload for _ in range(10)] == list(range(10))
+        assert [buffer.get(timeout=in_time(30)).payload for _ in range(10)] == list(range(10))
         buffer.close()
 
 
 greenlets = [gevent.spawn(use, sys.argv[1], number) for number in range(10) for use in (use_pika, use_kombu)]
-gevent.joinall(greenlets, timeout=90, raise_error=True)
+gevent.joinall(greenlets, timeout=in_time(90), raise_error=True)
 assert all(greenlet.successful() for greenlet in greenlets)
 print("all done")

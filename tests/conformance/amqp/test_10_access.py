@@ -14,6 +14,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.broker_under_test import KIND
 from tests.support.cases import cases
 from tests.support.rabbitmq_process import RabbitMQProcess
+from tests.support.waiting import in_time
 from tests.support.wire_script import Wire
 
 TOPIC_PERMISSIONS = {"write": r"^{username}\.", "read": r"^(public|{username})\."}
@@ -22,7 +23,7 @@ PERMISSIONS = {"configure": "^mine", "write": r"^(mine|amq\.default)", "read": r
 
 def put(port, path, value):
     """One request to the management API."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=in_time(60))
     headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
     connection.request("PUT", path, json.dumps(value), headers)
     assert connection.getresponse().status in (201, 204)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 from tests.support.wire_encoding import BODY, METHOD, decode_method, publish_frames
 from tests.support.wire_script import Wire
 
@@ -54,7 +54,7 @@ def in_background(*functions):
 
     def join():
         for thread in threads:
-            thread.join(60)
+            thread.join(in_time(60))
             assert not thread.is_alive()
         for error in errors:
             raise error

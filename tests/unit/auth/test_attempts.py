@@ -7,6 +7,7 @@ import pytest
 from gomq_py.auth import attempts
 from gomq_py.auth.attempts import FAILURES_OF_ADDRESS, FAILURES_OF_NAME, WAITING, Attempts, network_of
 from gomq_py.auth.errors import TooManyAttempts
+from tests.support.waiting import in_time
 
 HERE = "192.0.2.1"
 
@@ -118,7 +119,7 @@ def test_who_waits_is_checked_in_order(guesser):
     guesser.now_s += 1000
 
     gevent.kill(first)  # its client has gone: the next one looks at the clock
-    second.join(timeout=30)
+    second.join(timeout=in_time(30))
 
     assert second.successful() and len(guesser.checked) == FAILURES_OF_NAME + 1
 
@@ -154,7 +155,7 @@ def test_many_right_ones_at_once_all_come_in(guesser):
     greenlets = [gevent.spawn(slowly) for _ in range(FAILURES_OF_NAME * 10)]
     polls(3)
     hashed.set()
-    gevent.joinall(greenlets, timeout=30, raise_error=True)
+    gevent.joinall(greenlets, timeout=in_time(30), raise_error=True)
 
     assert len(within) == FAILURES_OF_NAME * 10
 
@@ -187,7 +188,7 @@ def test_those_who_came_before_others_had_failed_are_refused_likewise(guesser):
     polls(3)
     assert not refused
     hashed.set()
-    gevent.joinall(greenlets[-50:], timeout=30, raise_error=True)
+    gevent.joinall(greenlets[-50:], timeout=in_time(30), raise_error=True)
 
     assert sorted(number for number, _ in refused) == list(range(FAILURES_OF_NAME + WAITING, len(greenlets)))
     assert {retry_after_s for _, retry_after_s in refused} == {WAITING / attempts.FORGOTTEN_A_SECOND_OF_NAME}

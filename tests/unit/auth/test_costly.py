@@ -5,6 +5,7 @@ import threading
 import gevent
 
 from gomq_py.auth.costly import CostlyHashes
+from tests.support.waiting import in_time
 
 
 class Work:
@@ -16,7 +17,7 @@ class Work:
 
     def one(self, name):
         self.began.append(name)
-        assert self.may_end.wait(30)
+        assert self.may_end.wait(in_time(30))
         self.done.append(name)
         return name
 
@@ -31,7 +32,7 @@ def test_no_more_run_at_once_than_there_are_places():
 
     work.may_end.set()
     greenlets = [gevent.spawn(hashes.run, "a", one) for _ in range(20)]
-    gevent.joinall(greenlets, timeout=30, raise_error=True)
+    gevent.joinall(greenlets, timeout=in_time(30), raise_error=True)
 
     assert len(most) == 20 and max(most) <= 2
     assert hashes._free == 2 and not hashes._waiting
@@ -48,7 +49,7 @@ def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
     still_waiting = len(hashes._waiting)
     work.may_end.set()
 
-    assert patient.get(timeout=30) == "patient"
+    assert patient.get(timeout=in_time(30)) == "patient"
     assert still_waiting == 1 and work.done == ["hasty", "patient"] and hashes._free == 1
 
 
@@ -60,7 +61,7 @@ def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
     hub(lambda: len(hashes._waiting) == 2)
 
     work.may_end.set()
-    gevent.joinall(greenlets, timeout=30, raise_error=True)
+    gevent.joinall(greenlets, timeout=in_time(30), raise_error=True)
 
     assert work.done.index("one") <= 2 and len(work.done) == 11
 
@@ -75,7 +76,7 @@ def test_who_goes_while_waiting_leaves_its_place_to_others(hub):
 
     gevent.killall(gone)
     work.may_end.set()
-    gevent.joinall([first, last], timeout=30, raise_error=True)
+    gevent.joinall([first, last], timeout=in_time(30), raise_error=True)
 
     assert work.done == ["first", "last"] and hashes._free == 1 and not hashes._waiting
 

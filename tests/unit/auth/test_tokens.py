@@ -13,6 +13,7 @@ from gomq_py.auth.tokens import Tokens, looks_like_token
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.config.settings import Settings
 from tests.support.token_issuer import TokenIssuer
+from tests.support.waiting import in_time
 
 TTL_S = 100
 
@@ -329,4 +330,4 @@ def test_an_issuer_that_answers_nonsense_is_one_that_is_away(answer, says):
         with pytest.raises((OSError, ValueError), match=says):
             fetch_json(f"http://127.0.0.1:{listening.getsockname()[1]}/{path}")
         if answer is not None:
-            thread.join(60)
+            thread.join(in_time(60))

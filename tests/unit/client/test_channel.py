@@ -16,8 +16,9 @@ from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed, Timeout
 from gomq_py.content.properties import Properties
 from tests.support.scripted_broker import scripted_broker
+from tests.support.waiting import in_time
 
-TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next
+TIMEOUT_S = in_time(20)  # less than the scripted broker's, which waits for what its client does next
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from tests.support.scripted_broker import scripted_broker
+from tests.support.waiting import in_time
 
-TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next
+TIMEOUT_S = in_time(20)  # less than the scripted broker's, which waits for what its client does next
 
 
 def served(peer):

@@ -9,8 +9,9 @@ from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver
 from gomq_py.client.connection import Connection
 from tests.support import certificates
 from tests.support.scripted_broker import scripted_broker
+from tests.support.waiting import in_time
 
-TIMEOUT_S = 20  # less than the scripted broker's, which waits for what its client does next
+TIMEOUT_S = in_time(20)  # less than the scripted broker's, which waits for what its client does next
 SOCKETS = pytest.mark.parametrize("socket_module", [socket, gevent.socket])
 
 

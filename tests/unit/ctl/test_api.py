@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from gomq_py.ctl.api import API, APIError
+from tests.support.waiting import in_time
 
 
 class Foreign(BaseHTTPRequestHandler):
@@ -76,6 +77,6 @@ def test_the_port_of_amqp_is_told_from_that_of_the_api():
         thread.start()
         with pytest.raises(APIError, match="speaks AMQP") as refused:
             API(f"http://127.0.0.1:{listening.getsockname()[1]}").get("overview")
-        thread.join(30)
+        thread.join(in_time(30))
 
     assert refused.value.exit_code == 2

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import gomq_py.dispatcher
+from tests.support.waiting import in_time
 
 
 def test_every_name_is_there():
@@ -13,4 +14,4 @@ def test_every_name_is_there():
 def test_senders_and_workers_load_no_gevent():
     code = "import sys; from gomq_py.dispatcher import Dispatcher, Server, Worker; sys.exit('gevent' in sys.modules)"
 
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=in_time(60)).returncode == 0

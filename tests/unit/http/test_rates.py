@@ -13,6 +13,7 @@ from gomq_py.http import rates as rates_module
 from gomq_py.http.rates import FORGOTTEN_LOOK, LENGTHS, LONGEST_WINDOW_S, MESSAGES, Group, History, Rates
 from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
+from tests.support.waiting import in_time
 
 
 class Clock:
@@ -88,7 +89,7 @@ def test_samples_are_taken_while_somebody_wants_them_and_no_longer(rates, clock)
     assert "samples" not in lengths and messages["samples"] == [{"sample": 0, "timestamp": 0}]
     assert look(rates, thing, windows)[1]["samples"][0] == {"sample": 8, "timestamp": 2000}
     clock.now = 1000.0
-    keeper.join(30)
+    keeper.join(in_time(30))
     assert keeper.dead and not rates._looks and not rates._histories
 
 

@@ -8,7 +8,7 @@ import pytest
 from gomq_py.hub import admission as admission_module
 from gomq_py.hub.admission import Admission
 from gomq_py.net.listener import Listener, SocketOptions, bind_tcp
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 class Clock:
@@ -171,7 +171,7 @@ def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, clock):
     dawdlers = [gevent.socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
     wait_until(lambda: admission.pending_count == 3, sleep=gevent.sleep)
 
-    client = gevent.socket.create_connection(("127.0.0.1", listener.port), timeout=30)
+    client = gevent.socket.create_connection(("127.0.0.1", listener.port), timeout=in_time(30))
     client.sendall(b"hello")
     clock.now += admission_module.PATIENCE_S
 

@@ -15,7 +15,7 @@ from gomq_py.net import stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, MOST_OCTETS, SMALL_OCTETS, Stream
 from tests.support.sockets import socket_pair
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 SEGMENT = b"x" * 20
 FAST_S, SLOW_S = 10e-6, 70e-6
@@ -257,7 +257,7 @@ def test_the_end_of_the_peer_is_seen_at_a_tick(flooded):
     flooded.coalescer.tick()
     flooded.coalescer.tick()
 
-    flooded.running.get(timeout=30)
+    flooded.running.get(timeout=in_time(30))
 
     assert flooded.lane.reads == [len(together())] and not flooded.taken_in
 

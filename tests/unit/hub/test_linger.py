@@ -10,7 +10,7 @@ from gomq_py.hub import linger
 from gomq_py.hub.linger import Lingering
 from tests.support import certificates
 from tests.support.sockets import socket_pair
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 def ending(lingering, ours):
@@ -37,7 +37,7 @@ def test_peer_reads_our_end_and_may_write_until_it_closes_too():
         theirs.sendall(b"x" * 100_000)
     assert len(lingering) == 1
     theirs.close()
-    greenlet.get(timeout=30)
+    greenlet.get(timeout=in_time(30))
     assert len(lingering) == 0
 
 
@@ -50,13 +50,13 @@ def test_peer_that_writes_and_writes_is_given_up():
         while True:
             theirs.sendall(b"x" * 10_000)
 
-    greenlet.get(timeout=30)
+    greenlet.get(timeout=in_time(30))
 
 
 def test_peer_that_does_nothing_is_given_up():
     ours, theirs = socket_pair()
 
-    ending(Lingering(seconds=0.05), ours).get(timeout=30)
+    ending(Lingering(seconds=0.05), ours).get(timeout=in_time(30))
 
     with pytest.raises(OSError):
         theirs.sendall(b"x")
@@ -68,11 +68,11 @@ def test_there_are_only_so_many_at_a_time():
     greenlet = ending(lingering, peers[0][0])
     wait_until(lambda: len(lingering) == 1, sleep=gevent.sleep)
 
-    ending(lingering, peers[1][0]).get(timeout=30)
+    ending(lingering, peers[1][0]).get(timeout=in_time(30))
 
     assert len(lingering) == 1
     lingering.close()
-    greenlet.join(timeout=30)
+    greenlet.join(timeout=in_time(30))
     assert greenlet.ready() and len(lingering) == 0
 
 
@@ -80,7 +80,7 @@ def test_peer_that_has_gone_is_not_waited_for():
     ours, theirs = socket_pair()
     theirs.close()
 
-    ending(Lingering(), ours).get(timeout=30)
+    ending(Lingering(), ours).get(timeout=in_time(30))
 
 
 def test_over_tls_the_end_is_said_and_what_comes_later_is_read_all_the_same(tmp_path):
@@ -107,7 +107,7 @@ def test_over_tls_the_end_is_said_and_what_comes_later_is_read_all_the_same(tmp_
     for _ in range(3):
         client.sendall(b"x" * 1000)
     client.close()
-    greenlet.get(timeout=30)
+    greenlet.get(timeout=in_time(30))
 
 
 def test_a_socket_that_cannot_say_its_end_over_tls_ends_all_the_same():

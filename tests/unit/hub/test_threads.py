@@ -5,7 +5,7 @@ import gevent
 import pytest
 
 from gomq_py.hub import threads
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 SECRET = "s3cret-Pa55word"
 
@@ -32,6 +32,6 @@ def test_what_nobody_asks_for_any_more_is_not_printed_either(capfd):
 def test_work_answers_what_the_function_returned():
     work = threads.begin(max, 3, 4)
 
-    work.wait(60)
+    work.wait(in_time(60))
 
     assert (work.ready(), work.get(), threads.in_thread(min, 3, 4)) == (True, 3 + 1, 3)

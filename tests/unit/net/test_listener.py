@@ -10,7 +10,7 @@ from gevent.event import Event
 from gomq_py.config.kinds import Keepalive
 from gomq_py.net import listener
 from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix, format_address
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 BACKLOG = 16
 
@@ -36,7 +36,7 @@ def echo(connection, _address):
 
 
 def ask(port, octets=b"hello", host="127.0.0.1"):
-    with socket.create_connection((host, port), timeout=30) as client:
+    with socket.create_connection((host, port), timeout=in_time(30)) as client:
         client.sendall(octets)
         return client.recv(100)
 
@@ -92,7 +92,7 @@ def test_port_is_free_again_after_close(listen):
 
 def test_connections_outlive_their_listener(listen):
     listening = listen(echo)
-    with socket.create_connection(("127.0.0.1", listening.port), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) as client:
         client.sendall(b"1")
         assert client.recv(10) == b"1"
 
@@ -228,7 +228,7 @@ def test_accepting_goes_on_after_passing_errors(listen, errors, monkeypatch):
 
     listen(lambda connection, address: served.set(), SocketOptions(nodelay=False), bound=scripted)
 
-    assert served.wait(30)
+    assert served.wait(in_time(30))
     assert scripted.errors == []
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.net.proxy_protocol import SIGNATURE, V2_MAX_OCTETS, Header, Proxies, ProxyProtocolError, parse, read_header
+from tests.support.waiting import in_time
 
 CLIENT, PROXY = ("192.0.2.7", 56324), ("127.0.0.1", 41000)
 V1_TCP4 = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 5672\r\n"
@@ -144,7 +145,7 @@ def test_header_may_come_octet_by_octet(ends, header):
         gevent.sleep(0)
     proxy.sendall(BEHIND)
 
-    assert reading.get(timeout=30).size == len(header)
+    assert reading.get(timeout=in_time(30)).size == len(header)
     assert ours.recv(100) == BEHIND
 
 

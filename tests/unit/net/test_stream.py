@@ -8,7 +8,7 @@ from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.support.sockets import socket_pair
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 class Lines:
@@ -120,7 +120,7 @@ def test_the_end_of_the_peer_ends_the_run(peer):
     peer.send(b"one\n")
     peer.socket.shutdown(socket.SHUT_WR)
 
-    peer.running.get(timeout=30)
+    peer.running.get(timeout=in_time(30))
 
     assert peer.lane.lines == [b"one"]
 
@@ -128,7 +128,7 @@ def test_the_end_of_the_peer_ends_the_run(peer):
 def test_stop_ends_the_run_after_the_walk(peer):
     peer.send(b"stop\nlast\n")
 
-    peer.running.get(timeout=30)
+    peer.running.get(timeout=in_time(30))
 
     assert peer.lane.lines == [b"stop", b"last"]
 
@@ -137,7 +137,7 @@ def test_what_the_lane_raises_ends_the_run_after_what_was_taken_was_finished(pee
     peer.send(b"one\nwrong\nnever\n")
 
     with pytest.raises(ValueError, match="wrong line"):
-        peer.running.get(timeout=30)
+        peer.running.get(timeout=in_time(30))
 
     assert peer.lane.lines == [b"one", b"wrong"] and peer.lane.calls == ["process", "finish", "batch done"]
     assert peer.socket.recv(100) == b"ok one\n."
@@ -186,7 +186,7 @@ def test_a_hold_of_a_stream_that_has_ended_may_be_released(peer):
     gevent.sleep(0)
     hold = peer.stream.hold("room")
     peer.stream.stop()
-    peer.running.get(timeout=30)
+    peer.running.get(timeout=in_time(30))
 
     hold.release()
 
@@ -202,7 +202,7 @@ def test_a_peer_that_went_away_ends_the_run_with_the_error_of_the_output(peer):
     peer.lane.output.write(b"x")
 
     with pytest.raises(OSError):
-        peer.running.get(timeout=30)
+        peer.running.get(timeout=in_time(30))
 
 
 def test_a_busy_connection_leaves_others_their_turn(peer):

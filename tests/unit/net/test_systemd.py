@@ -7,6 +7,7 @@ import pytest
 
 from gomq_py.net.systemd import Systemd
 from tests.support.command import ROOT
+from tests.support.waiting import in_time
 
 # What runs between this fork and the child's end or exec is safe beside threads; Python 3.12 and newer cannot know that.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -18,7 +19,7 @@ def manager(request, tmp_path):
     address = str(tmp_path / "notify") if request.param == "path" else f"@gomq-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(address.replace("@", "\0"))
-        listening.settimeout(30)
+        listening.settimeout(in_time(30))
         yield address, listening
 
 

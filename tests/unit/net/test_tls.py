@@ -10,7 +10,7 @@ from gevent import socket, ssl
 from gomq_py.net import tls
 from gomq_py.net.listener import Listener, SocketOptions, bind_tcp
 from tests.support import certificates
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def listen(files):
     """A function that starts an echoing TLS listener; all are closed at the end."""
     started = []
 
-    def start(timeout_s=30.0, handshaker=None, handle=echo, **options):
+    def start(timeout_s=in_time(30.0), handshaker=None, handle=echo, **options):
         handshaker = handshaker or tls.Handshaker(tls.Contexts(context(files, **options)), timeout_s)
         started.append(Listener(bind_tcp("127.0.0.1", 0, 16), "amqps", handle, SocketOptions(), handshaker))
         started[-1].start()
@@ -56,7 +56,7 @@ def client_context(files, identity=None):
 @contextmanager
 def connected(port, context, name="localhost"):
     """A TLS client that has asked for a host name."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as plain:
         with context.wrap_socket(plain, server_hostname=name) as client:
             yield client
 
@@ -96,7 +96,7 @@ def test_older_version_than_the_least_is_refused(listen, files):
 
 def test_peer_that_does_not_speak_tls_is_dropped(listen, caplog):
     caplog.set_level("INFO")
-    with socket.create_connection(("127.0.0.1", listen()), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", listen()), timeout=in_time(30)) as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")
 
         wait_until(lambda: re.search("amqps connection from 127.0.0.1:[0-9]+ lost", caplog.text), sleep=gevent.sleep)
@@ -106,7 +106,7 @@ def test_peer_that_does_not_speak_tls_is_dropped(listen, caplog):
 
 
 def test_peer_that_says_nothing_is_dropped_in_time(listen):
-    with socket.create_connection(("127.0.0.1", listen(timeout_s=0.05)), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", listen(timeout_s=0.05)), timeout=in_time(30)) as client:
         assert client.recv(100) == b""
 
 
@@ -243,7 +243,7 @@ def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
 
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as plain:
         for octet in outgoing.read():
             plain.sendall(bytes([octet]))
             gevent.sleep(0)
@@ -262,7 +262,7 @@ def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
 def test_hello_that_does_not_come_ends_in_time(listen, files, octets, close):
     port = listen(handshaker=tls.Handshaker(tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05))
 
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as plain:
         plain.sendall(octets)
         if close:
             plain.shutdown(socket.SHUT_WR)

@@ -18,6 +18,7 @@ from gomq_py.storage.framed_log import FramedLog
 from gomq_py.storage.sync import GroupCommit
 from tests.durability import flush_pool
 from tests.support import waiting
+from tests.support.waiting import in_time
 
 
 def wait_until(predicate):
@@ -348,7 +349,7 @@ def test_a_callback_that_fails_does_not_keep_the_others_from_being_called(commit
     committer.after_sync(answers)
     committer.after_sync(lambda error: done.set())
 
-    assert done.wait(30)
+    assert done.wait(in_time(30))
     assert answers == [None]
 
 

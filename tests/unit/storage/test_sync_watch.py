@@ -8,7 +8,7 @@ from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
 from gomq_py.storage.sync_watch import SyncWatch
 from tests.support.faulty_files import FaultyFiles
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 AFTER_S = 0.05
 LONG_S = 3600  # however long this process stands still
@@ -64,7 +64,7 @@ def test_the_watch_ends_when_it_is_stopped_while_it_looks():
     thread = threading.Thread(target=watch._watch, args=(0.001,), daemon=True)
 
     thread.start()
-    thread.join(10)
+    thread.join(in_time(10))
 
     assert not thread.is_alive() and len(looks) == 2
 

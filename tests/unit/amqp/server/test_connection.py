@@ -12,7 +12,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.door import publish_frames
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 
@@ -203,7 +203,7 @@ def test_server_that_closes_waits_for_no_client_that_it_has_taken_leave_of(clien
 
     door.server.close()
 
-    gevent.joinall(door.greenlets, timeout=30)
+    gevent.joinall(door.greenlets, timeout=in_time(30))
     assert not door.server.lingering and all(one.ready() for one in door.greenlets)
 
 

@@ -14,7 +14,7 @@ from tests.support.lanes import content_header, frame, short
 from tests.support.no_switch import no_switch
 from tests.support.queues import Bench, message
 from tests.support.sockets import receive_exactly, socket_pair
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 def delivery(body, tag=1, routing_key=b"q", exchange=b"", properties=b"\0\0", redelivered=False, consumer_tag=b"c", channel=1, frame_max=131072):
@@ -218,7 +218,7 @@ def test_a_backlog_flows_at_the_pace_of_the_socket(bench, queue):
         bench.settle()
         return len(got) == len(expected)
 
-    client.peer.settimeout(30)
+    client.peer.settimeout(in_time(30))
     wait_until(reads_and_polls, sleep=gevent.sleep)
 
     assert got == expected

@@ -3,6 +3,7 @@ import gevent
 
 from gomq_py.amqp.server import server as server_module
 from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionCloseOk
+from tests.support.waiting import in_time
 
 
 def test_close_tells_every_client_and_waits_for_them(door):
@@ -15,7 +16,7 @@ def test_close_tells_every_client_and_waits_for_them(door):
         client.send_method(ConnectionCloseOk(), 0)
         client.expect_end()
 
-    closing.join(timeout=30)
+    closing.join(timeout=in_time(30))
     assert closing.successful()
     assert not door.server.connections
 

@@ -9,7 +9,7 @@ from gomq_py.broker.signals import resource_watch
 from gomq_py.broker.signals.alarms import Alarms
 from gomq_py.broker.signals.resource_watch import ResourceWatch
 from gomq_py.config.settings import Settings
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -33,7 +33,7 @@ class Machine:
     def free_disk(self, path):
         self.looks += 1
         if self.stuck is not None:
-            self.stuck.wait(60)
+            self.stuck.wait(in_time(60))
         if isinstance(self.free, OSError):
             raise self.free
         return self.free, 200 * GIB

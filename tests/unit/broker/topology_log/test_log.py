@@ -14,7 +14,7 @@ from gomq_py.storage.files import ROOM_AHEAD, Files
 from gomq_py.storage.sync import GroupCommit
 from tests.support.faulty_files import FaultyFiles
 from tests.support.hub_calls import HubCalls
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 class Names:
@@ -231,7 +231,7 @@ class HeldName(FaultyFiles):
         super().about_to(call, subject)
         if call == "rename":
             self.is_held = True
-            self.go_on.wait(20)
+            self.go_on.wait(in_time(20))
         if call == "reserve" and os.path.basename(subject) == self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
 
