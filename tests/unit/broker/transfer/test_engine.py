@@ -129,6 +129,7 @@ def test_what_cannot_be_made_safe_stays(bench, far):
 
 def test_a_slice_ends_with_its_number_and_all_go_in_order(bench, far, monkeypatch):
     monkeypatch.setattr(engine, "SLICE", 2)
+    monkeypatch.setattr(engine, "SLICE_S", 60)  # by number alone, on a busy machine too
     source = Listed(*BODIES)
     made = transfer(bench, source, far)
     made.start()

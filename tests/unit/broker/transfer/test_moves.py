@@ -293,6 +293,7 @@ def test_message_that_its_target_fails_over_stays_in_its_place(node, keep):
 
 def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node, monkeypatch):
     monkeypatch.setattr(engine, "SLICE", 3)
+    monkeypatch.setattr(engine, "SLICE_S", 60)  # by number alone, on a busy machine too
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 5)
     browsers = []
@@ -363,6 +364,7 @@ def routes_of(node, letters):
 
 def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two_places(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "SLICE", 5)
+    monkeypatch.setattr(engine, "SLICE_S", 60)  # by number alone, on a busy machine too
     node = Node(tmp_path / "data")
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
