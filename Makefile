@@ -3,6 +3,7 @@
 # make spark-kills   kill Spark ten times and the broker once over 2 million messages: every offset once. Some minutes
 # make bench-spark   what reading through Spark costs (docs/spark.md)
 # make lint    flake8 and mypy
+# make docs    writes the tables of docs/arguments.md
 # make bench   the performance table (docs/performance.md)
 # make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
 # make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
@@ -30,7 +31,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint bench expectations fuzz asan processors harness fuzz-http load load-ui wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint docs bench expectations fuzz asan processors harness fuzz-http load load-ui wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -54,6 +55,9 @@ bench-spark: $(VENV)/spark.stamp build
 lint: $(VENV)/dev.stamp
 	$(BIN)/flake8
 	$(BIN)/mypy
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.docs
 
 bench: $(VENV)/dev.stamp build
 	$(BIN)/python -m load.bench

@@ -42,7 +42,7 @@ TEST_FILES = tuple(path for path in tracked_files() if path.suffix == ".py" and 
 WAITING = ROOT / "tests" / "support" / "waiting.py"
 # tests/unit modules without a module of the package behind them.
 ABOUT_THE_TREE = {
-    "test_layering.py", "test_requirements.py", "test_tidy.py", "test_typed.py", "test_waiting.py",
+    "test_docs.py", "test_layering.py", "test_requirements.py", "test_tidy.py", "test_typed.py", "test_waiting.py", "test_where.py",
 }
 
 

@@ -6,7 +6,12 @@ POLICY_KEY = "alternate-exchange"
 # Arguments of exchanges. Both name the alternate exchange; the first holds where both are given.
 ARGUMENTS = (POLICY_KEY, "x-alternate-exchange")
 
-ROWS = (Feature(policy=POLICY_KEY, check_policy=policy_checks.text, word="alternate exchange name"),)
+ROWS = (
+    Feature(
+        policy=POLICY_KEY, check_policy=policy_checks.text, word="alternate exchange name",
+        effect="An exchange sends what it cannot route to this one.",
+    ),
+)
 
 
 def alternate_of(arguments, policy):

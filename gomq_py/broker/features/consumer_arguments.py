@@ -17,7 +17,8 @@ def check_common_arguments(entity, kind, arguments):
     _check(entity, arguments, lambda row: row.kinds == EVERY_KIND)
     for row in table.CONSUMER_ARGUMENTS.values():
         if row.only_there and kind not in row.kinds and row.argument in arguments:
-            raise PreconditionFailed(f"invalid arg '{row.argument}' for {entity} of queue type {TYPE_MODULES[kind]}")
+            text = f"invalid arg '{row.argument}' for {entity} of queue type {TYPE_MODULES[kind]}"
+            raise PreconditionFailed(text)
 
 
 def check_own_arguments(entity, kind, arguments):

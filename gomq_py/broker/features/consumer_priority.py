@@ -16,7 +16,12 @@ def priority_of(arguments):
 
 
 CONSUMER_ROWS = (
-    ConsumerArgument(argument=PRIORITY, check=checks.integer),
+    ConsumerArgument(
+        argument=PRIORITY, check=checks.integer,
+        effect="Consumers of higher priority are served first, while they have capacity. 0 where nothing is said.",
+    ),
     # Without effect: no queue has a mirror that could take over. RabbitMQ refuses what is no boolean.
-    ConsumerArgument(argument="x-cancel-on-ha-failover", check=checks.boolean),
+    ConsumerArgument(
+        argument="x-cancel-on-ha-failover", check=checks.boolean, effect="None: no queue has a mirror.",
+    ),
 )

@@ -22,5 +22,6 @@ ROWS = (
         argument="x-consumer-timeout", place=23, kinds=NO_STREAM, check=checks.milliseconds,
         policy=POLICY_KEY, check_policy=policy_checks.count, word="consumer timeout",
         setting="consumer_timeout_ms", merge=_merge, by_queue=False,
+        effect="A channel that holds a message unacknowledged for so long is closed. 0: no limit.",
     ),
 )

@@ -1,10 +1,12 @@
-"""Dead-lettering: where messages go that die in a queue. Acted on by broker.dead_letter."""
+"""Dead-lettering: where messages go that die in a queue. Acted on by broker.transfer.dead_letters."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import first_text
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 
 EXCHANGE_ARGUMENT = "x-dead-letter-exchange"
+# The header that lists the deaths of a message, the latest first. Written by broker.transfer.death.
+DEATHS = "x-death"
 
 
 def _routing_key(value, arguments):
@@ -21,6 +23,7 @@ ROWS = (
         policy="dead-letter-exchange", check_policy=policy_checks.text, word="dead letter exchange name",
         setting="dead_letter_exchange", merge=first_text(),
         flag=Flag(name="--dead-letter-exchange", kind=str, help="Exchange for messages that die."),
+        effect="Messages that die in the queue go to this exchange.",
     ),
     Feature(
         argument="x-dead-letter-routing-key", place=4, kinds=NO_STREAM, check=_routing_key,
@@ -28,11 +31,13 @@ ROWS = (
         word="dead letter routing key",
         setting="dead_letter_routing_key", merge=first_text(),
         flag=Flag(name="--dead-letter-routing-key", kind=str, help="Their routing key."),
+        effect="They go there with this routing key instead of their own.",
     ),
     # Without effect: dead letters wait for the disk in every case.
     Feature(
         argument="x-dead-letter-strategy", place=5, kinds=NO_STREAM,
         check=checks.one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
         policy="dead-letter-strategy", check_policy=policy_checks.anything,
+        effect="None: a dead letter leaves its queue when its copies are on the disk, in every case.",
     ),
 )

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 
 from gomq_py.broker.features import checks, policy_checks
+from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.values import is_count
@@ -17,6 +18,7 @@ from gomq_py.content.fields import get_key
 ENABLED, SIZE, TTL, HEADER = "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"
 POLICY_KEY = "message-deduplication"
 ARGUMENTS = (ENABLED, SIZE, TTL, HEADER)
+_DEATHS = DEATHS.encode()
 
 # LavinMQ's default.
 DEFAULT_SIZE = 128
@@ -42,10 +44,20 @@ ROWS = (
         argument=ENABLED, place=27, kinds=NO_STREAM, check=checks.boolean,
         policy=POLICY_KEY, check_policy=policy_checks.boolean,
         setting="deduplication", merge=lambda _feature, arguments, policy: deduplication_of(arguments, policy),
+        effect="A message whose id was seen lately is taken and thrown away. Exchanges take it, too.",
     ),
-    Feature(argument=SIZE, place=28, kinds=NO_STREAM, check=checks.up_to(MAX_SIZE)),
-    Feature(argument=TTL, place=29, kinds=NO_STREAM, check=checks.milliseconds),
-    Feature(argument=HEADER, place=30, kinds=NO_STREAM, check=checks.text),
+    Feature(
+        argument=SIZE, place=28, kinds=NO_STREAM, check=checks.up_to(MAX_SIZE),
+        effect="How many ids are remembered: 128 where nothing is said.",
+    ),
+    Feature(
+        argument=TTL, place=29, kinds=NO_STREAM, check=checks.milliseconds,
+        effect="How long an id is remembered.",
+    ),
+    Feature(
+        argument=HEADER, place=30, kinds=NO_STREAM, check=checks.text,
+        effect="The header of a message that holds its id: `x-deduplication-header` where nothing is said.",
+    ),
 )
 
 
@@ -110,9 +122,9 @@ class SeenIds:
 
 def has_died_in(queue, properties):
     """Whether a message with these properties (wire form) was a dead letter of the queue: it was taken there once, and is on its way back."""
-    if b"x-death" not in properties:
+    if _DEATHS not in properties:
         return False
-    deaths = get_key(PropertyEdit(properties).headers, "x-death")
+    deaths = get_key(PropertyEdit(properties).headers, DEATHS)
     return isinstance(deaths, list) and any(isinstance(death, dict) and death.get("queue") == queue for death in deaths)
 
 

@@ -21,5 +21,6 @@ ROWS = (
         policy="delivery-limit", operator=True, check_policy=policy_checks.number, word="delivery limit",
         setting="delivery_limit", merge=_merge,
         flag=Flag(name="--delivery-limit", kind=int, help="How often a message may come back."),
+        effect="A message that came back more often dies. 20 for quorum queues; below 0 there is no limit.",
     ),
 )

@@ -6,21 +6,29 @@ policy with a typing error.
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
 
+_OF_A_PLUGIN = "None: it belongs to a plugin of RabbitMQ."
+_OF_A_CLUSTER = "None: there is one node."
 FEDERATION, SHARDING, DELAYED = "federation-upstream", "sharding", "delayed-message"
 
 ROWS = (
     # The components that act on these are plugins of RabbitMQ, but for the last, which is LavinMQ's.
-    Feature(policy=FEDERATION, check_policy=policy_checks.text, component=FEDERATION),
-    Feature(policy="federation-upstream-set", check_policy=policy_checks.text, component=FEDERATION),
-    Feature(policy="federation-upstream-pattern", check_policy=policy_checks.anything, component=FEDERATION),
-    Feature(policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING),
-    Feature(policy="routing-key", check_policy=policy_checks.anything, component=SHARDING),
-    Feature(policy=DELAYED, check_policy=policy_checks.boolean, component=DELAYED),
-    Feature(policy="ha-mode", operator=True, check_policy=policy_checks.one_of("all", "exactly", "nodes")),
-    *(Feature(policy=key, operator=True, check_policy=policy_checks.anything) for key in (
+    Feature(policy=FEDERATION, check_policy=policy_checks.text, component=FEDERATION, effect=_OF_A_PLUGIN),
+    Feature(policy="federation-upstream-set", check_policy=policy_checks.text, component=FEDERATION, effect=_OF_A_PLUGIN),
+    Feature(policy="federation-upstream-pattern", check_policy=policy_checks.anything, component=FEDERATION, effect=_OF_A_PLUGIN),
+    Feature(policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN),
+    Feature(policy="routing-key", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN),
+    Feature(policy=DELAYED, check_policy=policy_checks.boolean, component=DELAYED, effect="None: an exchange delays by its type."),
+    Feature(
+        policy="ha-mode", operator=True, check_policy=policy_checks.one_of("all", "exactly", "nodes"),
+        effect=_OF_A_CLUSTER,
+    ),
+    *(Feature(policy=key, operator=True, check_policy=policy_checks.anything, effect=_OF_A_CLUSTER) for key in (
         "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
         "target-group-size",
     )),
-    Feature(policy="queue-master-locator", check_policy=policy_checks.anything),
-    Feature(policy="max-segment-size-bytes", check_policy=policy_checks.anything),
+    Feature(policy="queue-master-locator", check_policy=policy_checks.anything, effect=_OF_A_CLUSTER),
+    Feature(
+        policy="max-segment-size-bytes", check_policy=policy_checks.anything,
+        effect="None: `stream-max-segment-size-bytes` says it.",
+    ),
 )

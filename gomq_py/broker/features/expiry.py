@@ -9,11 +9,13 @@ ROWS = (
         policy="expires", operator=True, check_policy=policy_checks.positive, word="queue expiry",
         setting="expires_ms", merge=smallest_time,
         flag=Flag(name="--expires", kind=int, help="Milliseconds without use after which the queue goes."),
+        effect="A queue that nobody uses for so long is deleted.",
     ),
     Feature(
         argument="x-message-ttl", place=2, kinds=NO_STREAM, check=checks.milliseconds,
         policy="message-ttl", operator=True, check_policy=policy_checks.count, word="message TTL",
         setting="message_ttl_ms", merge=smallest_time,
         flag=Flag(name="--message-ttl", kind=int, help="Milliseconds after which messages expire."),
+        effect="A message that is so old expires once it is at the head of the queue.",
     ),
 )

@@ -28,6 +28,7 @@ class Flag:
 class Feature:
     """One row.
 
+    ``effect``: what it does, as a sentence for docs/arguments.md; it begins with "None" where it does nothing here.
     ``argument`` of a queue, which ``kinds`` of queues take; ``check(value, arguments)`` raises WrongValue. ``place``:
     when RabbitMQ looks at it; of those that are wrong, or differ from what the queue has, the first is told.
     ``policy``: the key in policies, in operator policies too if ``operator``; ``check_policy(feature, value)`` raises
@@ -36,6 +37,7 @@ class Feature:
     queue itself observes it.
     """
 
+    effect: str
     argument: str | None = None
     place: int = 0
     kinds: frozenset[str] = EVERY_KIND
@@ -53,13 +55,14 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerArgument:
-    """One row: an ``argument`` of consumers, which has an effect on queues of ``kinds``.
+    """One row: an ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 
     ``check(value, arguments)`` raises WrongValue, which ``refusal`` puts into RabbitMQ's words. Queues of other kinds
     ignore the argument, or refuse it if ``only_there``.
     """
 
     argument: str
+    effect: str
     kinds: frozenset[str] = EVERY_KIND
     check: Callable[[Any, dict], None]
     refusal: str = "invalid arg '{argument}' for {entity}: {reason}"

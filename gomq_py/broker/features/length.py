@@ -15,12 +15,14 @@ ROWS = (
         policy="max-length", operator=True, check_policy=policy_checks.count, word="maximum length",
         setting="max_length", merge=smallest,
         flag=Flag(name="--max-length", kind=int, help="Messages it holds at most."),
+        effect="The queue holds at most so many messages.",
     ),
     Feature(
         argument="x-max-length-bytes", place=7, check=checks.not_negative,
         policy="max-length-bytes", operator=True, check_policy=policy_checks.count, word="maximum length in bytes",
         setting="max_bytes", merge=smallest,
         flag=Flag(name="--max-length-bytes", kind=int, help="Octets of bodies it holds at most."),
+        effect="The queue holds at most so many octets of bodies, a stream of records.",
     ),
     Feature(
         argument="x-overflow", place=11, kinds=NO_STREAM, check=checks.one_of("invalid_overflow", *_OVERFLOWS),
@@ -29,14 +31,17 @@ ROWS = (
         flag=Flag(
             name="--reject-on-overflow", value=REJECT_PUBLISH,
             help="Refuse what does not fit instead of dropping the oldest."),
+        effect="What happens to what is too much: the oldest go, or new ones are refused, or refused and dead-lettered.",
     ),
     # Without effect: no queue keeps messages in memory.
     Feature(
         argument="x-max-in-memory-length", place=8, kinds=QUORUM_ONLY, check=checks.not_negative,
         policy="max-in-memory-length", operator=True, check_policy=policy_checks.anything,
+        effect="None: no queue keeps messages in memory.",
     ),
     Feature(
         argument="x-max-in-memory-bytes", place=9, kinds=QUORUM_ONLY, check=checks.not_negative,
         policy="max-in-memory-bytes", operator=True, check_policy=policy_checks.anything,
+        effect="None: no queue keeps messages in memory.",
     ),
 )

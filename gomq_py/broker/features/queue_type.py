@@ -27,30 +27,42 @@ ROWS = (
         argument=QUEUE_TYPE, place=15,
         check=checks.one_of("\"unsupported queue type '{}'\"", CLASSIC, QUORUM, STREAM),
         flag=Flag(name="--stream-queue", value=STREAM, help="A stream."),
+        effect="The kind of queue. A quorum queue is a durable queue of this node.",
     ),
     Feature(
         argument=MAX_PRIORITY, place=10, kinds=CLASSIC_ONLY, check=checks.up_to(255),
         flag=Flag(name="--max-priority", kind=int, help="Highest priority."),
+        effect="Messages of higher priority are delivered first; this is the highest.",
     ),
-    Feature(argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean),
+    Feature(
+        argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean,
+        effect="One consumer gets all messages; when it goes the next one does.",
+    ),
     # Without effect here. Values are looked at where RabbitMQ looks at them: it would refuse a typing error.
     Feature(
         argument="x-queue-mode", place=12, kinds=CLASSIC_ONLY,
         check=checks.one_of("\"unsupported queue mode '{}'\"", "default", "lazy"),
         policy=QUEUE_MODE_KEY, check_policy=policy_checks.one_of("default", "lazy"),
+        effect="None: messages are in mapped files.",
     ),
     Feature(
         argument="x-queue-version", place=13, kinds=CLASSIC_ONLY, check=_queue_version,
         policy="queue-version", check_policy=policy_checks.anything,
+        effect="None: there is one format.",
     ),
-    Feature(argument="x-quorum-initial-group-size", place=16, kinds=QUORUM_ONLY, check=checks.not_negative),
+    Feature(
+        argument="x-quorum-initial-group-size", place=16, kinds=QUORUM_ONLY, check=checks.not_negative,
+        effect="None: there is one node.",
+    ),
     Feature(
         argument="x-initial-cluster-size", place=20, kinds=STREAM_ONLY, check=checks.not_negative,
         policy="initial-cluster-size", check_policy=policy_checks.anything,
+        effect="None: there is one node.",
     ),
     Feature(
         argument="x-queue-leader-locator", place=21,
         check=checks.one_of("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"),
         policy="queue-leader-locator", check_policy=policy_checks.anything,
+        effect="None: there is one node.",
     ),
 )

@@ -29,13 +29,16 @@ ROWS = (
         check=checks.one_of("invalid_delayed_retry_type", *_WORDS),
         policy="delayed-retry-type", check_policy=policy_checks.one_of(*_WORDS),
         setting="retry", merge=lambda _feature, arguments, policy: retry_of(arguments, policy),
+        effect="Which messages that came back wait before they are ready again.",
     ),
     Feature(
         argument="x-delayed-retry-min", place=25, kinds=NO_STREAM, check=checks.milliseconds,
         policy="delayed-retry-min", check_policy=policy_checks.count,
+        effect="How long they wait the first time; each time longer.",
     ),
     Feature(
         argument="x-delayed-retry-max", place=26, kinds=NO_STREAM, check=checks.milliseconds,
         policy="delayed-retry-max", check_policy=policy_checks.count,
+        effect="How long they wait at most.",
     ),
 )

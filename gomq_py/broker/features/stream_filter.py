@@ -85,6 +85,11 @@ def _check(_value, arguments):
 
 CONSUMER_ROWS = tuple(
     ConsumerArgument(
-        argument=argument, kinds=STREAM_ONLY, check=_check, refusal="failed consuming from stream {entity}: {reason}")
-    for argument in (MATCH_TYPE, MATCH_UNFILTERED, FILTER)
+        argument=argument, kinds=STREAM_ONLY, check=_check, refusal="failed consuming from stream {entity}: {reason}",
+        effect=effect,
+    ) for argument, effect in (
+        (MATCH_TYPE, "`all`: every value must be there, too; `any`: one value or one condition is enough."),
+        (MATCH_UNFILTERED, "Messages without a value are wanted, too."),
+        (FILTER, "The values and conditions that messages must have."),
+    )
 )

@@ -106,7 +106,10 @@ def _check_tracking(value, arguments):
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=OFFSET, kinds=STREAM_ONLY, check=_check_offset, only_there=True,
-        refusal="failed consuming from stream {entity}: {reason}",
+        refusal="failed consuming from stream {entity}: {reason}", effect="Where the consumer begins.",
     ),
-    ConsumerArgument(argument=TRACKING, kinds=STREAM_ONLY, check=_check_tracking),
+    ConsumerArgument(
+        argument=TRACKING, kinds=STREAM_ONLY, check=_check_tracking,
+        effect="Whether the broker keeps where a consumer of this tag goes on.",
+    ),
 )

@@ -13,4 +13,9 @@ def prefetch_bytes_of(arguments):
     return arguments.get(PREFETCH_BYTES, 0)
 
 
-CONSUMER_ROWS = (ConsumerArgument(argument=PREFETCH_BYTES, kinds=STREAM_ONLY, check=checks.not_negative),)
+CONSUMER_ROWS = (
+    ConsumerArgument(
+        argument=PREFETCH_BYTES, kinds=STREAM_ONLY, check=checks.not_negative,
+        effect="Octets of bodies it may hold unacknowledged, besides the prefetch count. One message it gets in any case.",
+    ),
+)

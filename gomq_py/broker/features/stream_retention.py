@@ -34,15 +34,18 @@ ROWS = (
         argument="x-max-age", place=17, kinds=STREAM_ONLY, check=checks.age,
         policy="max-age", check_policy=policy_checks.age, word="max age",
         setting="max_age_ms", merge=_shortest_age, by_queue=False,
+        effect="Segments whose messages are all older go.",
     ),
     Feature(
         argument=SEGMENT_BYTES, place=18, kinds=STREAM_ONLY, check=checks.not_negative,
         policy="stream-max-segment-size-bytes", check_policy=policy_checks.count,
         setting="segment_bytes", merge=smallest, by_queue=False,
+        effect="The size of the files that the stream is cut into.",
     ),
     # Without effect: filters look at the messages.
     Feature(
         argument="x-stream-filter-size-bytes", place=19, kinds=STREAM_ONLY, check=_filter_size,
         policy="stream-filter-size-bytes", check_policy=policy_checks.anything,
+        effect="None: filters look at the messages.",
     ),
 )
