@@ -4,7 +4,6 @@ keys at a topic exchange, as two more.
 Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name only, and no entity has that: the default
 exchange is asked for as ``amq.default``. One that takes too long for a name does not match it, which is said in the log.
 """
-from gomq_py.errors import NoPermission
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern, escaped
@@ -98,11 +97,6 @@ def _found(pattern, name, user):
         QUIET.error((user, pattern.text), "permission expression %r of user %r takes too long for %r, which is refused: write it without nested "
                     "repeats", pattern.text, user, name)
         return False
-
-
-def refused_topic(routing_key, exchange, vhost, user):
-    """The error of somebody who may not use this routing key."""
-    return NoPermission(f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'")
 
 
 def compiled(pattern):

@@ -16,7 +16,8 @@ from gomq_py.amqp.wire.methods import ConnectionOpen
 from gomq_py.auth import certificates
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.policies.user_limits import CONNECTIONS
-from gomq_py.broker.verbs.access import may_enter
+from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
+from gomq_py.broker.verbs.access import may_enter, refusal
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
@@ -189,15 +190,16 @@ class LoginAttempt:
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
         vhost, most = self._broker.vhosts.get(name), self._server.settings.max_connections
+        no_access = refusal(f"vhost '{name}'", self.user)
         if most and len(self._server.connections) >= most:
             text = f"connection refused: node connection limit ({most}) is reached"
         elif vhost is None:
             text = f"vhost {name} not found"
         elif not may_enter(self.user, name):
-            text = f"access to vhost '{name}' refused for user '{self.user.name}'"
+            text = no_access
         elif not self._has_room(vhost):
-            limit = vhost.limits["max-connections"]
-            text = f"access to vhost '{name}' refused for user '{self.user.name}': connection limit ({limit}) is reached"
+            limit = vhost.limits[MAX_CONNECTIONS]
+            text = f"{no_access}: connection limit ({limit}) is reached"
         elif not self._user_has_room():
             limit = self.user.limits[CONNECTIONS]
             text = f"connection refused for user '{self.user.name}': user connection limit ({limit}) is reached"
@@ -208,7 +210,7 @@ class LoginAttempt:
 
     def _has_room(self, vhost):
         """Whether the vhost's limit lets one more connection in."""
-        limit = vhost.limits.get("max-connections")
+        limit = vhost.limits.get(MAX_CONNECTIONS)
         if limit is None:
             return True
         return sum(connection.vhost is vhost for connection in self._server.connections) < limit

@@ -27,6 +27,8 @@ PART_BITS = 20
 # What RabbitMQ hashes besides headers.
 PROPERTIES = ("message_id", "correlation_id", "timestamp")
 
+# Arguments. The second and the third mean the same; the third is RabbitMQ's.
+ALGORITHM, HASH_ON, HASH_HEADER, HASH_PROPERTY = "x-algorithm", "x-hash-on", "hash-header", "hash-property"
 _NOTHING = (), ()
 _LCG = 2862933555777941757  # of the published algorithm
 _64_BITS = (1 << 64) - 1
@@ -39,30 +41,30 @@ class ConsistentHashExchange(Exchange):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self._spread = Jump() if self.arguments.get("x-algorithm") == JUMP else Ring()
-        self._header = self.arguments.get("x-hash-on") or self.arguments.get("hash-header")
-        if self.arguments.get("hash-property"):
-            self._header = "\0" + self.arguments["hash-property"]
+        self._spread = Jump() if self.arguments.get(ALGORITHM) == JUMP else Ring()
+        self._header = self.arguments.get(HASH_ON) or self.arguments.get(HASH_HEADER)
+        if self.arguments.get(HASH_PROPERTY):
+            self._header = "\0" + self.arguments[HASH_PROPERTY]
             self.needs_properties = True
         self.needs_headers = self._header is not None
 
     def set_defaults(self, defaults):
-        if "x-algorithm" not in self.arguments and defaults.get("consistent_hash_algorithm") == JUMP:
+        if ALGORITHM not in self.arguments and defaults.get("consistent_hash_algorithm") == JUMP:
             self._spread = Jump()
 
     @staticmethod
     def check_arguments(entity, arguments):
         """Refuse what cannot be hashed by. Raises PreconditionFailed."""
-        if arguments.get("x-algorithm", RING) not in (RING, JUMP):
-            raise PreconditionFailed(f"invalid arg 'x-algorithm' for {entity}: {written(arguments['x-algorithm'])}; expected ring or jump")
-        for key in ("x-hash-on", "hash-header"):
+        if arguments.get(ALGORITHM, RING) not in (RING, JUMP):
+            raise PreconditionFailed(f"invalid arg '{ALGORITHM}' for {entity}: {written(arguments[ALGORITHM])}; expected ring or jump")
+        for key in (HASH_ON, HASH_HEADER):
             if not isinstance(arguments.get(key, ""), str):
                 raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
-        if "hash-property" in arguments:
-            if arguments["hash-property"] not in PROPERTIES:
-                raise PreconditionFailed(f"Unsupported property: {written(arguments['hash-property'])}")
-            if "hash-header" in arguments or "x-hash-on" in arguments:
-                raise PreconditionFailed("hash-header and hash-property are mutually exclusive")
+        if HASH_PROPERTY in arguments:
+            if arguments[HASH_PROPERTY] not in PROPERTIES:
+                raise PreconditionFailed(f"Unsupported property: {written(arguments[HASH_PROPERTY])}")
+            if HASH_HEADER in arguments or HASH_ON in arguments:
+                raise PreconditionFailed(f"{HASH_HEADER} and {HASH_PROPERTY} are mutually exclusive")
 
     def check_binding(self, routing_key, arguments):
         weight = weight_of(routing_key)

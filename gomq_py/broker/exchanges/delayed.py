@@ -18,6 +18,7 @@ from gomq_py.content.fields import Seconds, decode_table, get_key, set_key
 from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.message import Message
 
+INNER_TYPE = "x-delayed-type"
 X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"
 INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
 
@@ -36,14 +37,14 @@ class DelayedExchange(Exchange):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.park = None
-        self._inner = INNER_TYPES[self.arguments.get("x-delayed-type", "direct")](*args, **options)
+        self._inner = INNER_TYPES[self.arguments.get(INNER_TYPE, "direct")](*args, **options)
 
     @staticmethod
     def check_arguments(entity, arguments):
         """Raises PreconditionFailed without a type that routes."""
-        inner = arguments.get("x-delayed-type")
+        inner = arguments.get(INNER_TYPE)
         if not isinstance(inner, str) or inner not in INNER_TYPES:
-            raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+            raise PreconditionFailed(f"Invalid argument, '{INNER_TYPE}' must be an existing exchange type")
 
     def set_defaults(self, defaults):
         self._inner.set_defaults(defaults)

@@ -1,6 +1,6 @@
 """Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
-from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
-from gomq_py.broker.exchanges.delayed import DelayedExchange
+from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HASH_ON, ConsistentHashExchange
+from gomq_py.broker.exchanges.delayed import INNER_TYPE, DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
@@ -18,19 +18,21 @@ EXCHANGE_TYPES = {
     )
 }
 
+# Gets what the firehose tells (broker.signals.tracing).
+TRACE = "amq.rabbitmq.trace"
 # Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq. be made.
 PREDECLARED = (
     ("amq.direct", "direct", False),
     ("amq.fanout", "fanout", False),
     ("amq.headers", "headers", False),
     ("amq.match", "headers", False),
-    ("amq.rabbitmq.trace", "topic", True),
+    (TRACE, "topic", True),
     ("amq.topic", "topic", False),
 )
 
 # Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
 COMPARED_ARGUMENTS = (
-    *ALTERNATE_ARGUMENTS, "x-algorithm", "x-hash-on", "hash-header", "x-delayed-type", *DEDUPLICATION,
+    *ALTERNATE_ARGUMENTS, ALGORITHM, HASH_ON, HASH_HEADER, INNER_TYPE, *DEDUPLICATION,
 )
 
 

@@ -2,9 +2,11 @@
 
 Between doors (HTTP sets them, AMQP asks before it opens something) and the users' log. Names, meanings and texts are RabbitMQ's.
 """
+from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
 from gomq_py.broker.values import is_integer
 
-CONNECTIONS, CHANNELS = "max-connections", "max-channels"
+# A user's limit of connections has the name of a vhost's.
+CONNECTIONS, CHANNELS = MAX_CONNECTIONS, "max-channels"
 NAMES = (CONNECTIONS, CHANNELS)
 
 

@@ -3,7 +3,8 @@ from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.values import is_integer
 
 COMPONENT, NAME = "vhost-limits", "limits"
-KEYS = ("max-connections", "max-queues")
+MAX_CONNECTIONS, MAX_QUEUES = "max-connections", "max-queues"
+KEYS = (MAX_CONNECTIONS, MAX_QUEUES)
 
 
 class LimitsComponent(Component):

@@ -4,6 +4,7 @@ Called by broker.verbs and by what delivers to a client, with what they know of 
 (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
 messages). A copy that cannot be made is left out, and said: what is traced goes on. Never yields.
 """
+from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.header_edit import told_in_headers
 from gomq_py.broker.signals.events import node_name
 from gomq_py.content.properties import Properties
@@ -13,7 +14,6 @@ from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.message import Message
 
 QUIET = QuietLog(logger("queue"))
-NAME = "amq.rabbitmq.trace"
 
 
 class Client:
@@ -72,8 +72,8 @@ def _headers(vhost, client, message, keys):
 
 
 def _publish(vhost, key, exchange, headers, message):
-    trace = vhost.exchanges.get(NAME)
-    if trace is None or exchange == NAME:
+    trace = vhost.exchanges.get(TRACE)
+    if trace is None or exchange == TRACE:
         return
     octets = key.encode("utf-8", "surrogateescape")[:255]
     destinations = vhost.route(trace, octets.decode("utf-8", "surrogateescape"), headers)
@@ -81,7 +81,7 @@ def _publish(vhost, key, exchange, headers, message):
     trace.state.publish_out += len(destinations)
     if destinations:
         copy = Message()
-        copy.assign(NAME.encode(), octets, told_in_headers(Properties(headers=headers)), message.get_body(), message.describe()["timestamp_ms"])
+        copy.assign(TRACE.encode(), octets, told_in_headers(Properties(headers=headers)), message.get_body(), message.describe()["timestamp_ms"])
         for destination in destinations:
             destination.publish(copy)
 

@@ -16,6 +16,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
 from gomq_py.broker.features.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
+from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.routing import Routing, published, with_properties
@@ -245,7 +246,7 @@ class VHost(Routing):
                 existing.limits.used()
             self.totals.queue_declared += 1
             return existing, False
-        limit = self.limits.get("max-queues")
+        limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)

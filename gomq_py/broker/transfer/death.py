@@ -5,10 +5,13 @@ Values; beside dead_letters, which routes by them.
 from collections import Counter
 from datetime import datetime, timezone
 
+from gomq_py.broker.envelope import EXTRA_KEYS
+from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.header_edit import EMPTY_TABLE, PropertyEdit
 from gomq_py.content.fields import Int64, decode_table, get_key, remove_key, set_key, sort_keys
 
 REJECTED = "rejected"
+_EXTRA_KEYS = EXTRA_KEYS.encode()
 
 # The largest x-death count that its field holds: who was sent more often than that is not counted any further.
 COUNT_MAX = (1 << 63) - 1
@@ -27,7 +30,8 @@ class Death:
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
         death = queue, reason, message.get_exchange(), message.get_routing_key(), edit.expiration, now_ms // 1000, routing_key
-        if first_deaths is None or b"-death" in edit.headers or b"CC" in edit.headers:  # in a key; or a value that looks alike, which does no harm
+        # These octets are part of a key, or of a value, which does no harm: it only takes longer.
+        if first_deaths is None or b"-death" in edit.headers or _EXTRA_KEYS in edit.headers:
             edit.headers, self._deaths, self.keys = headers_after(edit.headers, *death)
         else:
             known = first_deaths.get(death)
@@ -61,22 +65,22 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
     RabbitMQ sorts the headers of what died by their names.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
-    keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, "CC")]
+    keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
     deaths = deaths_after(headers, queue, reason, exchange, keys, expiration, at_s)
     if new_key is not None:
-        headers = remove_key(headers, "CC")
+        headers = remove_key(headers, EXTRA_KEYS)
         keys = [new_key]
     if get_key(headers, "x-first-death-reason") is None:
         for name, value in (("reason", reason), ("queue", queue), ("exchange", exchange)):
             headers = set_key(headers, f"x-first-death-{name}", value)
     for name, value in (("reason", reason), ("queue", queue), ("exchange", exchange)):
         headers = set_key(headers, f"x-last-death-{name}", value)
-    return sort_keys(set_key(headers, "x-death", deaths)), deaths, keys
+    return sort_keys(set_key(headers, DEATHS, deaths)), deaths, keys
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
     """The x-death entries with this death in front, its own keys sorted where it is not the first: RabbitMQ's clients know it so."""
-    known = get_key(headers, "x-death")
+    known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
         if death.get("queue") == queue and death.get("reason") == reason:

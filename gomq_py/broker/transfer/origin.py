@@ -1,8 +1,9 @@
 """Origin: where a dead letter came from, read from the headers that dead-lettering wrote (broker.transfer.death). Values; changes nothing."""
+from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content.fields import get_key, remove_key
 
-DEATH_HEADERS = ("x-death", *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")))
+DEATH_HEADERS = (DEATHS, *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")))
 
 
 class Origin:
@@ -30,7 +31,7 @@ def origin_of(headers):
     """The Origin in a raw table of headers, or None. x-death lists the latest death first: the first is at the end, or where its queue is named."""
     if headers is None:
         return None
-    deaths = get_key(headers, "x-death")
+    deaths = get_key(headers, DEATHS)
     deaths = [death for death in deaths if _is_death(death)] if isinstance(deaths, list) else []
     if not deaths:
         return None

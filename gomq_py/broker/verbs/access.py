@@ -2,10 +2,13 @@
 
 Publishing on a cached route asks nothing here: the route carries the revision of the user's rights instead.
 """
-from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE, refused_topic
+from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE
+from gomq_py.broker.names import described
 from gomq_py.errors import NoPermission
 
 TOPIC = "topic"
+# RabbitMQ's words.
+REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
@@ -83,15 +86,20 @@ class Access:
     def _require_topic(self, verb, exchange, routing_keys):
         for routing_key in routing_keys:
             if not self._allows_topic(verb, exchange, routing_key):
-                raise refused_topic(routing_key, exchange.name, self._vhost_name, self.user.name)
+                topic = f"topic '{routing_key}' in {described('exchange', exchange.name, self._vhost_name)}"
+                raise NoPermission(refusal(topic, self.user))
 
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):
             shown = name or (DEFAULT_EXCHANGE if kind == "exchange" else "")
-            entity = f"{kind} '{shown}' in vhost '{self._vhost_name}'"
-            raise NoPermission(f"access to {entity} refused for user '{self.user.name}'", verb)
+            raise NoPermission(refusal(described(kind, shown, self._vhost_name), self.user), verb)
 
 
 def may_enter(user, vhost_name):
     """Whether a user may do anything at all in a vhost: has a permission there, however little it grants."""
     return user.permission(vhost_name) is not None
+
+
+def refusal(what, user):
+    """The text for a user who may not do what was asked with ``what``."""
+    return REFUSED.format(what, user.name)
