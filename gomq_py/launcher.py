@@ -1,7 +1,7 @@
-"""The launcher: builds the rooms of a broker, hands them to each other, opens the doors, and closes all of it in order.
+"""The launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-The only place that knows every room. Boot: data folder, files, group commit, broker, doors, listeners. Stop: listeners first, so that nobody new
-comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and never patches (``__main__``).
+Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listeners first, so that nobody new comes; then the
+connections, then the broker, and the data folder's lock last. Never parses flags (cli) and never patches (``__main__``).
 """
 import os
 import resource
@@ -17,27 +17,20 @@ from gevent.event import Event
 
 import gomq_py
 from gomq_py import build_info
-from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.auth.errors import BackendError
-from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
-from gomq_py.doors import Doors
 from gomq_py.hub.faults import log_faults, log_unraisable
-from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
+from gomq_py.node import Node
 from gomq_py.observability import garbage
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
 from gomq_py.state_dump import StateDump
-from gomq_py.storage.data_dir import DataDir, DataDirError
-from gomq_py.storage.durability import Durability
+from gomq_py.storage.data_dir import DataDirError
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import LogError
-from gomq_py.storage.replication import NullReplicator
-from gomq_py.storage.sync import GroupCommit
 
 LOG = logger("boot")
 PIDFILE_OCTETS = 64  # ours has fewer; what else stands there may have no end
@@ -60,14 +53,8 @@ class Launcher:
         self._reread = reread
         self._listening = listening
         self._systemd = Systemd({})
-        self.broker: Any = None
-        self._data_dir: Any = None
-        self._committer: Any = None
-        self._durability: Any = None
-        self._amqp: Any = None
+        self._node: Node | None = None
         self._asked_to_stop: Any = None
-        self._doors: Any = None
-        self._management: Any = None
         self._pidfile = ""
         self._wakeup: Any = None
 
@@ -119,7 +106,9 @@ class Launcher:
 
     def _reload_when_asked(self, asked: Any) -> None:
         """One reload at a time, and one more for any number of signals that come meanwhile. May switch."""
-        reloader = Reloader(self.settings, self._reread or (lambda: (self.settings, [])), self._doors, self.broker.resource_watch.look_now)
+        assert self._node is not None
+        reloader = Reloader(
+            self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors, self.broker.resource_watch.look_now)
         while True:
             asked.wait()
             asked.clear()
@@ -133,7 +122,8 @@ class Launcher:
 
     def _dump(self) -> None:
         """In a greenlet of its own: what is going on, into the log. May switch."""
-        StateDump(self.broker, self._amqp, self._durability, self.listeners).write()
+        durability = self._node.durability if self._node is not None else None
+        StateDump(self.broker, self.amqp, durability, self.listeners).write()
 
     def start(self) -> None:
         """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
@@ -144,9 +134,10 @@ class Launcher:
         if missing is not None:
             raise BootError(missing)
         try:
-            self._build()
+            self._node = Node(self.settings)
+            self._node.lead()
             self._write_pidfile()
-            self._listen()
+            self._node.open_doors(self._inherited())
         except (BackendError, BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError) as error:
             self.stop()
             raise BootError(str(error)) from error
@@ -165,70 +156,41 @@ class Launcher:
     @property
     def listeners(self) -> list[Any]:
         """What is open, with ``protocol``, ``address`` and ``port``."""
-        return self._doors.listeners if self._doors is not None else []
+        return self._node.listeners if self._node is not None else []
+
+    @property
+    def broker(self) -> Any:
+        """The broker while it runs."""
+        return self._node.broker if self._node is not None else None
 
     @property
     def amqp(self) -> Any:
         """The AMQP door while the broker runs."""
-        return self._amqp
+        return self._node.amqp if self._node is not None else None
 
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
-        ended = self.broker is not None  # a boot that failed has left things half done
-        if self._doors is not None:
-            self._doors.close()
-            self._doors = None
-        for name in ("_management", "_amqp", "broker"):
-            room = getattr(self, name)
-            if room is not None:
-                setattr(self, name, None)
-                room.close()
-        if self._committer is not None:
-            self._committer.stop()
-            ended = ended and not self._committer.has_failed
-            self._committer = self._durability = None
-        if self._pidfile:
-            self._remove_pidfile()
-        if self._data_dir is not None:
-            self._data_dir.close(in_order=ended)
-            self._data_dir = None
+        node, self._node = self._node, None
+        if node is not None:
+            node.close(self._remove_pidfile)
             LOG.info("stopped")
 
     def abandon(self) -> None:
         """In a forked child: give up the sockets, without a word to anybody. A port that a child holds could not be opened again, and clients would
         not hear that the broker has closed them."""
-        if self._doors is not None:
-            for listener in self._doors.listeners:
-                listener.abandon()
-        if self._amqp is not None:
-            for connection in list(self._amqp.connections):
+        for listener in self.listeners:
+            listener.abandon()
+        if self.amqp is not None:
+            for connection in list(self.amqp.connections):
                 abandon_socket(connection.socket)
 
-    def _build(self) -> None:
-        settings, files = self.settings, Files((NullReplicator(),))
-        self._data_dir = DataDir(settings.data_dir, files, lock=settings.data_dir_lock)
-        self._data_dir.open()
-        self._committer = GroupCommit(files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
-        self._durability = Durability(self._committer)
-        self.broker = Broker(self._data_dir, files, self._durability, settings)
-        if settings.load_definitions:
-            definitions.load(self.broker, settings.load_definitions)
-        self._amqp = AMQPServer(self.broker, settings)
-        self.broker.resource_watch.start()
-
-    def _listen(self) -> None:
+    def _inherited(self) -> list[tuple[str, Any]]:
+        """(name, listening socket) of those that need not be opened."""
         inherited = list(self._systemd.sockets)
         if self._listening is not None:
             inherited.append((self.settings.amqp_systemd_socket_name, self._listening))
             self._listening = None
-        self._doors = Doors(self.settings, self._amqp.handle, self._amqp.admission, self._make_side_door, inherited)
-        self._doors.open()
-
-    def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
-        if self._management is None:
-            from gomq_py.http.door import Management  # here, because a broker without it should not carry Flask
-            self._management = Management(self.broker, self._amqp, self.settings, lambda: self.listeners)
-        return self._management.door(protocol, listening, tls)
+        return inherited
 
     def _say_what_is_unusual(self) -> None:
         speed = build_info.speed()
@@ -259,8 +221,10 @@ class Launcher:
             self._pidfile = self.settings.pidfile
 
     def _remove_pidfile(self) -> None:
-        """Unless somebody did so already, or has put another process's there."""
+        """Unless there is none, or somebody did so already, or has put another process's there."""
         path, self._pidfile = self._pidfile, ""
+        if not path:
+            return
         try:
             with open(path, encoding="ascii") as file:
                 ours = file.read(PIDFILE_OCTETS) == f"{os.getpid()}\n"

@@ -61,7 +61,7 @@ class User:
 
 
 class Users:
-    """Every user by name. ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
+    """Every user by name: none before ``open``. ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
 
     ``on_change(record)``, where somebody sets it, is called with each change before it is made.
     """
@@ -75,9 +75,16 @@ class Users:
         self._verified = {}
         self._costliest = None  # bcrypt cost among the users' hashes; None: not known since one changed
         self._files = files
-        self._log = FramedLog(files, path, born_whole=True, committer=committer)
-        committer.mark_folder(os.path.dirname(path))  # its name may be new
+        self._path = path
+        self._committer = committer
+        self._log = None  # until it is opened
+
+    def open(self):
+        """Read the log. For boot: blocks. Raises LogError, OSError. Returns itself."""
+        self._log = FramedLog(self._files, self._path, born_whole=True, committer=self._committer)
+        self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
         self._replay()
+        return self
 
     def close(self):
         self._log.close()

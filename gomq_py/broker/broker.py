@@ -1,6 +1,6 @@
 """Broker: the root of the model. Vhosts, users, and what all of them share: scheduler, segment pool, topology log.
 
-Built by the launcher over an open data folder; doors are handed it. Knows no socket and no frame.
+Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it. Knows no socket and no frame.
 """
 import os
 from functools import partial
@@ -47,29 +47,27 @@ class Broker:
     """
 
     def __init__(self, data_dir, files, durability, settings, loop=None):
-        """Recover everything in the data folder, or make the first vhost and user. For boot: blocks. ``loop``: whose timers it takes; the hub's.
+        """An empty model: nothing of the folder is read, or changed, before ``recover``. ``loop``: whose timers it takes; the hub's.
 
-        Raises BackendError, LogError, OSError, StoreError.
+        Raises BackendError.
         """
         self.durability = durability
         committer = durability.disk
         self.settings = settings
         self.scheduler = Scheduler(loop)
-        timers = HubTimers(loop)
+        self._timers = timers = HubTimers(loop)
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
         self.leaving = {}  # name: VHostDeletion, of vhosts that are deleted and not all gone yet
         self.totals = Totals()  # of vhosts that are gone
-        self._pool = SegmentPool(data_dir.pool_folder, files, committer, settings.segment_size, start_timer=timers.start)
-        self._pool.last_end = data_dir.last_end
-        self._pool.listed = data_dir.listed
-        self._kept_paths = data_dir.kept_paths
-        self._list_segments = data_dir.list_segments
+        self._data_dir = data_dir
+        self._files = files
+        self._pool = None
         self.dead_letters = DeadLetters(self.vhosts, durability, self.scheduler, timers)
         self.moves = set()  # those of operators that are under way
         self._factory = QueueFactory(
-            data_dir, files, self._pool, durability, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
+            data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
         self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
         self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
@@ -85,12 +83,22 @@ class Broker:
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
         self.parameters.register(vhost_limits.COMPONENT, vhost_limits.LimitsComponent())
-        self._recover()
+        self._log_exchange = None
+
+    def recover(self):
+        """Read everything in the data folder, or make the first vhost and user. Once, for boot: blocks. Raises LogError, OSError,
+        StoreError; then nobody may use the model.
+        """
+        self._open_pool()
+        self.users.open()
+        self._log.open()
+        self._replay()
         self._pool.listed = {}
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
         self._tell_events()
-        self._log_exchange = self._open_log_exchange() if settings.log_exchange else None
+        if self.settings.log_exchange:
+            self._log_exchange = self._open_log_exchange()
 
     def damage(self):
         """(messages found damaged in this run, files kept of damage or of what was not where it belongs). The files stay until somebody deletes
@@ -98,7 +106,7 @@ class Broker:
         """
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
-        return notes.records, kept + self._kept_paths()
+        return notes.records, kept + self._data_dir.kept_paths()
 
     def describe_pool(self):
         """What the pool of segments holds, for people."""
@@ -120,7 +128,7 @@ class Broker:
         self._log.close()
         self.users.close()
         self._pool.close()
-        self._list_segments({level.folder: entry for level, entry in self._listed()})
+        self._data_dir.list_segments({level.folder: entry for level, entry in self._listed()})
 
     def _listed(self):
         """(store, what its folder holds) of all that is durable and closed."""
@@ -234,7 +242,14 @@ class Broker:
 
     # boot
 
-    def _recover(self):
+    def _open_pool(self):
+        data_dir = self._data_dir
+        self._pool = self._factory.pool = SegmentPool(
+            data_dir.pool_folder, self._files, self.durability.disk, self.settings.segment_size, start_timer=self._timers.start)
+        self._pool.last_end = data_dir.last_end
+        self._pool.listed = data_dir.listed
+
+    def _replay(self):
         left_out = []
         deleted = {}  # names of vhosts of which the last word is that they are gone
         found = recovery.noting_deleted(self._log.replay(), deleted)

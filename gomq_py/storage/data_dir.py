@@ -5,7 +5,7 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it when that run has ended in order
       .last-run           how the last run ended: "stopped\\n", and the SHA-256 of .segments; while it goes on, and if it ended otherwise, the
-                          machine's boot
+                          machine's boot; "followed\\n" where another node's data were kept
       .segments           which segments held messages when it had stopped (storage.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
       definitions         framed log of the durable topology (storage.framed_log)
@@ -53,6 +53,7 @@ _NOT_CONTENT = frozenset({LOCK, LAST_RUN, SEGMENTS, "lost+found"})
 # lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as with the machine.
 STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
 _STOPPED_TEXT = b"stopped\n"
+_FOLLOWED_TEXT = b"followed\n"  # the data are another node's, and nobody here knows how its run ended
 # Of a name that is kept: a file system takes 255, and a number follows.
 _NAME_OCTETS = 200
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -83,6 +84,7 @@ class DataDir:
         self.last_end = STOPPED
         self.listed = {}
         self._content = {}
+        self._follows = False
 
     def __enter__(self):
         return self.open()
@@ -95,9 +97,11 @@ class DataDir:
 
         Raises DataDirError, or OSError where the system refuses (permissions, a full disk).
         """
-        self._make_root()
-        if self._wants_lock:
-            self._lock()
+        if not self._follows:
+            self._make_root()
+            if self._wants_lock:
+                self._lock()
+        self._follows = False
         try:
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
@@ -109,10 +113,28 @@ class DataDir:
             raise
         return self
 
+    def follow(self):
+        """Hold the folder for somebody who writes into it what another node's files are told of, ``open`` it later to lead.
+
+        What is data in it is not touched. Blocks; raises as ``open`` does. Returns itself.
+        """
+        self._make_root()
+        if self._wants_lock:
+            self._lock()
+        try:
+            self._check_version()
+            self._write_note(_FOLLOWED_TEXT)
+        except BaseException:
+            self.close()
+            raise
+        self._follows = True
+        return self
+
     def close(self, in_order=False):
         """Give the folder back; may be called twice. ``in_order``: all that was to be done with the files has been done. The lock file stays:
         removing it would let two processes lock two files.
         """
+        self._follows = False
         if in_order:
             with contextlib.suppress(OSError):  # the next boot is a little quieter about files that are not there
                 self._write_note(_STOPPED_TEXT + self._write_list())
@@ -282,18 +304,23 @@ class DataDir:
                 posix.close(fd)
 
     def _check_schema(self):
+        if not self._check_version():
+            atomic_file.replace(self._files, self._at(SCHEMA), f"{SCHEMA_VERSION}\n".encode())
+        atomic_file.sweep(self._files, self.path)
+
+    def _check_version(self):
+        """Whether the folder says which schema it has; one that does not is empty. Raises DataDirError for one that is not ours."""
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
             content = sorted(name for name in names - _NOT_CONTENT if not atomic_file.is_temporary(name))
             if content:
                 raise DataDirError(f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}")
-            atomic_file.replace(self._files, self._at(SCHEMA), f"{SCHEMA_VERSION}\n".encode())
-        else:
-            with open(self._at(SCHEMA), "rb") as file:
-                found = file.read(100).decode("ascii", "replace").strip()
-            if found != str(SCHEMA_VERSION):
-                raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
-        atomic_file.sweep(self._files, self.path)
+            return False
+        with open(self._at(SCHEMA), "rb") as file:
+            found = file.read(100).decode("ascii", "replace").strip()
+        if found != str(SCHEMA_VERSION):
+            raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
+        return True
 
 
 def make_place(files, folder):

@@ -98,6 +98,7 @@ class Life:
         self.committer = GroupCommit(files)
         self.loop = MortalLoop()
         self.broker = Broker(self.data_dir, files, Durability(self.committer), SETTINGS, self.loop)
+        self.broker.recover()
         self.vhost = self.broker.vhosts["/"]
         self.message = Message()
 

@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk,
     QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
-from gomq_py.broker.queues.scheduler import unix_ms
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.storage.files import Files

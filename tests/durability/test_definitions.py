@@ -108,7 +108,9 @@ def change(broker, random, number):
 def boot(files, folder):
     data_dir = DataDir(folder, files).open()
     committer = GroupCommit(files)
-    return data_dir, committer, Broker(data_dir, files, Durability(committer), Settings(max_deleted_definitions=15))
+    broker = Broker(data_dir, files, Durability(committer), Settings(max_deleted_definitions=15))
+    broker.recover()
+    return data_dir, committer, broker
 
 
 def stop(node):

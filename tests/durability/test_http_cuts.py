@@ -55,6 +55,7 @@ class Life:
         self._data_dir = DataDir(str(folder), files).open()
         self.committer = GroupCommit(files)
         self.broker = Broker(self._data_dir, files, Durability(self.committer), settings)
+        self.broker.recover()
         self._rates = Rates(1000, 1)
         node = Node(self.broker, _NoServer(), settings, list, "gomq@here", self._rates)
         self._client = create_app(node).test_client()

@@ -432,7 +432,7 @@ def run_users(data):
 def _read_users(root):
     files = Unflushed()
     committer = GroupCommit(files, enabled=False)
-    users = Users(files, root / "users", committer, ExchangeState)
+    users = Users(files, root / "users", committer, ExchangeState).open()
     found = [
         (user.name, user.password_hash, user.hashing_algorithm, user.tags, sorted(map(repr, user.permissions)))
         for user in users

@@ -86,6 +86,7 @@ class Door:
         self.data_dir.open()
         self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=sync)
         self.broker = Broker(self.data_dir, files, Durability(self.committer), self.settings)
+        self.broker.recover()
         self.server = AMQPServer(self.broker, self.settings)
         self.clients = []
         self.greenlets = []

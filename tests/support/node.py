@@ -24,6 +24,7 @@ class Node:
         self.committer = GroupCommit(files)
         self.loop = MortalLoop()
         self.broker = Broker(self.data_dir, files, Durability(self.committer), Settings(**settings), self.loop)
+        self.broker.recover()
 
     @property
     def vhost(self):

@@ -28,7 +28,8 @@ MAP = {
     # entry: build the parts, hand them to each other
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
-    "launcher": CORE | {"broker.broker", "amqp.server", "http", "doors", "reload", "state_dump", ""},
+    "launcher": CORE | {"node", "reload", "state_dump", ""},
+    "node": CORE | {"broker.broker", "amqp.server", "http", "doors"},
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},

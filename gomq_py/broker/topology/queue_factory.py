@@ -37,16 +37,18 @@ SAID_GONE = 5
 
 
 class QueueFactory:
-    """Makes the queues of one broker. ``pool`` recycles segments, ``scheduler`` gives queues turns; ``on_idle(queue)`` hears of expired ones."""
+    """Makes the queues of one broker. ``pool``, which recycles segments, is there before the first queue is; ``scheduler`` gives
+    queues turns; ``on_idle(queue)`` hears of expired ones.
+    """
 
-    def __init__(self, data_dir, files, pool, durability, scheduler, segment_bytes, dead_letters, timers, on_idle):
+    def __init__(self, data_dir, files, durability, scheduler, segment_bytes, dead_letters, timers, on_idle):
+        self.pool = None
         self.scheduler = scheduler
         self.exchange_defaults = {}
         self.consumer_timeout_ms = 0  # of queues that say nothing about it
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
-        self._pool = pool
         self._durability = durability
         self._committer = durability.disk
         self._segment_bytes = segment_bytes
@@ -131,7 +133,7 @@ class QueueFactory:
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
         """The store that the arguments ask for. ``how(function, *arguments)`` opens it."""
-        shared = (folder, self._files, self._pool, self._committer, incarnation)
+        shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
             store, report = how(
                 open_stream_store, *shared, arguments.get(SEGMENT_BYTES, self._segment_bytes))
@@ -155,7 +157,7 @@ class QueueFactory:
         name = f"amq.delayed-{exchange.name}"
         folder = self._folder(exchange.vhost, name, incarnation) if exchange.durable else self._data_dir.transient_folder
         store, report = open_store(
-            folder, self._files, self._pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
+            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
         park = DelayQueue(name, exchange.durable, store, self.scheduler, self._durability, self._timers)
         park.due_ms_of = delayed.due_ms_of
@@ -225,7 +227,7 @@ class QueueFactory:
         So are those that had messages when the last run stopped in order: it had a queue for each. Some may be gone.
         """
         root = self._data_dir.queues_folder
-        listed = _sums_by_folder(root, self._pool.listed)
+        listed = _sums_by_folder(root, self.pool.listed)
         for entry in sorted(os.listdir(root)):
             path = os.path.join(root, entry)
             if path in self._known_folders:

@@ -29,7 +29,7 @@ SLICE = 200
 
 
 class TopologyLog:
-    """The log of one broker. Exhaust ``replay`` before the first ``append``.
+    """The log of one broker. ``open`` it, and exhaust ``replay``, before the first ``append``.
 
     ``snapshot()`` gives functions, each returning the record of one definition or None if it is gone by now.
     """
@@ -45,10 +45,15 @@ class TopologyLog:
         self._next = None
         self._opening = self._renaming = self._closed = False
         self._unreadable = []  # payloads that replay left out
+        self._log = None  # until it is opened
+
+    def open(self):
+        """For boot: blocks. Raises OSError. Returns itself."""
         if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
-            files.unlink(self._path + NEXT)
-        self._log = FramedLog(files, self._path, committer=committer)
-        committer.mark_folder(os.path.dirname(self._path))  # its name may be new
+            self._files.unlink(self._path + NEXT)
+        self._log = FramedLog(self._files, self._path, committer=self._committer)
+        self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
+        return self
 
     @property
     def record_count(self):

@@ -21,7 +21,7 @@ KINDS = ("cheap", "costly4", "costly6", "costly7", "without a password", "nobody
 @pytest.fixture
 def users(tmp_path):
     files = Unflushed()
-    users = Users(files, str(tmp_path / "users"), GroupCommit(files, enabled=False), ExchangeState)
+    users = Users(files, str(tmp_path / "users"), GroupCommit(files, enabled=False), ExchangeState).open()
     yield users
     users.close()
 

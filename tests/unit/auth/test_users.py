@@ -39,7 +39,7 @@ def reopen(tmp_path):
     opened = []
 
     def reopen_users():
-        opened.append(Users(Files(), tmp_path / "users", NoCommitter(), State, only_local=("guest",)))
+        opened.append(Users(Files(), tmp_path / "users", NoCommitter(), State, only_local=("guest",)).open())
         return opened[-1]
 
     yield reopen_users
@@ -70,7 +70,7 @@ def test_users_and_permissions_are_kept(reopen):
 
 def test_change_is_marked_for_the_next_sync(tmp_path):
     committer = NoCommitter()
-    store = Users(Files(), tmp_path / "users", committer, State)
+    store = Users(Files(), tmp_path / "users", committer, State).open()
 
     store.set_user("ann", password="secret")
     store.close()

@@ -251,6 +251,21 @@ def test_list_moves_with_the_folder(tmp_path):
     assert listed_at_boot(tmp_path / "there") == (STOPPED, LISTED)
 
 
+@pytest.mark.parametrize("is_promoted", [True, False])
+def test_folder_that_was_followed_tells_nothing_of_the_run_before(tmp_path, is_promoted):
+    """Its content is another node's by now, whether the follower leads itself or ends and another broker does."""
+    stop_with(tmp_path, LISTED)
+    data_dir = DataDir(tmp_path).follow()
+    if not is_promoted:
+        data_dir.close()
+        data_dir = DataDir(tmp_path)
+
+    data_dir.open()
+
+    assert (data_dir.last_end, data_dir.listed) == (POWER_LOST, {})
+    data_dir.close()
+
+
 @pytest.mark.parametrize("octet", [0, 40, -2])
 def test_list_that_has_changed_counts_for_nothing(tmp_path, octet):
     stop_with(tmp_path, LISTED)

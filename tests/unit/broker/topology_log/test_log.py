@@ -27,7 +27,7 @@ class Names:
         self.slices = []
         self.names = {}
         self.possible = []  # what a kill may leave: ``names`` as of the last sync and after each change since
-        self.log = TopologyLog(self.files, self.path, self.committer, self, slack=20)
+        self.log = TopologyLog(self.files, self.path, self.committer, self, slack=20).open()
         for record in self.log.replay():
             self.apply(record)
         self.possible.append(dict(self.names))

@@ -1,0 +1,116 @@
+"""Node: one data folder, and the role in which this process has it open. Builds the rooms of a broker and hands them to each other.
+
+- A *leader* has read the folder (``Broker.recover``) and serves it: broker, doors, listeners.
+- A *follower* only holds it. Somebody writes into it what another node's files are told of
+  (``storage.replication.Replicator``); nothing is read, nothing else is written, no door is open. ``promote`` makes a
+  leader of it, once that somebody has come to an end.
+
+Below launcher and whatever else runs a broker; the only place that knows every room. Never parses flags, never patches,
+knows no signals.
+"""
+from collections.abc import Callable
+from typing import Any
+
+from gomq_py.amqp.server.server import AMQPServer
+from gomq_py.broker.broker import Broker
+from gomq_py.broker.topology import definitions
+from gomq_py.config.settings import Settings
+from gomq_py.doors import Doors
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.durability import Durability
+from gomq_py.storage.files import Files
+from gomq_py.storage.replication import NullReplicator, Replicator
+from gomq_py.storage.sync import GroupCommit
+
+LEADER, FOLLOWER = "leader", "follower"
+
+
+class Node:
+    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed. ``broker``, ``amqp``, ``doors`` and
+    ``durability`` are the leader's, else None.
+    """
+
+    def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
+        """``replicators`` hear what a leader's files are told."""
+        self.settings = settings
+        self.role: str | None = None
+        self.broker: Any = None
+        self.amqp: Any = None
+        self.doors: Any = None
+        self.durability: Any = None
+        self._management: Any = None
+        self._committer: Any = None
+        self._files = Files(replicators)
+        self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
+
+    def lead(self) -> None:
+        """Open the data folder and read what is in it: the model is there, and no door is open. Blocks. May switch.
+
+        Raises BackendError, DataDirError, DefinitionsError, LogError, OSError, StoreError; then ``close`` it.
+        """
+        settings = self.settings
+        self._data_dir.open()
+        self._committer = GroupCommit(
+            self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
+        self.durability = Durability(self._committer)
+        broker = Broker(self._data_dir, self._files, self.durability, settings)
+        broker.recover()
+        self.broker = broker
+        if settings.load_definitions:
+            definitions.load(broker, settings.load_definitions)
+        self.amqp = AMQPServer(broker, settings)
+        broker.resource_watch.start()
+        self.role = LEADER
+
+    def follow(self) -> None:
+        """Hold the data folder for somebody who writes into it what another node's files are told of. Raises DataDirError, OSError."""
+        self._data_dir.follow()
+        self.role = FOLLOWER
+
+    def promote(self, inherited: Any = ()) -> None:
+        """Make a leader of a follower, and open its doors. Whoever wrote into the folder must have come to an end. Blocks. May switch.
+
+        ``inherited`` as in ``open_doors``. Raises as ``lead`` and ``open_doors`` do.
+        """
+        assert self.role == FOLLOWER, self.role
+        self.lead()
+        self.open_doors(inherited)
+
+    def open_doors(self, inherited: Any = ()) -> None:
+        """Listen. ``inherited``: (name, listening socket) of those that need not be opened. Raises BindError, OSError. May switch."""
+        self.doors = Doors(self.settings, self.amqp.handle, self.amqp.admission, self._make_side_door, list(inherited))
+        self.doors.open()
+
+    @property
+    def listeners(self) -> list[Any]:
+        """What is open, with ``protocol``, ``address`` and ``port``."""
+        return self.doors.listeners if self.doors is not None else []
+
+    def close(self, before_lock: Callable[[], None] | None = None) -> None:
+        """Close everything that is open: doors, connections, the broker; then call ``before_lock()`` and give the folder back.
+        A second call closes nothing. May switch.
+        """
+        ended = self.broker is not None  # a boot that failed has left things half done
+        if self.doors is not None:
+            self.doors.close()
+            self.doors = None
+        for name in ("_management", "amqp", "broker"):
+            room = getattr(self, name)
+            if room is not None:
+                setattr(self, name, None)
+                room.close()
+        if self._committer is not None:
+            self._committer.stop()
+            ended = ended and not self._committer.has_failed
+            self._committer = self.durability = None
+        if before_lock is not None:
+            before_lock()
+        self._data_dir.close(in_order=ended)
+        self.role = None
+
+    def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
+        if self._management is None:
+            from gomq_py.http.door import Management  # here, because a broker without it should not carry Flask
+            self._management = Management(self.broker, self.amqp, self.settings, lambda: self.listeners)
+        return self._management.door(protocol, listening, tls)
