@@ -336,6 +336,7 @@ TIMERS = {
     "gomq_py.amqp.server.token_life": (1, "of one connection"),
     "gomq_py.net.stream": (1, "of one connection"),
     "gomq_py.http.clients": (1, "set anew by the next client"),
+    "gomq_py.http.index": (3, "forgets its timer first; dropping what nobody asks for does not raise"),
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.testing.chaos": (1, "faults on purpose"),
 }
