@@ -23,7 +23,7 @@ cdef class Queue(destination.Destination):
     cdef int holds
     cdef bint behind, turning
     cdef public uint64_t consumer_timeout_ms
-    cdef public Py_ssize_t letters
+    cdef public Py_ssize_t dead_letter_count
     cdef readonly object aside
     cdef readonly list _waiting_for_files
     cdef object __weakref__

@@ -29,7 +29,7 @@ class Queue(destination.Destination):
 
     ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
     ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
-    a delivery may stay unacked, 0 for any time; channels see to it. ``letters``: messages that are dead and wait for their copies.
+    a delivery may stay unacked, 0 for any time; channels see to it. ``dead_letter_count``: messages that are dead and wait for their copies.
     ``aside``: the SetAside of this queue, or None.
     ``in_force``: the policies it stands under (broker.policies.InForce), as its vhost has applied them.
     """
@@ -38,7 +38,7 @@ class Queue(destination.Destination):
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind", "turning", "letters", "aside", "in_force",
+        "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside", "in_force",
         "_waiting_for_files", "__weakref__",
     )
 
@@ -54,7 +54,7 @@ class Queue(destination.Destination):
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
-        self.consumer_timeout_ms = self.letters = 0
+        self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
         self._waiting_for_files = None
         if store is not None:

@@ -148,7 +148,7 @@ class QueueFactory:
         return store
 
     def give_park(self, exchange, route, incarnation=None):
-        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, owed)`` takes each in its time.
+        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, pending)`` takes each in its time.
 
         Raises OSError, StoreError.
         """
@@ -161,7 +161,7 @@ class QueueFactory:
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
         park = DelayQueue(name, exchange.durable, store, self.scheduler, self._durability, self._timers)
         park.due_ms_of = delayed.due_ms_of
-        park.release = lambda message, owed: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), owed)
+        park.release = lambda message, pending: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), pending)
         exchange.park = park
         if exchange.durable:
             self._incarnations[park] = incarnation
@@ -204,7 +204,7 @@ class QueueFactory:
 
     def remove(self, queue, reason):
         """Let go of a deleted queue: its consumers are told now, its files go once the log and its last dead letters are on disk."""
-        if queue.letters and not queue.closed:
+        if queue.dead_letter_count and not queue.closed:
             queue.retire(reason)
             self._dead_letters.let_leave(queue, lambda: self._remove(queue, reason))
         else:

@@ -183,10 +183,13 @@ class VHost(Routing):
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
-    def _route_late(self, exchange, message, headers, owed):
-        """A delayed message's time has come; ``owed``: it has gone on to all others before. Returns the destinations whose stores cannot take it."""
-        if owed is not None:
-            return published(message, self.again(owed))
+    def _route_late(self, exchange, message, headers, pending):
+        """Route a delayed message that is due; ``pending``: the destinations it has yet to reach, or None for all.
+
+        Returns those whose stores cannot take it now.
+        """
+        if pending is not None:
+            return published(message, self.again(pending))
         values = headers.get(EXTRA_KEYS)
         keys = [key for key in values if isinstance(key, str)] if isinstance(values, list) else ()
         if self.needs_properties:

@@ -12,7 +12,7 @@ cdef class DeadMessage:
     cdef readonly str reason
     cdef readonly uint64_t location
     cdef readonly Message copy
-    cdef readonly list owed
+    cdef readonly list pending
 
 cdef class DeadLetters:
     cdef readonly object counts
@@ -52,13 +52,13 @@ cdef class WaitingDeadLetters(DeadLetterSource):
     cdef public Transfer transfer
     cdef dict _lanes
     cdef object _round
-    cdef hold(self, DeadMessage dead, owed)
+    cdef hold(self, DeadMessage dead, pending)
     @cython.locals(lane=Lane)
     cdef bint holds(self, DeadMessage dead) except -1
     @cython.locals(lane=Lane)
     cpdef take(self, Message message)
     @cython.locals(lane=Lane)
-    cpdef int no_room(self, item, owed) except -1
+    cpdef int no_room(self, item, pending) except -1
 
 cdef class Lane:
     cdef Queue _queue
@@ -66,9 +66,9 @@ cdef class Lane:
     cdef str _reason
     cdef readonly object locations
     cdef Py_ssize_t _first
-    cdef list _owed
+    cdef list _pending
     cdef DeadMessage take(self)
-    cdef put_back(self, owed)
+    cdef put_back(self, pending)
 
 cdef class DeadLetterExchanges(Target):
     cdef object _vhosts, _scheduler, _counts

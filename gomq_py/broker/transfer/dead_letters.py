@@ -49,7 +49,7 @@ class DeadLetters:
 
     def send(self, queue, location, reason):
         """An unacked message of ``queue`` is dead: it leaves the queue when its copies are safe."""
-        queue.letters += 1
+        queue.dead_letter_count += 1
         self._add(DeadMessage(queue, queue.limits.settings, reason, location, None, None))
 
     def send_refused(self, queue, message, reason):
@@ -87,8 +87,8 @@ class DeadLetters:
         """A message is dealt with: sent, set aside, or not there."""
         queue = dead.queue
         if dead.copy is None:
-            queue.letters -= 1
-            if queue.letters == 0 and self._leaving and queue in self._leaving:
+            queue.dead_letter_count -= 1
+            if queue.dead_letter_count == 0 and self._leaving and queue in self._leaving:
                 self._let_go(queue)
 
     def _let_go(self, queue):
@@ -101,18 +101,18 @@ class DeadLetters:
 class DeadMessage:
     """One dead message of ``queue``, and its settings when it died: at ``location`` in its store, or a ``copy`` of one that was not stored.
 
-    ``owed``: the destinations it has yet to reach, where others have it; None: none of them has.
+    ``pending``: the destinations it has yet to reach, where others have it; None: none of them has.
     """
 
-    __slots__ = ("queue", "settings", "reason", "location", "copy", "owed")
+    __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
 
-    def __init__(self, queue, settings, reason, location, copy, owed):
+    def __init__(self, queue, settings, reason, location, copy, pending):
         self.queue = queue
         self.settings = settings
         self.reason = reason
         self.location = location
         self.copy = copy
-        self.owed = owed
+        self.pending = pending
 
 
 class DeadLetterSource(Source):
@@ -184,8 +184,8 @@ class FreshDeadLetters(DeadLetterSource):
             return False
         return DeadLetterSource.show(self, dead, message)
 
-    def no_room(self, item, owed):
-        self._waiting.hold(item, owed)
+    def no_room(self, item, pending):
+        self._waiting.hold(item, pending)
         return LEFT_TO_SOURCE
 
     def broken(self, error):
@@ -203,10 +203,10 @@ class WaitingDeadLetters(DeadLetterSource):
         self._lanes = {}  # (queue, its settings, reason): Lane
         self._round = deque()  # those of them to be tried in this round
 
-    def hold(self, dead, owed):
+    def hold(self, dead, pending):
         """There was no room for a message: it waits."""
-        self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, owed)
-        names = ", ".join(f"'{destination.name}'" for destination in owed)
+        self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
+        names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error("dead letters of queue '%s' in vhost '%s' wait in it: %s cannot store them now", dead.queue.name, dead.queue.vhost, names)
         self.transfer.try_again_later()
 
@@ -238,9 +238,9 @@ class WaitingDeadLetters(DeadLetterSource):
             del self._lanes[self._round.popleft()]
         return None
 
-    def no_room(self, item, owed):
+    def no_room(self, item, pending):
         lane = self._lanes[self._round.popleft()]
-        lane.put_back(owed)
+        lane.put_back(pending)
         return OTHERS_GO_ON
 
     def broken(self, error):
@@ -257,28 +257,28 @@ class WaitingDeadLetters(DeadLetterSource):
 class Lane:
     """Messages that died of one reason in one queue and wait, in order, for room where they go."""
 
-    __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_owed")
+    __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
-    def __init__(self, dead, owed):
+    def __init__(self, dead, pending):
         self._queue = dead.queue
         self._settings = dead.settings
         self._reason = dead.reason
         self.locations = array("Q", (dead.location,))  # there may be as many as messages
         self._first = 0
-        self._owed = owed  # destinations that the first of them has yet to reach
+        self._pending = pending  # destinations that the first of them has yet to reach
 
     def take(self):
         """The first of them, which waits no more; None: there is none left."""
         if self._first == len(self.locations):
             return None
-        owed, self._owed = self._owed, None
+        pending, self._pending = self._pending, None
         self._first += 1
-        return DeadMessage(self._queue, self._settings, self._reason, self.locations[self._first - 1], None, owed)
+        return DeadMessage(self._queue, self._settings, self._reason, self.locations[self._first - 1], None, pending)
 
-    def put_back(self, owed):
+    def put_back(self, pending):
         """The one that was taken last waits on."""
         self._first -= 1
-        self._owed = owed
+        self._pending = pending
 
 
 class DeadLetterExchanges(Target):
@@ -314,26 +314,26 @@ class DeadLetterExchanges(Target):
             route = self._route = self._route_of(dead)
         if route.exchange is None or message.kind != KIND_AMQP:
             return None
-        owed = dead.owed
+        pending = dead.pending
         routing, properties = message.get_routing(), message.get_properties()
         address = route.addresses.get((routing, properties))
         if address is None:
             death = Death(message, route.queue.name, route.reason, route.settings.dead_letter_routing_key, self._scheduler.now_ms, route.first_deaths)
             address = route.addresses[routing, properties] = Address(death, route.by_keys(death))
-        route.count += owed is None
+        route.count += pending is None
         copy = self._copy
         copy.readdress(message, route.exchange_name, address.key, address.death.properties, self._scheduler.now_ms)
         destinations = address.destinations
-        if owed is not None:
-            destinations = route.again(owed)
+        if pending is not None:
+            destinations = route.again(pending)
         elif destinations is None:
             destinations = address.reached_by(route.by_headers(address.death))
-        owed = None
+        pending = None
         for destination in destinations:
             route.published += 1
             if not destination.publish(copy) and destination.unable:
-                owed = [*(owed or ()), destination]
-        return owed
+                pending = [*(pending or ()), destination]
+        return pending
 
     def _route_of(self, dead):
         route = self._routes.get((dead.queue, dead.reason))

@@ -22,8 +22,8 @@ COMPLAIN_MS = 10_000
 
 
 class DelayQueue(Destination):
-    """``due_ms_of(message)`` tells when a message is due. ``release(message, owed)`` is given each in its time, and answers with the destinations
-    whose stores could not take it: those are ``owed`` it when it is tried again, which is None the first time.
+    """``due_ms_of(message)`` tells when a message is due. ``release(message, pending)`` is given each in its time, and answers with the destinations
+    whose stores could not take it: those are ``pending`` it when it is tried again, which is None the first time.
     """
 
     def __init__(self, name, durable, store, scheduler, durability, timers):
@@ -36,7 +36,7 @@ class DelayQueue(Destination):
         self.scheduler = scheduler
         self.timers = timers
         waiting = DueMessages(self)
-        self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.owed), scheduler, timers, durability.when_safe)
+        self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers, durability.when_safe)
         self.due = DueTimer(timers, self._transfer.start)
         self._message = Message()
         self._rebuild()
@@ -167,11 +167,11 @@ class DelayQueue(Destination):
 class DueMessages(Source):
     """The messages of a DelayQueue whose time has come.
 
-    ``owed``: {location: destinations that have yet to take it, of those that others have taken}.
+    ``pending``: {location: destinations that have yet to take it, of those that others have taken}.
     """
 
     def __init__(self, queue):
-        self.owed = {}
+        self.pending = {}
         self._queue = queue
 
     def take(self, message):
@@ -190,10 +190,10 @@ class DueMessages(Source):
         """They come again at the next boot."""
         LOG.error("%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name, len(items), error)
 
-    def no_room(self, item, owed):
+    def no_room(self, item, pending):
         """Where only queues that are closed have yet to take it, the others do not wait for it."""
-        self.owed[item] = owed
-        if all(getattr(destination, "closed", False) for destination in owed):
+        self.pending[item] = pending
+        if all(getattr(destination, "closed", False) for destination in pending):
             self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
             return LEFT_TO_SOURCE
         self._queue.wait_again(item)
@@ -216,9 +216,9 @@ class DueMessages(Source):
 class ReleasedMessages(Target):
     """Hands messages to their exchange again."""
 
-    def __init__(self, queue, owed):
+    def __init__(self, queue, pending):
         self._queue = queue
-        self._owed = owed
+        self._pending = pending
 
     def send(self, item, message):
-        return self._queue.release(message, self._owed.pop(item, None)) or None
+        return self._queue.release(message, self._pending.pop(item, None)) or None

@@ -7,7 +7,7 @@ cdef class Source:
     cpdef bint show(self, item, Message message) except -1
     cpdef drop(self, item)
     cpdef keep(self, list items, error)
-    cpdef int no_room(self, item, owed) except -1
+    cpdef int no_room(self, item, pending) except -1
     cpdef set_aside(self, item, error, bint was_sent)
     cpdef fail(self, item, error)
     cpdef bint broken(self, error) except -1

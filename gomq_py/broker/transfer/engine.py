@@ -60,8 +60,8 @@ class Source:
         """What was sent is not safe: the originals stay."""
         raise NotImplementedError
 
-    def no_room(self, item, owed):
-        """Those ``owed`` it could not take a message. OTHERS_GO_ON and ALL_WAIT: ``try_again`` is called in a while. LEFT_TO_SOURCE: it is not."""
+    def no_room(self, item, pending):
+        """Those ``pending`` it could not take a message. OTHERS_GO_ON and ALL_WAIT: ``try_again`` is called in a while. LEFT_TO_SOURCE: it is not."""
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
@@ -184,7 +184,7 @@ class Transfer(Job):
                 return True
             if self._most_octets:
                 octets = message.get_body_length()
-            owed = self._target.send(item, message)
+            pending = self._target.send(item, message)
         except StoreError as error:
             self._source.fail(item, error)
             return True
@@ -193,11 +193,11 @@ class Transfer(Job):
                 raise
             self._source.set_aside(item, error, False)
             return True
-        if owed is None:
+        if pending is None:
             self._sent.append(item)
             self._sent_octets += octets
             return True
-        return not owed or self._wait(self._source.no_room(item, owed))
+        return not pending or self._wait(self._source.no_room(item, pending))
 
     def _wait(self, how):
         """There is no room for the message that is next. Whether the ones behind it go on."""

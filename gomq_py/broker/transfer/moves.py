@@ -122,7 +122,7 @@ class Move(Source):
         self.result.matched += 1
         return True
 
-    def no_room(self, item, owed):
+    def no_room(self, item, pending):
         """It stays in its place: whoever asked is told, and asks again."""
         self._stays(item, "refused by the target")
         return LEFT_TO_SOURCE

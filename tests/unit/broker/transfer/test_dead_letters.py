@@ -455,7 +455,7 @@ def test_deleted_queue_is_let_go_although_a_letter_of_it_was_set_aside(node, tmp
 
     node.vhost.delete_queue("q")
 
-    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.letters == 0)
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.dead_letter_count == 0)
     node.wait(lambda: sum(path.exists() for path in folders) < len(folders), what="the files of the queue have gone")
 
 
@@ -488,7 +488,7 @@ def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_b
         node.publish("", "q", body)
 
     node.wait(lambda: target.taken == [b"1", b"3"] and queue.unacked_count == 1)
-    assert queue.aside.reasons == {"dead-lettering: LookupError: it cannot be found": 1} and queue.letters == 0
+    assert queue.aside.reasons == {"dead-lettering: LookupError: it cannot be found": 1} and queue.dead_letter_count == 0
 
 
 @pytest.mark.parametrize("through", ["argument", "policy"])

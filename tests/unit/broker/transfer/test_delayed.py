@@ -27,7 +27,7 @@ def make(bench, store):
     park = DelayQueue("park", True, store, bench.scheduler, Durability(bench.committer), bench.timers)
     park.due_ms_of = lambda parked: parked.describe()["timestamp_ms"] + int(parked.get_body())
     park.released = []
-    park.release = lambda parked, _owed: park.released.append((bench.now_ms, parked.get_body()))
+    park.release = lambda parked, _pending: park.released.append((bench.now_ms, parked.get_body()))
     return park
 
 
@@ -126,7 +126,7 @@ def test_closed_queue_takes_and_releases_nothing(bench, park):
 
 
 def test_message_that_cannot_be_released_is_set_aside_and_the_others_go_on(bench, park, caplog):
-    release, park.release = park.release, lambda parked, owed: 1 // int(parked.get_body() != b"5") and release(parked, owed)
+    release, park.release = park.release, lambda parked, pending: 1 // int(parked.get_body() != b"5") and release(parked, pending)
     bench.publish(park, b"3", b"5", b"05", b"7")
 
     bench.advance(20)

@@ -37,7 +37,7 @@ class Listed(Source):
     def keep(self, items, error):
         self.kept.append((list(items), error))
 
-    def no_room(self, item, owed):
+    def no_room(self, item, pending):
         self.waiting.insert(0 if self.rule == ALL_WAIT else len(self.waiting), item)
         return self.rule
 
@@ -175,7 +175,7 @@ def test_others_go_on_past_one_that_waits_for_room(bench, far):
     far.answers = {b"1": ["full"]}
     asked = []
     source.try_again = lambda: asked.append(far.answers.clear())
-    source.no_room = lambda item, owed: asked.append((item, owed)) or OTHERS_GO_ON
+    source.no_room = lambda item, pending: asked.append((item, pending)) or OTHERS_GO_ON
 
     start(bench, source, far)
     assert far.taken == [b"0", b"2", b"3", b"4"] and asked == [(b"1", ["full"])]
@@ -186,7 +186,7 @@ def test_others_go_on_past_one_that_waits_for_room(bench, far):
 
 def test_what_is_left_to_its_source_is_not_asked_for_again(bench, far):
     source = Listed(*BODIES)
-    source.no_room = lambda item, owed: LEFT_TO_SOURCE
+    source.no_room = lambda item, pending: LEFT_TO_SOURCE
     far.answers = {b"1": ["full"]}
 
     start(bench, source, far)
