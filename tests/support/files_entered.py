@@ -1,12 +1,13 @@
-"""Which modules of the broker work on one thing that a client asks for. A profiler tells it, in the interpreted mode.
+"""Which modules of the broker work on one thing that a client asks for. A profiler tells it, in the
+interpreted mode.
 
 ``python -m tests.support.files_entered FOLDER`` prints them as JSON:
 
     {what was asked for: {"entered": [...], "chain": [...]}}
 
-``entered``: the modules between the socket and the disk of which a function ran. ``chain``: those on the stack when
-the thing was done: the ack written, the copy of a dead letter written, the declare refused. Each thing is done
-several times. Only what every time entered counts, so that a timer which came between does not.
+``entered``: the modules between the socket and the disk of which a function ran. ``chain``: those on the
+stack when the thing was done: the ack written, the copy of a dead letter written, the declare refused. Each
+thing is done several times. Only what every time entered counts, so that a timer which came between does not.
 """
 import json
 import os
@@ -31,7 +32,8 @@ NOT_COUNTED = SOCKET + DISK + WIRE_AND_CODEC
 
 DURABLE = b"\x10\0\2"
 TIMES = 3
-# Polls of the loop after which all that follows from what a client sent is done: each step of a job has a poll.
+# Polls of the loop after which all that follows from what a client sent is done: each step of a job has a
+# poll.
 POLLS = 50
 
 

@@ -81,7 +81,8 @@ def test_words_are_looked_for_in_strings_and_not_in_docstrings(source, word, fou
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """What tests.support.files_entered prints; it runs interpreted, for a profiler sees no compiled function."""
+    """What tests.support.files_entered prints; it runs interpreted, for a profiler sees no compiled function.
+    """
     folder = tmp_path_factory.mktemp("entered") / "data"
     run = subprocess.run(
         [sys.executable, "-m", "tests.support.files_entered", str(folder)], cwd=ROOT,

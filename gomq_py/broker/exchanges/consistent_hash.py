@@ -1,8 +1,9 @@
-"""Consistent hash exchange: each message to one of the bound destinations, chosen by a hash of its key; equal keys go to the same one.
+"""Consistent hash exchange: each message to one of the bound destinations, chosen by a hash of its key; equal
+keys go to the same one.
 
-A binding's key is its weight, a whole number: the share of the keys it gets. ``x-hash-on`` (or RabbitMQ's ``hash-header``) hashes a header instead of
-the routing key, RabbitMQ's ``hash-property`` one of three properties. When bindings come and go only the share of one changes hands, by either
-algorithm:
+A binding's key is its weight, a whole number: the share of the keys it gets. ``x-hash-on`` (or RabbitMQ's
+``hash-header``) hashes a header instead of the routing key, RabbitMQ's ``hash-property`` one of three
+properties. When bindings come and go only the share of one changes hands, by either algorithm:
 
     ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at or behind its CRC-32
     jump    Lamping and Veach's jump hash over the destinations in a row, each as often as it weighs: even, and moves keys only for the last ones
@@ -18,7 +19,8 @@ from gomq_py.errors import PreconditionFailed
 
 RING, JUMP = "ring", "jump"
 
-# Points one binding may have: a weight of a million would take seconds and 100 MB, and no queue is that much heavier than another.
+# Points one binding may have: a weight of a million would take seconds and 100 MB, and no queue is that much
+# heavier than another.
 MAX_WEIGHT = 10_000
 
 # Of a point of 32 bits: those within one of 4096 parts of the ring, which has some 250 points of a million.
@@ -103,8 +105,9 @@ def weight_of(routing_key):
 class Ring:
     """Points on a circle of 32 bits; where two meet, the destination of the first name has it.
 
-    They lie in parts of the circle, so that a point comes and goes at the cost of its part: with 600 000 in one row a
-    binding of weight 10 000 took 400 ms. That many points take some 12 ms, however many others there are.
+    They lie in parts of the circle, so that a point comes and goes at the cost of its part: with 600 000 in
+    one row a binding of weight 10 000 took 400 ms. That many points take some 12 ms, however many others
+    there are.
     """
 
     def __init__(self):
@@ -203,7 +206,8 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Destinations in a row of buckets, in the order of their names so that a restart spreads keys as before."""
+    """Destinations in a row of buckets, in the order of their names so that a restart spreads keys as before.
+    """
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)
@@ -240,7 +244,9 @@ class Jump:
 
 
 def jump(key, buckets):
-    """The bucket of a 64-bit key (Lamping and Veach, "A fast, minimal memory, consistent hash algorithm", 2014)."""
+    """The bucket of a 64-bit key (Lamping and Veach, "A fast, minimal memory, consistent hash algorithm",
+    2014).
+    """
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

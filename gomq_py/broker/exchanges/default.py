@@ -4,7 +4,9 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class DefaultExchange(Exchange):
-    """Looks into the vhost's own ``queues``, and then into ``sinks``: destinations without a queue, such as direct reply-to."""
+    """Looks into the vhost's own ``queues``, and then into ``sinks``: destinations without a queue, such as
+    direct reply-to.
+    """
 
     type = DirectExchange.type
 

@@ -1,9 +1,10 @@
-"""Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header (milliseconds) is routed that much later.
+"""Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header
+(milliseconds) is routed that much later.
 
-The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in ``park``, a
-broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has come the header is negated, as
-RabbitMQ's plugin does, so that no exchange delays it again.
-``x-deliver-at`` (a timestamp, or Unix milliseconds) names the time itself.
+The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in
+``park``, a broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has come the
+header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a
+timestamp, or Unix milliseconds) names the time itself.
 """
 from datetime import datetime
 
@@ -86,7 +87,9 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """Whether the message waits; one whose time is past goes through the delay queue all the same, and at once."""
+    """Whether the message waits; one whose time is past goes through the delay queue all the same, and at
+    once.
+    """
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
@@ -99,7 +102,9 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """(the message as it is routed when its time has come, its headers): what delayed it is negated, its expiration counts from now."""
+    """(the message as it is routed when its time has come, its headers): what delayed it is negated, its
+    expiration counts from now.
+    """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):
         value = get_key(edit.headers, key)
@@ -125,6 +130,8 @@ def _negated(value):
 
 
 def _whole(digits):
-    """The number that ASCII digits stand for, LARGEST where no field holds it: there may be more than Python reads."""
+    """The number that ASCII digits stand for, LARGEST where no field holds it: there may be more than Python
+    reads.
+    """
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < len(str(LARGEST)) else LARGEST

@@ -1,17 +1,21 @@
-"""Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types`` names them.
+"""Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types``
+names them.
 
-Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an exchange only says which of its own bindings
-match. Changes only when its vhost says so. Never yields, never stores.
+Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
+exchange only says which of its own bindings match. Changes only when its vhost says so. Never yields, never
+stores.
 """
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.policies.policy import UNDER_NONE
 
 
 class Exchange:
-    """An exchange of ``vhost`` (its name). ``state`` counts and carries the revision that cached routes are checked against.
+    """An exchange of ``vhost`` (its name). ``state`` counts and carries the revision that cached routes are
+    checked against.
 
-    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached. ``departed``: destinations that are gone
-    and of whose bindings so many have still to be unbound; nothing is routed to them, whatever match() says.
+    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached.
+    ``departed``: destinations that are gone and of whose bindings so many have still to be unbound; nothing
+    is routed to them, whatever match() says.
     """
 
     type = ""
@@ -68,7 +72,9 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """A destination is gone, so many of whose bindings are here: none counts from now on, and the caller unbinds them in time."""
+        """A destination is gone, so many of whose bindings are here: none counts from now on, and the caller
+        unbinds them in time.
+        """
         self.departed[destination] = count
 
     def _unbind_departed(self, binding):
@@ -84,13 +90,17 @@ class Exchange:
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Refuse arguments this kind cannot do with; ``entity`` is how texts call the exchange. Raises PreconditionFailed."""
+        """Refuse arguments this kind cannot do with; ``entity`` is how texts call the exchange. Raises
+        PreconditionFailed.
+        """
 
     def check_binding(self, routing_key, arguments):
         """Refuse what this kind cannot match with. Raises PreconditionFailed."""
 
     def match(self, routing_key, headers, targets):
-        """Add to the set ``targets`` every destination, queue or exchange, of a binding that matches. ``headers`` may be None."""
+        """Add to the set ``targets`` every destination, queue or exchange, of a binding that matches.
+        ``headers`` may be None.
+        """
         raise NotImplementedError
 
     def _added(self, binding):
@@ -105,7 +115,9 @@ class Exchange:
 
 
 class KeyedExchange(Exchange):
-    """Keeps destinations by routing key. A destination bound to one key several times, with different arguments, is there once and counted."""
+    """Keeps destinations by routing key. A destination bound to one key several times, with different
+    arguments, is there once and counted.
+    """
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)

@@ -1,7 +1,9 @@
-"""Headers exchange: a binding's arguments are compared with the message's headers (AMQP 0-9-1 §3.1.3.4, and RabbitMQ's extensions of it).
+"""Headers exchange: a binding's arguments are compared with the message's headers (AMQP 0-9-1 §3.1.3.4, and
+RabbitMQ's extensions of it).
 
-``x-match`` chooses the mode: ``all`` (the default) and ``any`` leave out keys that begin with ``x-``, ``all-with-x`` and ``any-with-x`` compare them
-too; ``x-match`` itself is never compared. A binding value of None (void) asks only for the header's presence.
+``x-match`` chooses the mode: ``all`` (the default) and ``any`` leave out keys that begin with ``x-``,
+``all-with-x`` and ``any-with-x`` compare them too; ``x-match`` itself is never compared. A binding value of
+None (void) asks only for the header's presence.
 """
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import equal, type_name

@@ -1,21 +1,25 @@
 """Topic bits: patterns of a topic exchange that keys reach at most of their words, as automata of bits.
 
-Beside topic_trie, which walks a few such patterns itself and says which they are: there a word costs a visit to each node that was reached. Here a
-word costs a few operations on a whole number for each shard, which holds some thousands of words. Patterns are added to a shard as they are bound; a
-shard of which more than half has been removed is made anew, so that no change costs more than one shard.
+Beside topic_trie, which walks a few such patterns itself and says which they are: there a word costs a visit
+to each node that was reached. Here a word costs a few operations on a whole number for each shard, which
+holds some thousands of words. Patterns are added to a shard as they are bound; a shard of which more than
+half has been removed is made anew, so that no change costs more than one shard.
 
-A pattern of n words other than ``#`` has n + 1 neighbouring bits: bit i says that i of them have been found. A ``#`` between two of them lets bit i
-stay where it is, whatever word comes.
+A pattern of n words other than ``#`` has n + 1 neighbouring bits: bit i says that i of them have been found.
+A ``#`` between two of them lets bit i stay where it is, whatever word comes.
 """
 
-# Bits of a shard: making one anew takes 1 to 2 ms. Smaller ones make matching slower, as each costs the same few operations per word.
+# Bits of a shard: making one anew takes 1 to 2 ms. Smaller ones make matching slower, as each costs the same
+# few operations per word.
 SHARD_BITS = 4096
 # Shifted instead of the literal, which would be a C integer in the compiled module.
 _ONE = 1
 
 
 class TopicShards:
-    """Patterns to destinations, as a TopicTrie. ``words`` of all patterns together; ``rebuilt``: bits of all the shards that were made anew."""
+    """Patterns to destinations, as a TopicTrie. ``words`` of all patterns together; ``rebuilt``: bits of all
+    the shards that were made anew.
+    """
 
     __slots__ = ("words", "rebuilt", "_shards", "_room", "_homes")
 
@@ -61,7 +65,9 @@ class TopicShards:
         return len(self._shards)
 
     def _with_room(self, count):
-        """A shard for a pattern of so many words; a shard that has too little room is not asked again before it is made anew."""
+        """A shard for a pattern of so many words; a shard that has too little room is not asked again before
+        it is made anew.
+        """
         while self._room:
             shard = next(reversed(self._room))
             if shard.used + count <= SHARD_BITS:
@@ -73,7 +79,9 @@ class TopicShards:
 
 
 class TopicBits:
-    """One shard. ``used`` bits, of which ``dead`` belong to patterns that were removed: nothing sets those any more."""
+    """One shard. ``used`` bits, of which ``dead`` belong to patterns that were removed: nothing sets those
+    any more.
+    """
 
     __slots__ = ("used", "dead", "patterns", "_starts", "_finals", "_stars", "_stays", "_moves", "_ends")
 

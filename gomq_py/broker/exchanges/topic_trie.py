@@ -1,14 +1,17 @@
-"""Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any number of them (AMQP 0-9-1 §3.1.3.3).
+"""Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any
+number of them (AMQP 0-9-1 §3.1.3.3).
 
-Patterns live in a trie of words. A key is matched by walking all the nodes it can reach at once, one word at a time. Of nodes with their ``*`` in the
-same places it reaches one per word, so that few are reached where patterns are arranged alike, however many they are; a ``#`` at the end matches as
-soon as it is reached. What would be reached by most keys and at most words is kept out: of patterns in which words follow a ``#``, and of patterns
-whose ``*`` are arranged as no others', only few are walked, and topic_bits has the rest. The empty key has no words, so that ``#`` matches it and
-``*`` does not; a dot at either end adds an empty word.
+Patterns live in a trie of words. A key is matched by walking all the nodes it can reach at once, one word at
+a time. Of nodes with their ``*`` in the same places it reaches one per word, so that few are reached where
+patterns are arranged alike, however many they are; a ``#`` at the end matches as soon as it is reached. What
+would be reached by most keys and at most words is kept out: of patterns in which words follow a ``#``, and of
+patterns whose ``*`` are arranged as no others', only few are walked, and topic_bits has the rest. The empty
+key has no words, so that ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
 """
 from gomq_py.broker.exchanges.topic_bits import TopicShards
 
-# Words of patterns with words behind a ``#`` that are walked: a key of 128 words costs 1 ms at most, an ordinary one less than bits do.
+# Words of patterns with words behind a ``#`` that are walked: a key of 128 words costs 1 ms at most, an
+# ordinary one less than bits do.
 WALKED = 512
 # Arrangements of ``*`` that are walked: patterns of seven words have no more.
 ARRANGEMENTS = 128
@@ -17,7 +20,9 @@ _ONE = 1
 
 
 class TopicNode:
-    """A position in some patterns: what may follow, and who is bound to the pattern that ends here. ``seen`` is the last step that came by."""
+    """A position in some patterns: what may follow, and who is bound to the pattern that ends here. ``seen``
+    is the last step that came by.
+    """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
 
@@ -32,7 +37,9 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Patterns to destinations. ``match`` is the compiled part of routing. ``walked``: words of walked patterns in which words follow a ``#``."""
+    """Patterns to destinations. ``match`` is the compiled part of routing. ``walked``: words of walked
+    patterns in which words follow a ``#``.
+    """
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
@@ -74,7 +81,9 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Words of the patterns that most keys have to be compared with: those in shards, and walked ones in which words follow a ``#``."""
+        """Words of the patterns that most keys have to be compared with: those in shards, and walked ones in
+        which words follow a ``#``.
+        """
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
@@ -163,7 +172,9 @@ class TopicTrie:
         return not self.shards.words and not root.words and root.star is None and root.hash is None and root.destinations is None
 
     def _enter(self, node, front, targets):
-        """Put the node into the front, and the ``#`` behind it, which may match no word at all; each once per step."""
+        """Put the node into the front, and the ``#`` behind it, which may match no word at all; each once per
+        step.
+        """
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
@@ -204,9 +215,11 @@ def split_key(key):
 
 
 def folded(pattern):
-    """The words of a pattern, with wildcards that are neighbours in one order: every ``*``, then one ``#``, which matches the same keys.
+    """The words of a pattern, with wildcards that are neighbours in one order: every ``*``, then one ``#``,
+    which matches the same keys.
 
-    It keeps a pattern of many ``#`` from making a long chain, and patterns that mean the same from having nodes of their own.
+    It keeps a pattern of many ``#`` from making a long chain, and patterns that mean the same from having
+    nodes of their own.
     """
     words = []
     has_hash = False

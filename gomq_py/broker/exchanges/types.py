@@ -20,7 +20,8 @@ EXCHANGE_TYPES = {
 
 # Gets what the firehose tells (broker.signals.tracing).
 TRACE = "amq.rabbitmq.trace"
-# Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq. be made.
+# Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq.
+# be made.
 PREDECLARED = (
     ("amq.direct", "direct", False),
     ("amq.fanout", "fanout", False),
@@ -45,7 +46,9 @@ def exchange_type(name):
 
 
 def check_exchange_arguments(kind, entity, arguments):
-    """Check the arguments of a new exchange of this class; ``entity`` is how texts call it. Raises PreconditionFailed."""
+    """Check the arguments of a new exchange of this class; ``entity`` is how texts call it. Raises
+    PreconditionFailed.
+    """
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
             raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")

@@ -1,7 +1,7 @@
-"""Queue arguments: a declaration held against what there is (features.table): values, kinds of queue, RabbitMQ's text when something is wrong.
+"""Queue arguments: checks what a declare says of a queue, by features.table, with RabbitMQ's texts.
 
-Used by vhosts when a queue is declared. Unknown keys are accepted and kept, as in RabbitMQ. A queue that exists already is only compared with, never
-checked again, so that a definition from an older broker stays usable.
+Used by vhosts. Unknown keys are accepted and kept, as in RabbitMQ. The arguments of a queue that exists are
+compared and never checked again, so that a definition from an older broker stays usable.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.checks import WrongValue
@@ -13,7 +13,7 @@ from gomq_py.errors import PreconditionFailed
 
 __all__ = ("ARGUMENTS", "CLASSIC", "QUEUE_TYPE", "QUORUM", "STREAM", "TYPES", "TYPE_MODULES", "queue_type_of")
 
-# RabbitMQ's internal names, which its texts show.
+# The names of RabbitMQ's modules, which its texts show.
 TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 
 # key: (check, kinds of queue that take it), in the order in which RabbitMQ looks at them.
@@ -21,7 +21,11 @@ ARGUMENTS = {key: (row.check, row.kinds) for key, row in table.ARGUMENTS.items()
 
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
-    """Check a new queue; ``entity`` is how texts call it. Of several faults RabbitMQ's first is named. Raises PreconditionFailed."""
+    """Check a new queue, which texts call ``entity``. Of several faults the one that RabbitMQ finds first is
+    told.
+
+    Raises PreconditionFailed.
+    """
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
     if not isinstance(dead_letter_exchange, str):
         raise PreconditionFailed(f"invalid type '{type_name(dead_letter_exchange)}' for arg '{DEAD_LETTER_EXCHANGE}' in {entity}")
@@ -38,14 +42,18 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
 
 
 def check_may_be_unnamed(arguments):
-    """Refuse a generated name to kinds that are shared by their name. Raises PreconditionFailed."""
+    """Refuse a generated name to quorum queues and streams, which are shared by name. Raises
+    PreconditionFailed.
+    """
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
 
 
 def check_same_arguments(entity, received, current):
-    """Compare a declaration's arguments with those the queue has. Raises PreconditionFailed for the first known key that differs."""
+    """Compare a declare's arguments with those of the queue. Raises PreconditionFailed for the first that
+    differs.
+    """
     for key in ARGUMENTS:
         if key == QUEUE_TYPE and queue_type_of(received) == queue_type_of(current):
             continue  # none is classic
@@ -54,7 +62,10 @@ def check_same_arguments(entity, received, current):
 
 
 def check_values(entity, arguments, keys):
-    """Check the values of these keys, as far as they are there; ``entity`` is a queue or an exchange. Raises PreconditionFailed."""
+    """Check the values that the arguments have under these keys. Raises PreconditionFailed.
+
+    ``entity`` is how texts call the queue or exchange.
+    """
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue

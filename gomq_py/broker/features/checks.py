@@ -1,4 +1,6 @@
-"""Checks of arguments: ``check(value, arguments)``. They say what is wrong in RabbitMQ's words, which are Erlang's."""
+"""Checks of arguments: ``check(value, arguments)`` raises WrongValue with RabbitMQ's words, which are Erlang
+terms.
+"""
 from gomq_py.broker.features.age import milliseconds_of_age
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
 from gomq_py.content.fields import Seconds
@@ -19,28 +21,28 @@ def integer(value, _arguments):
 
 
 def not_negative(value, arguments):
-    """One from 0 on."""
+    """An integer from 0 on."""
     integer(value, arguments)
     if value < 0:
         raise WrongValue(f"{{value_negative,{value}}}")
 
 
 def milliseconds(value, arguments):
-    """A time that a timer has, ten years at most."""
+    """Milliseconds, ten years at most: RabbitMQ's longest timer."""
     not_negative(value, arguments)
     if value > MAX_TIMER_MS:
         raise WrongValue(f"{{value_too_large,{value}}}")
 
 
 def positive_milliseconds(value, arguments):
-    """The same, and not 0."""
+    """Milliseconds, and not 0."""
     milliseconds(value, arguments)
     if value == 0:
         raise WrongValue("{value_zero,0}")
 
 
 def up_to(most):
-    """A check for a count of at most so many."""
+    """A check for an integer from 0 to ``most``."""
     def check(value, arguments):
         not_negative(value, arguments)
         if value > most:
@@ -70,7 +72,7 @@ def age(value, arguments):
 
 
 def one_of(reason, *allowed):
-    """A check for a text out of a few; ``reason`` may show the value."""
+    """A check for one of a few texts. ``reason`` may show the value as ``{}``."""
     def check(value, arguments):
         text(value, arguments)
         if value not in allowed:

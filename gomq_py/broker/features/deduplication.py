@@ -1,9 +1,11 @@
-"""Deduplication: messages whose id was seen lately, by a queue or an exchange with ``x-message-deduplication``, are taken and thrown away.
+"""Deduplication: a queue or exchange takes a message whose id it saw lately, and throws it away.
 
-The id is what a header of the message holds (``x-deduplication-header`` unless the argument of that name says another one). As many ids as
-``x-cache-size`` says are remembered, the oldest going first, each for ``x-cache-ttl`` milliseconds unless the message has a header ``x-cache-ttl`` of
-its own. In memory only: after a restart everything is new. An id costs some 150 octets, whatever its length. A message that died in a queue and
-comes back to it, as from a queue for retries, is no duplicate of itself.
+``x-message-deduplication`` asks for it. The id is the value of a header of the message:
+``x-deduplication-header``, unless the argument of that name says another one. ``x-cache-size`` ids are
+remembered, the oldest is forgotten first. Each is remembered for ``x-cache-ttl`` milliseconds, unless the
+message has a header of that name. Ids are in memory only: after a restart every message is new. An id takes
+some 150 octets, whatever its length. A message that died in a queue and comes back to it, as from a queue for
+retries, is no duplicate of itself.
 """
 from collections import OrderedDict
 from hashlib import blake2b
@@ -30,7 +32,7 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """(size, ttl_ms or None, header) that arguments and the policy in force ask for; None: nothing is to be deduplicated."""
+    """(size, ttl_ms or None, header) by arguments and the policy in force; None without deduplication."""
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None
@@ -62,7 +64,9 @@ ROWS = (
 
 
 class SeenIds:
-    """The ids of one queue or exchange. ``settings`` is what deduplication_of() gave; ``duplicates`` counts what was thrown away."""
+    """The ids of one queue or exchange. ``settings`` is deduplication_of(); ``duplicates`` counts what was
+    thrown away.
+    """
 
     __slots__ = ("settings", "duplicates", "_size", "_ttl_ms", "_header", "_seen")
 
@@ -76,7 +80,9 @@ class SeenIds:
         return len(self._seen)
 
     def read(self, properties):
-        """What properties in wire form say: (id, the message's own time in ms or None); (None, None) without an id."""
+        """(id, its own time to live in ms or None) of a message's properties in wire form; (None, None)
+        without an id.
+        """
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
         if value is None:
@@ -85,7 +91,7 @@ class SeenIds:
         return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
-        """Whether the id was seen and is not forgotten: then the message is a duplicate, and counted."""
+        """Whether the id is remembered. Then the message is a duplicate, and is counted."""
         if id_ not in self._seen:
             return False
         until_ms = self._seen[id_]
@@ -96,7 +102,7 @@ class SeenIds:
         return True
 
     def add(self, id_, ttl_ms, now_ms):
-        """A message with this id was taken."""
+        """Remember the id of a message that was taken."""
         if ttl_ms is None:
             ttl_ms = self._ttl_ms
         if self._size <= 0 or (ttl_ms is not None and ttl_ms <= 0):
@@ -116,12 +122,14 @@ class SeenIds:
         return True
 
     def forget(self, id_):
-        """The message with this id was refused after all: its publisher may try again."""
+        """Forget the id of a message that was refused after all, so that its publisher may try again."""
         self._seen.pop(id_, None)
 
 
 def has_died_in(queue, properties):
-    """Whether a message with these properties (wire form) was a dead letter of the queue: it was taken there once, and is on its way back."""
+    """Whether a message with these properties (wire form) was a dead letter of the queue, and so comes back
+    to it.
+    """
     if _DEATHS not in properties:
         return False
     deaths = get_key(PropertyEdit(properties).headers, DEATHS)
@@ -129,7 +137,9 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """A hashable of bounded size that is the same for equal field values: numbers by value, whatever their width."""
+    """A key of bounded size, the same for equal field values. Numbers are equal by value, whatever their
+    width.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

@@ -1,7 +1,7 @@
-"""Elsewhere: settings of policies that have no effect here, but with plugins, mirrors and clusters of RabbitMQ.
+"""Elsewhere: keys of policies that have an effect only with plugins, mirrors and clusters of RabbitMQ.
 
-They come with its definitions. Where RabbitMQ looks at a value it is looked at, too: the next RabbitMQ would refuse a
-policy with a typing error.
+They come with its definitions. A value that RabbitMQ checks is checked here, too: it would refuse a policy
+with a typing error when the definitions go back.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
@@ -13,11 +13,20 @@ FEDERATION, SHARDING, DELAYED = "federation-upstream", "sharding", "delayed-mess
 ROWS = (
     # The components that act on these are plugins of RabbitMQ, but for the last, which is LavinMQ's.
     Feature(policy=FEDERATION, check_policy=policy_checks.text, component=FEDERATION, effect=_OF_A_PLUGIN),
-    Feature(policy="federation-upstream-set", check_policy=policy_checks.text, component=FEDERATION, effect=_OF_A_PLUGIN),
-    Feature(policy="federation-upstream-pattern", check_policy=policy_checks.anything, component=FEDERATION, effect=_OF_A_PLUGIN),
+    Feature(
+        policy="federation-upstream-set", check_policy=policy_checks.text, component=FEDERATION,
+        effect=_OF_A_PLUGIN,
+    ),
+    Feature(
+        policy="federation-upstream-pattern", check_policy=policy_checks.anything, component=FEDERATION,
+        effect=_OF_A_PLUGIN,
+    ),
     Feature(policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN),
     Feature(policy="routing-key", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN),
-    Feature(policy=DELAYED, check_policy=policy_checks.boolean, component=DELAYED, effect="None: an exchange delays by its type."),
+    Feature(
+        policy=DELAYED, check_policy=policy_checks.boolean, component=DELAYED,
+        effect="None: an exchange delays by its type.",
+    ),
     Feature(
         policy="ha-mode", operator=True, check_policy=policy_checks.one_of("all", "exactly", "nodes"),
         effect=_OF_A_CLUSTER,

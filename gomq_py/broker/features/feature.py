@@ -1,8 +1,9 @@
-"""Feature: what a queue, exchange or consumer can be told, by an argument, by a policy, or by both, as one row.
+"""Feature: what a queue, exchange or consumer can be told, by an argument, by a policy, or by both, as one
+row.
 
-A module of this package declares the rows of one feature beside each other; ``features.table`` collects them, and
-what checks arguments, checks policies and merges the two is derived from there. The rows know nothing of queues: what
-acts on a setting is named by the module's docstring.
+A module of this package declares the rows of one feature beside each other; ``features.table`` collects them,
+and what checks arguments, checks policies and merges the two is derived from there. The rows know nothing of
+queues: what acts on a setting is named by the module's docstring.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """How ``gomq-py-ctl create_queue`` sets an argument: ``kind`` is its type, ``value`` what a flag without one sets."""
+    """A flag of ``gomq-py-ctl create_queue``. ``kind``: the type of its value; ``value``: what it sets
+    without one.
+    """
 
     name: str
     help: str
@@ -28,13 +31,13 @@ class Flag:
 class Feature:
     """One row.
 
-    ``effect``: what it does, as a sentence for docs/arguments.md; it begins with "None" where it does nothing here.
-    ``argument`` of a queue, which ``kinds`` of queues take; ``check(value, arguments)`` raises WrongValue. ``place``:
-    when RabbitMQ looks at it; of those that are wrong, or differ from what the queue has, the first is told.
-    ``policy``: the key in policies, in operator policies too if ``operator``; ``check_policy(feature, value)`` raises
-    PolicyError; ``word`` is what RabbitMQ calls it then. ``component``: whose owner alone acts on the key.
-    ``setting``: the attribute of QueueSettings, which is ``merge(feature, arguments, policy)``. ``by_queue``: the
-    queue itself observes it.
+    ``effect``: what it does, as a sentence for docs/arguments.md; it begins with "None" where it does nothing
+    here. ``argument`` of a queue, which ``kinds`` of queues take; ``check(value, arguments)`` raises
+    WrongValue. ``place``: when RabbitMQ looks at it; of those that are wrong, or differ from what the queue
+    has, the first is told. ``policy``: the key in policies, in operator policies too if ``operator``;
+    ``check_policy(feature, value)`` raises PolicyError; ``word`` is what RabbitMQ calls it then.
+    ``component``: whose owner alone acts on the key. ``setting``: the attribute of QueueSettings, which is
+    ``merge(feature, arguments, policy)``. ``by_queue``: the queue itself observes it.
     """
 
     effect: str
@@ -57,8 +60,8 @@ class Feature:
 class ConsumerArgument:
     """One row: an ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 
-    ``check(value, arguments)`` raises WrongValue, which ``refusal`` puts into RabbitMQ's words. Queues of other kinds
-    ignore the argument, or refuse it if ``only_there``.
+    ``check(value, arguments)`` raises WrongValue, which ``refusal`` puts into RabbitMQ's words. Queues of
+    other kinds ignore the argument, or refuse it if ``only_there``.
     """
 
     argument: str

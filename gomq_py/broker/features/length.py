@@ -1,4 +1,4 @@
-"""Length: how much a queue or stream holds, and what happens to what is too much.
+"""Length: how much a queue or stream holds, and what happens to messages beyond that.
 
 Acted on by broker.queues.limits, and of streams by broker.queues.stream_queue.
 """

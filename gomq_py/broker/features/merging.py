@@ -1,7 +1,8 @@
-"""Merging: what counts of an argument and a policy, for QueueSettings: ``merge(feature, arguments, policy)``.
+"""Merging: which of an argument and a policy counts, for QueueSettings: ``merge(feature, arguments,
+policy)``.
 
-RabbitMQ's rules: of numbers the smallest counts, wherever it comes from; of everything else the argument counts
-first. Values of a wrong type, which old definitions may hold, count as not set.
+RabbitMQ's rules: of numbers the smallest counts, wherever it comes from; of everything else the argument
+counts first. Values of a wrong type, which old definitions may hold, count as not set.
 """
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_count
 
@@ -12,7 +13,9 @@ def smallest(feature, arguments, policy):
 
 
 def smallest_time(feature, arguments, policy):
-    """The smallest number of milliseconds, or None. Policies name longer times than timers have, as in RabbitMQ."""
+    """The smallest number of milliseconds, or None. A policy may give more than a timer can have, as in
+    RabbitMQ.
+    """
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
 

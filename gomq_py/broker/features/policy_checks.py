@@ -69,4 +69,4 @@ def age(feature, value):
 
 
 def anything(_feature, _value):
-    """Accepted for definitions that come from RabbitMQ, where it concerns things this broker does not have."""
+    """Anything: the key has no effect here and comes with RabbitMQ's definitions."""

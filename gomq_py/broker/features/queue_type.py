@@ -1,4 +1,5 @@
-"""Queue type: which kind of queue it is, and what belongs to a kind: priorities, a single active consumer, its places.
+"""Queue type: the kind of a queue, and what only some kinds have: priorities, a single active consumer, a
+version.
 
 Acted on by broker.topology.queue_factory and broker.queues.
 """

@@ -1,4 +1,4 @@
-"""Retry: messages that came back wait before they are ready again. RabbitMQ's ``x-delayed-retry-*``.
+"""Retry: a message that came back waits before it is ready again. RabbitMQ's ``x-delayed-retry-*``.
 
 Acted on by broker.queues.retry.
 """
@@ -15,7 +15,8 @@ _WORDS = "disabled", "all", "failed", "returned"
 
 
 def retry_of(arguments, policy):
-    """(kinds that wait, min_ms, max_ms or None) that arguments, or else the policy, ask for; None: nothing waits."""
+    """(returns that wait, min_ms, max_ms or None) by the arguments, or else the policy; None if none waits.
+    """
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)
     if not kinds or not is_count(min_ms) or min_ms == 0:

@@ -5,10 +5,10 @@
     x-filter-match-type         "all" or "any"
 
 Acted on by broker.queues.stream_filter. Values are compared with those in a message's header
-``x-stream-filter-value`` (split at commas, too). A condition is a header's name and the text of its value, or one of
-``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is enough, as in
-RabbitMQ, and all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "any" for one value or one
-condition.
+``x-stream-filter-value`` (split at commas, too). A condition is a header's name and the text of its value, or
+one of ``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is
+enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "any"
+for one value or one condition.
 """
 from decimal import Decimal
 
@@ -21,7 +21,8 @@ ALL, ANY = "all", "any"
 
 
 def filter_of(arguments):
-    """(values as octets, conditions, match type, match unfiltered) that a consumer's arguments ask for, or None.
+    """(values as octets, conditions, match type, match unfiltered) that a consumer's arguments ask for, or
+    None.
 
     A condition is a function of a message's headers. Raises ValueError with the reason.
     """

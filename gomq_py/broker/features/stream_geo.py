@@ -1,4 +1,6 @@
-"""Geographic conditions of stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` (degrees, WGS 84 as far as a sphere goes).
+"""Geographic conditions of stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` in degrees.
+
+The earth is taken for a sphere.
 
     geo-within-radius   {lat, lon, radius_km}
     geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the 180th meridian

@@ -1,15 +1,17 @@
-"""Stream offset: where a consumer of a stream begins (``x-stream-offset``), and whether the broker keeps where it goes on.
+"""Stream offset: where a consumer of a stream begins (``x-stream-offset``), and whether the broker keeps
+where it goes on.
 
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            what is published from now on; so does a consumer without the argument
-    a number          the message of this offset; the oldest kept where that is gone, waiting for it where it has not come yet
+    a number          the message of this offset; the oldest kept if it is gone; if it has not come yet it is waited for
     a negative number the newest -n messages
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
 
 Acted on by broker.queues.stream_queue. The broker keeps the position of a consumer that says so
-(``x-stream-automatic-offset-tracking``), and of one whose client has named it and gives no offset, as LavinMQ.
+(``x-stream-automatic-offset-tracking``), and of one whose client has named it and gives no offset, as
+LavinMQ.
 """
 from datetime import datetime
 
@@ -29,7 +31,9 @@ OFFSET_MAX = (1 << 48) - 2
 
 
 class StreamStart:
-    """A parsed ``x-stream-offset``: ``kind``, and the ``number`` that belongs to it (an offset, a count, Unix or plain milliseconds)."""
+    """A parsed ``x-stream-offset``: a ``kind`` and its ``number`` (an offset, a count, or Unix or plain
+    milliseconds).
+    """
 
     __slots__ = ("kind", "number")
 

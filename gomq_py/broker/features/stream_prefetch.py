@@ -1,4 +1,4 @@
-"""Stream prefetch: how many octets of bodies a consumer of a stream may hold unacknowledged, besides its prefetch count.
+"""Stream prefetch: how many octets of bodies a consumer of a stream may hold unacknowledged.
 
 Acted on by amqp.server.stream_consumer.
 """

@@ -1,7 +1,8 @@
-"""Parameters: named JSON values of a component, in a vhost or for the whole broker; policies, limits, shovels and federation upstreams are such.
+"""Parameters: named JSON values of a component, in a vhost or for the whole broker; policies, limits, shovels
+and federation upstreams are such.
 
-Between doors (HTTP, definitions) and whoever a component belongs to, which registers a Component to check values and to hear of changes. Kept in the
-topology log. Never yields.
+Between doors (HTTP, definitions) and whoever a component belongs to, which registers a Component to check
+values and to hear of changes. Kept in the topology log. Never yields.
 """
 import json
 
@@ -16,7 +17,8 @@ _FEATURES = {
     "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation", "sharding": "sharding",
     "delayed-message": "policies that delay",
 }
-# Components that had an owner in every release. Of all others, records that do not say whether they wait are of releases that had none.
+# Components that had an owner in every release. Of all others, records that do not say whether they wait are
+# of releases that had none.
 _ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
 
 
@@ -38,12 +40,14 @@ class Component:
 
 
 class Parameters:
-    """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value}; ``global_`` has {name: value}.
+    """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value};
+    ``global_`` has {name: value}.
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
-    A value that nobody acts on when it is set, in part or whole, waits: it is kept and exported, and whoever acts on such values in a later version
-    leaves it alone until somebody sets it again. Shovels of another broker's definitions must not start to run with an upgrade.
+    A value that nobody acts on when it is set, in part or whole, waits: it is kept and exported, and whoever
+    acts on such values in a later version leaves it alone until somebody sets it again. Shovels of another
+    broker's definitions must not start to run with an upgrade.
     """
 
     def __init__(self, log, tables):
@@ -54,7 +58,9 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """``handler`` (a Component) takes over the values of this component, those that are there already and do not wait first."""
+        """``handler`` (a Component) takes over the values of this component, those that are there already and
+        do not wait first.
+        """
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
@@ -62,7 +68,9 @@ class Parameters:
                     handler.changed(vhost, name, value)
 
     def idle_parts(self, component, value):
-        """{part: why} of what nobody would act on: the component itself, or keys of a policy's definition. Empty where all is acted on."""
+        """{part: why} of what nobody would act on: the component itself, or keys of a policy's definition.
+        Empty where all is acted on.
+        """
         if component not in self._components:
             return {component: _why_idle(component)}
         return {key: _why_idle(owner) for key, owner in _owners_in(component, value).items() if owner not in self._components}
@@ -119,7 +127,8 @@ class Parameters:
         return True
 
     def restore(self, vhost, component, name, value, waits=None):
-        """Put a value of an earlier run back; one that its component refuses by now stays without effect. Returns the refusal's text or None.
+        """Put a value of an earlier run back; one that its component refuses by now stays without effect.
+        Returns the refusal's text or None.
 
         ``waits``: what its record says of that; None where it says nothing.
         """
@@ -167,7 +176,9 @@ def encoded(value):
 
 
 def decoded(text):
-    """A value from the log. Raises ValueError for what no answer could show; RecursionError where it is nested deeper still."""
+    """A value from the log. Raises ValueError for what no answer could show; RecursionError where it is
+    nested deeper still.
+    """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)
     if fault is not None:

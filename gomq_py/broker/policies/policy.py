@@ -1,7 +1,7 @@
 """Policies: settings for many queues and exchanges at once, by a regular expression over their names.
 
-Of the policies that match an entity the one of highest priority counts, and of the operator policies likewise; the two are merged. Values only:
-vhosts keep the sets and apply them, parameters persist them.
+Of the policies that match an entity the one of highest priority counts, and of the operator policies
+likewise; the two are merged. Values only: vhosts keep the sets and apply them, parameters persist them.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
 from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
@@ -14,14 +14,16 @@ from gomq_py.patterns import Pattern
 # Of patterns that take too long for very many names, one line per policy and some seconds.
 QUIET = QuietLog(logger("broker"))
 
-# Patterns that have run out of time before and are tried for one name all the same: with more of them every declare would cost milliseconds.
+# Patterns that have run out of time before and are tried for one name all the same: with more of them every
+# declare would cost milliseconds.
 COSTLY_TRIES = 8
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 EXCHANGE = "exchange"
 POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # components of parameters
 
-# Rows of what policies, and operator policies, can say, by key: RabbitMQ's lists, as far as this broker has the setting.
+# Rows of what policies, and operator policies, can say, by key: RabbitMQ's lists, as far as this broker has
+# the setting.
 KEYS = POLICY_KEYS
 OPERATOR_KEYS = {key: row for key, row in KEYS.items() if row.operator}
 # key: the component whose owner acts on it; nobody else does.
@@ -140,7 +142,11 @@ def merged(policy, operator_policy):
 
 
 class InForce:
-    """The policy and operator policy (each a Policy or None) that one entity stands under, and the ``definition`` they come to. Immutable, shared."""
+    """The policy and operator policy that apply to an entity (each a Policy or None), and their merged
+    ``definition``.
+
+    Immutable; entities with the same two share one.
+    """
 
     __slots__ = ("policy", "operator_policy", "definition")
 
@@ -186,11 +192,13 @@ def _checked(definition, keys):
 
 
 def usable_definition(definition):
-    """(what of a definition this broker knows, the keys that it does not know, sorted): for files of other brokers."""
+    """(the known part of a definition, its unknown keys, sorted), for files of other brokers."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
 
 
 def without_effect(definition):
-    """The keys of a definition that are kept for RabbitMQ's sake alone: those of mirrors and of queue modes."""
+    """The keys of a definition that have no effect here and are kept for RabbitMQ: of mirrors and of queue
+    modes.
+    """
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

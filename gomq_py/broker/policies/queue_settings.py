@@ -1,17 +1,19 @@
-"""Queue settings: what a queue has to observe, made of its arguments, the policy and the operator policy in force. A value; never changed in place.
+"""Queue settings: what a queue has to observe, made of its arguments and the policies in force. Never changed
+in place.
 
-Made by a vhost when a queue is declared and whenever its policies change, given to the queue's ``configure``. How the
-two are merged each feature says (features.merging has the rules); an operator's policy is merged into the user's before
-that (broker.policies).
+A vhost makes them when a queue is declared and whenever its policies change, and gives them to the queue's
+``configure``. Each feature says how argument and policy are merged (features.merging has the rules). The
+operator policy was merged into the user's before that (broker.policies).
 """
 from gomq_py.broker.features.length import DROP_HEAD
 from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies, ``delivery_limit`` is how often a message may come back.
+    """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies.
 
-    A ``consumer_timeout_ms`` of 0 is no limit, whatever the broker's own is. ``deduplication`` and ``retry``: see there.
+    ``delivery_limit`` is how often a message may come back. A ``consumer_timeout_ms`` of 0 is no limit,
+    whatever the broker's own is. ``deduplication`` and ``retry`` are described in their features.
     """
 
     __slots__ = tuple(row.setting for row in SETTINGS)
@@ -39,7 +41,9 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """Whether the queue itself has something to observe; a consumer timeout is seen to by channels, an age by streams."""
+        """Whether the queue itself has something to observe. Channels observe consumer timeouts, streams
+        ages.
+        """
         return any(getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue)
 
 

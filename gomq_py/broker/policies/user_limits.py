@@ -1,6 +1,7 @@
-"""Limits of a user: how many connections and channels it may have open, over all vhosts. Kept with the user, gone with it.
+"""Limits of a user: how many connections and channels it may have open, over all vhosts.
 
-Between doors (HTTP sets them, AMQP asks before it opens something) and the users' log. Names, meanings and texts are RabbitMQ's.
+They are kept in the users' log, and deleted with the user. HTTP sets them, AMQP asks before it opens
+something. Names, meanings and texts are RabbitMQ's.
 """
 from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
 from gomq_py.broker.values import is_integer
@@ -15,7 +16,7 @@ class UserLimitError(ValueError):
 
 
 class UserLimits:
-    """The limits of every user of ``users``. A negative value is kept and shown, and means no limit, as in RabbitMQ."""
+    """The limits of all ``users``. A negative value is kept and shown, and means no limit, as in RabbitMQ."""
 
     def __init__(self, users):
         self._users = users
@@ -29,7 +30,10 @@ class UserLimits:
         return {user.name: dict(user.limits) for user in self._users if user.limits}
 
     def set(self, user, name, value):
-        """Set one limit; connections and channels that are open stay. Raises KeyError for an unknown user, UserLimitError, OSError."""
+        """Set one limit. Open connections and channels stay open.
+
+        Raises KeyError for an unknown user, UserLimitError, OSError.
+        """
         limits = self.get(user)
         check(name, value)
         self._users.set_limits(user, {**limits, name: value})
@@ -44,7 +48,8 @@ class UserLimits:
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Take one limit away; returns whether there was one. Raises KeyError for an unknown user, OSError."""
+        """Take one limit away; returns whether there was one. Raises KeyError for an unknown user, OSError.
+        """
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False

@@ -1,4 +1,7 @@
-"""Limits of a vhost: how many queues and connections it may have. Parameters of component ``vhost-limits``, under the one name ``limits``."""
+"""Limits of a vhost: how many queues and connections it may have.
+
+They are the parameter ``limits`` of the component ``vhost-limits``.
+"""
 from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.values import is_integer
 

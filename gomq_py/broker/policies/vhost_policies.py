@@ -1,7 +1,8 @@
-"""A vhost's policies at work: which are in force for each queue and exchange, applied when they, or the policies, come and go.
+"""Applies a vhost's policies to its queues and exchanges, when one of these is declared and when policies
+change.
 
-Beside vhost, above policies. A change of policies goes through all entities in slices of time, so that 100 000 queues, or patterns that take long,
-do not hold up the hub; an entity that is declared meanwhile gets the policies as they are then, and a slice that comes late changes nothing.
+A change of policies goes through all entities in slices of time, so that 100 000 queues, or patterns that
+take long, do not hold up the hub. An entity that is declared meanwhile gets the policies as they are then.
 """
 import time
 
@@ -34,7 +35,8 @@ class VHostPolicies(Job):
         self._scheduler = scheduler
         self._configure = configure
         self._round = None
-        # Of the processor's time, so that a change is in force at once for some queues however busy the machine is.
+        # Of the processor's time, so that a change is in force at once for some queues however busy the
+        # machine is.
         self._clock = SliceClock(clock=time.thread_time)
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
@@ -47,7 +49,9 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Checks refuse a policy that cannot be applied. One that slipped through them costs itself: the entity is there, and all others."""
+        """Apply the policies in force. One that cannot be applied, which checks should refuse, is logged and
+        left out.
+        """
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -70,7 +74,9 @@ class VHostPolicies(Job):
             self._vhost.routes_changed(exchange)
 
     def _in_force(self, kind, name):
-        """What an entity stands under now: the best of each kind of policy, one value for all entities that have the same two, but for streams."""
+        """The policies in force for an entity: the best of each kind. Entities with the same two share one
+        InForce.
+        """
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
@@ -81,7 +87,7 @@ class VHostPolicies(Job):
         return found
 
     def changed(self):
-        """Policies came or went: go through everything. A round that is under way is given up for this one."""
+        """Apply changed policies to everything. This ends a round that is under way."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
@@ -100,7 +106,8 @@ class VHostPolicies(Job):
         return True
 
     def _go_through(self):
-        """A generator: every queue and exchange that is there now and still there in its turn, configured anew."""
+        """A generator that configures every queue and exchange anew, unless it was deleted before its turn.
+        """
         vhost = self._vhost
         for there, configure in ((vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)):
             for entity in list(there.values()):

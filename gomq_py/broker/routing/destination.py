@@ -1,7 +1,9 @@
-"""Destination: what a route leads to. Queues are one kind; sinks without a store (direct reply-to, QoS 0 sessions, event exchanges) are others.
+"""Destination: what a route leads to. Queues are one kind; sinks without a store (direct reply-to, QoS 0
+sessions, event exchanges) are others.
 
-Above storage, below routes and doors. A destination takes one message at a time and does its further work, such as delivering, once per read: it
-puts itself on the scheduler's list (hub.scheduler) when it is first touched. Never yields.
+Above storage, below routes and doors. A destination takes one message at a time and does its further work,
+such as delivering, once per read: it puts itself on the scheduler's list (hub.scheduler) when it is first
+touched. Never yields.
 """
 from gomq_py.hub import turn_taker
 
@@ -10,8 +12,8 @@ LATER = 2
 
 
 class Destination(turn_taker.TurnTaker):
-    """Takes messages. ``unable`` tells of the last one that was refused: True where its store could not take it
-    (a full disk, a fault), and may later.
+    """Takes messages. ``unable`` tells of the last one that was refused: True where its store could not take
+    it (a full disk, a fault), and may later.
     """
 
     __slots__ = ("durable", "unable")
@@ -22,8 +24,9 @@ class Destination(turn_taker.TurnTaker):
         self.unable = False
 
     def publish(self, message):
-        """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so), LATER: nothing was done,
-        and it is to be published again when ``message.lacking(callback)`` has called back. Never raises for the message's sake.
+        """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so),
+        LATER: nothing was done, and it is to be published again when ``message.lacking(callback)`` has called
+        back. Never raises for the message's sake.
         """
         return 0
 

@@ -1,14 +1,16 @@
-"""Route: where one (exchange, routing key) leads, remembered until the exchange or the publisher's permission changes.
+"""Route: where one (exchange, routing key) leads, remembered until the exchange or the publisher's permission
+changes.
 
-Made by the broker for a publisher, kept by its fast lane (amqp.server.fast_lane). It answers without looking at bindings again, so it is only made
-for exchanges that look at nothing but the routing key.
+Made by the broker for a publisher, kept by its fast lane (amqp.server.fast_lane). It answers without looking
+at bindings again, so it is only made for exchanges that look at nothing but the routing key.
 """
 
 
 class Route:
     """Resolved ``queues`` (Destinations, each once) and the revisions they were resolved at.
 
-    ``permission`` is any ExchangeState whose revision is bumped when the publisher's rights change, or None where nobody asks for rights.
+    ``permission`` is any ExchangeState whose revision is bumped when the publisher's rights change, or None
+    where nobody asks for rights.
     """
 
     __slots__ = ("queues", "exchange", "permission", "revision", "permission_revision", "durable", "routing")

@@ -1,7 +1,9 @@
-"""Routing: from an exchange to every queue that a message reaches, over bindings between exchanges and alternates, and what cached routes depend on.
+"""Routing: from an exchange to every queue that a message reaches, over bindings between exchanges and
+alternates, and what cached routes depend on.
 
-The part of a vhost that is asked per message; it decides nothing about declaring. A route that was found stays right until the revision of its
-exchange changes: whoever changes what an exchange leads to tells all that lead to it.
+The part of a vhost that is asked per message; it decides nothing about declaring. A route that was found
+stays right until the revision of its exchange changes: whoever changes what an exchange leads to tells all
+that lead to it.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.exchange import Exchange
@@ -18,7 +20,8 @@ class Routing:
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=()):
-        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and alternates, which may form cycles.
+        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and
+        alternates, which may form cycles.
 
         ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
         """
@@ -78,7 +81,9 @@ class Routing:
                 del self._alternates[exchange.alternate]
 
     def routes_changed(self, exchange):
-        """What this exchange routes may have changed: throw away cached routes of it and of every exchange that leads to it."""
+        """What this exchange routes may have changed: throw away cached routes of it and of every exchange
+        that leads to it.
+        """
         seen = {exchange}
         ahead = [exchange]
         while ahead:
@@ -92,7 +97,8 @@ class Routing:
                     ahead.append(source)
 
     def alternate_changed(self, name):
-        """An exchange of this name came or went: those that use it as their alternate route differently now."""
+        """An exchange of this name came or went: those that use it as their alternate route differently now.
+        """
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
 
@@ -103,6 +109,8 @@ def published(message, destinations):
 
 
 def with_properties(headers, properties):
-    """Headers to route by, with those properties among them under names that no client uses; ``properties`` is decoded."""
+    """Headers to route by, with those properties among them under names that no client uses; ``properties``
+    is decoded.
+    """
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

@@ -1,7 +1,8 @@
-"""Alarms: what the broker is short of. While one is on, doors hold those who publish and serve everybody else.
+"""Alarms: the broker is short of memory or disk. While one is on, doors hold clients that publish and serve
+all others.
 
-Between whoever finds a shortage (the resource watch, a test's switch) and the doors that act on it. Each finder raises and lifts its own alarm;
-publishers go on when the last is lifted. Never yields.
+The resource watch or a test raises an alarm, and lifts it itself; doors act on it. Publishers go on when the
+last alarm is lifted. Never yields.
 """
 from gomq_py.observability.log import logger
 
@@ -18,13 +19,19 @@ class Alarms:
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(reason)`` when publishers are to be held, and with None when they may go on; at once if an alarm is on."""
+        """Call ``listener(reason)`` when publishers are to be held, and ``listener(None)`` when they may go
+        on.
+
+        If an alarm is on it is called at once.
+        """
         self._listeners.append(listener)
         if self.reason is not None:
             listener(self.reason)
 
     def set(self, source, resource, detail=""):
-        """``source`` has found that the broker is short of ``resource`` (MEMORY, DISK or another word); ``detail`` is for the log."""
+        """Raise the alarm of ``source`` about ``resource`` (MEMORY, DISK or another word). ``detail`` is for
+        the log.
+        """
         if self._raised.get(source) == resource:
             return
         was = self.reason
@@ -34,7 +41,7 @@ class Alarms:
             self._tell()
 
     def clear(self, source, detail=""):
-        """What ``source`` had found is over; nothing happens where it had found nothing."""
+        """Lift the alarm of ``source``, if it has raised one."""
         resource = self._raised.pop(source, None)
         if resource is None:
             return

@@ -1,6 +1,6 @@
-"""What users and parameters tell about their changes, as events: which routing key, and what the headers say. RabbitMQ's of both.
+"""Turns changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Between those two, which know nothing of events and call back with what they log, and the Events of their broker.
+Users and parameters know nothing of events: they call back with what they log.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
@@ -54,7 +54,9 @@ _USER_RECORDS = {
 
 
 class ParameterEvents:
-    """Called with each change of a parameter: ``value`` is None when it is gone, ``vhost`` (its name) when it is one of the whole broker's."""
+    """Called with each change of a parameter: ``value`` is None when it is gone, ``vhost`` (its name) when it
+    is one of the whole broker's.
+    """
 
     def __init__(self, events):
         self._events = events

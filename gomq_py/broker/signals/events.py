@@ -1,8 +1,10 @@
-"""Event exchange: what happens in the broker, published to ``amq.rabbitmq.event`` in the default vhost. Off unless the operator asks for it.
+"""Event exchange: what happens in the broker, published to ``amq.rabbitmq.event`` in the default vhost. Off
+unless the operator asks for it.
 
-Beside log_exchange. RabbitMQ's name, routing keys (``queue.created``...) and header names; the body is empty, the headers tell what happened. Whoever
-brings something about calls ``emit`` with a function that makes the headers: it is only called when somebody is bound, so that events nobody wants
-cost a comparison. Messages go out after the next poll, so that a change of state publishes nothing in its middle.
+Beside log_exchange. RabbitMQ's name, routing keys (``queue.created``...) and header names; the body is empty,
+the headers tell what happened. Whoever brings something about calls ``emit`` with a function that makes the
+headers: it is only called when somebody is bound, so that events nobody wants cost a comparison. Messages go
+out after the next poll, so that a change of state publishes nothing in its middle.
 """
 import socket
 from collections import deque
@@ -31,7 +33,8 @@ PERSISTENT = 2
 
 
 class Events(Job):
-    """The events of one broker. ``actor`` is the name of the user on whose behalf something is done; doors set it while they do.
+    """The events of one broker. ``actor`` is the name of the user on whose behalf something is done; doors
+    set it while they do.
 
     Nothing is published before ``start``: what boot makes is not new.
     """
@@ -48,7 +51,9 @@ class Events(Job):
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(key, subjects)`` with each event at once, whether or not there is an exchange. It must not switch."""
+        """Call ``listener(key, subjects)`` with each event at once, whether or not there is an exchange. It
+        must not switch.
+        """
         self._listeners.append(listener)
 
     def unsubscribe(self, listener):
@@ -66,7 +71,9 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Do something of which events tell that this user did it. Where ``do`` may switch, others' events are told so, too."""
+        """Do something of which events tell that this user did it. Where ``do`` may switch, others' events
+        are told so, too.
+        """
         before, self.actor = self.actor, actor
         try:
             return do(*arguments)
@@ -79,10 +86,11 @@ class Events(Job):
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not at all when nobody is bound.
-        Listeners are told of the subjects themselves.
+        """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not
+        at all when nobody is bound. Listeners are told of the subjects themselves.
 
-        Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not know them.
+        Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not
+        know them.
         """
         for listener in self._listeners:
             try:

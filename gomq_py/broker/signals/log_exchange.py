@@ -1,7 +1,8 @@
-"""Log exchange: what the broker logs, published to ``amq.rabbitmq.log`` in the default vhost. Off unless the operator asks for it.
+"""Log exchange: publishes what the broker logs to ``amq.rabbitmq.log`` in the default vhost, if switched on.
 
-RabbitMQ's name and routing keys (debug, info, warning, error, critical); the body is "area: message". Lines go out after the next poll, so that
-logging inside a change of state publishes nothing in the middle of it, and what publishing itself logs makes no more lines.
+RabbitMQ's name and routing keys (debug, info, warning, error, critical); the body is "area: message". Lines
+go out after the next poll, so that logging inside a change of state publishes nothing in the middle of it,
+and what publishing itself logs makes no more lines.
 """
 import logging
 import threading
@@ -35,7 +36,9 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Keep the line for after the next poll. Lines of other threads are left out: the scheduler is not theirs to wake."""
+        """Keep the line for after the next poll. Lines of other threads are left out: the scheduler is not
+        theirs to wake.
+        """
         if self._publishing or threading.get_native_id() != self._thread:
             return
         try:

@@ -1,8 +1,9 @@
 """Resource watch: looks at memory and disk now and then, and raises and lifts the broker's alarms about them.
 
-Between observability.resources, which reads, and alarms. One greenlet with one timer: it looks the more often the sooner the resource could be used
-up, as RabbitMQ's disk monitor does, and every few seconds where that is far. The file system is asked in a thread, because it may not answer; memory
-is watched meanwhile all the same.
+Between observability.resources, which reads, and alarms. One greenlet with one timer: it looks the more often
+the sooner the resource could be used up, as RabbitMQ's disk monitor does, and every few seconds where that is
+far. The file system is asked in a thread, because it may not answer; memory is watched meanwhile all the
+same.
 """
 
 import gevent
@@ -15,18 +16,23 @@ from gomq_py.observability.garbage import collect_everything
 from gomq_py.observability.log import logger
 
 LOG = logger("alarm")
-# Between two looks. The least is a hundredth of one core's time at most; the most is how long an idle broker may go without having looked.
+# Between two looks. The least is a hundredth of one core's time at most; the most is how long an idle broker
+# may go without having looked.
 INTERVAL_MIN_S, INTERVAL_MAX_S = 0.25, 5.0
-# Octets per second at which the disk or the memory could fill at worst: what one core takes from the fastest network it is likely to have.
+# Octets per second at which the disk or the memory could fill at worst: what one core takes from the fastest
+# network it is likely to have.
 FILL_RATE = 512 * 1024 * 1024
 # Beyond this a disk that does not answer is said to.
 DISK_PATIENCE_S = 10.0
-# LavinMQ's floors: room for three segments must be there whatever the operator says, for every queue that writes may need another.
+# LavinMQ's floors: room for three segments must be there whatever the operator says, for every queue that
+# writes may need another.
 MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
 
 
 class ResourceWatch:
-    """Watches for one broker. ``settings`` is read at every look, so that a change of it takes effect with the next."""
+    """Watches for one broker. ``settings`` is read at every look, so that a change of it takes effect with
+    the next.
+    """
 
     def __init__(self, alarms, settings, path, probe=resources):
         """``path``: the data folder; ``probe`` has the functions of observability.resources."""
@@ -68,7 +74,9 @@ class ResourceWatch:
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next look: what the nearer limit could be reached in, within bounds. Short while an alarm is on, to lift it soon."""
+        """Seconds until the next look: what the nearer limit could be reached in, within bounds. Short while
+        an alarm is on, to lift it soon.
+        """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
             rooms.append(self.memory_limit - self.used_memory)
@@ -101,7 +109,9 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Hold publishers where the data folder is gone, or another stands in its place: files without a name take messages still, but keep none."""
+        """Hold publishers where the data folder is gone, or another stands in its place: files without a name
+        take messages still, but keep none.
+        """
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:
@@ -109,7 +119,9 @@ class ResourceWatch:
             self._alarms.set("data folder", DISK, f"{self._path} {what}: nothing that is published would outlive the broker")
 
     def _ask(self):
-        """What a thread asks the file system: (identity of the data folder, free octets, octets in all). Raises OSError."""
+        """What a thread asks the file system: (identity of the data folder, free octets, octets in all).
+        Raises OSError.
+        """
         identity = self._probe.identity(self._path)
         return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
 
@@ -127,7 +139,8 @@ class ResourceWatch:
         """One look at both. May switch."""
         was_on = self._alarms.is_on(MEMORY)
         if self.look_at_memory():
-            # What garbage and the allocator hold on to would keep the alarm on for ever. Collecting holds up everybody, so it is done once.
+            # What garbage and the allocator hold on to would keep the alarm on for ever. Collecting holds up
+            # everybody, so it is done once.
             if not was_on:
                 collect_everything()
             in_thread(self._probe.give_memory_back)

@@ -1,6 +1,8 @@
-"""Totals: what queues, channels and connections that are gone had counted, so that the sums shown of a vhost or a node never fall.
+"""Totals: counters of queues, channels and connections that are gone, so that the sums of a vhost or node
+never fall.
 
-One per vhost, and one on the broker for deleted vhosts; whoever lets something go adds its counters here. Doors read.
+Each vhost has one, and the broker one for deleted vhosts. Whatever deletes a thing adds its counters here.
+Doors read.
 """
 from gomq_py.broker.features.arguments import queue_type_of
 

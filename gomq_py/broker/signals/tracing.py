@@ -1,8 +1,10 @@
-"""Firehose: a copy of every message that clients publish to and are delivered from a vhost, published to ``amq.rabbitmq.trace`` while it is traced.
+"""Firehose: publishes a copy of every message that clients publish or get in a traced vhost to
+``amq.rabbitmq.trace``.
 
-Called by broker.verbs and by what delivers to a client, with what they know of it, when ``vhost.tracing`` is on; RabbitMQ's exchange, keys
-(``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's own moves (dead letters, delayed
-messages). A copy that cannot be made is left out, and said: what is traced goes on. Never yields.
+Called by broker.verbs and by what delivers to a client, when ``vhost.tracing`` is on; RabbitMQ's exchange,
+keys (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the
+broker's own moves (dead letters, delayed messages). A copy that cannot be made is left out, and said: what is
+traced goes on. Never yields.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.header_edit import told_in_headers
@@ -28,12 +30,16 @@ class Client:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """A client has published a message; ``more_keys`` are those of CC and BCC, ``destinations`` what it was routed to."""
+    """A client has published a message; ``more_keys`` are those of CC and BCC, ``destinations`` what it was
+    routed to.
+    """
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides its own."""
+    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides
+    its own.
+    """
     _trace(_delivered, vhost, client, message, queue_name, added)
 
 

@@ -1,1 +1,1 @@
-"""Messages that go from where they lie to somewhere else: dead letters, delayed messages, moves and copies that an operator asked for."""
+"""Transfers: dead letters, delayed messages, and the moves and copies that an operator asks for."""

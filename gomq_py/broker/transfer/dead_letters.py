@@ -1,10 +1,12 @@
-"""Dead letters: messages that expired, were rejected, did not fit or came back too often, on their way to the exchange their queue names for them.
+"""Dead letters: messages that expired, were rejected, did not fit or came back too often go to their queue's
+exchange.
 
-Beside queues, whose limits send them here; above vhosts, which route them. A message stays unacked in its queue until the copies are on disk wherever
-they are to be durable, so that a crash leaves it in two places rather than in none. They are worked off in order, one after the other, by the engine
-of all transfers: a chain of overflowing queues makes the list longer, never the stack deeper. Where the store of a queue that one goes to cannot take
-it (a full disk, a fault), it waits in its own queue, and so do those behind it. One that cannot be dead-lettered at all is set aside
-(broker.set_aside), and those behind it go on.
+The limits of queues send them here, and vhosts route them. A message stays unacked in its queue until its
+copies are on the disk, wherever they are to be durable: a crash leaves it in two places rather than in none.
+The engine of all transfers sends them in order, one after the other, so that a chain of queues that overflow
+makes a list longer and never the stack deeper. When a destination cannot store one (a full disk, a fault), it
+waits in its own queue, and so do those behind it. One that cannot be dead-lettered at all is set aside
+(broker.queues.set_aside), and those behind it go on.
 """
 from array import array
 from collections import Counter, deque
@@ -28,9 +30,10 @@ SETTING_ASIDE = "dead-lettering"
 
 
 class DeadLetters:
-    """The dead letters of one broker. ``vhosts`` is its dictionary of them. ``counts``: {(type of the queue, reason): how many went out}.
+    """The dead letters of one broker, whose vhosts are the dictionary ``vhosts``.
 
-    A message goes by the settings that its queue had when it died, whatever becomes of policies and of the queue itself meanwhile.
+    ``counts``: {(type of the queue, reason): how many went out}. The settings that a queue had when a message
+    died say where the message goes, even if policies change or the queue is deleted meanwhile.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -48,22 +51,24 @@ class DeadLetters:
         self._trying = self._waiting.transfer = Transfer("dead letters that wait for room", self._waiting, *others)
 
     def send(self, queue, location, reason):
-        """An unacked message of ``queue`` is dead: it leaves the queue when its copies are safe."""
+        """Send an unacked message of ``queue`` on. It leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
         self._add(DeadMessage(queue, queue.limits.settings, reason, location, None, None))
 
     def send_refused(self, queue, message, reason):
-        """A message that ``queue`` has not stored is dead. It is copied."""
+        """Send on a copy of a message that ``queue`` has refused to store."""
         copy = Message()
         copy.readdress(message, message.get_exchange(), message.get_routing_key(), message.get_properties(), self._scheduler.now_ms)
         self._add(DeadMessage(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
-        """The queue is deleted (Queue.retire), and dead letters of it are on their way: call ``gone()`` when the last of them is copied."""
+        """Call ``gone()`` when the last dead letter of a deleted queue (Queue.retire) is copied."""
         self._leaving[queue] = gone
 
     def close(self):
-        """The broker stops: what has not gone out, and what is to come, stays in its queue, if that is to stay."""
+        """Send nothing more, because the broker stops. What was not sent stays in its queue, if that is
+        durable.
+        """
         self._closed = True
         self._going.close()
         self._trying.close()
@@ -78,13 +83,13 @@ class DeadLetters:
             self._going.start()
 
     def read(self, queue, location, message):
-        """Show an unacked message, also where its queue takes part in nothing else any more."""
+        """Show an unacked message, also one of a deleted queue."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
 
     def gone(self, dead):
-        """A message is dealt with: sent, set aside, or not there."""
+        """Forget a message that was sent, set aside, or is not there."""
         queue = dead.queue
         if dead.copy is None:
             queue.dead_letter_count -= 1
@@ -99,9 +104,10 @@ class DeadLetters:
 
 
 class DeadMessage:
-    """One dead message of ``queue``, and its settings when it died: at ``location`` in its store, or a ``copy`` of one that was not stored.
+    """One dead message of ``queue``, and the settings of the queue when it died.
 
-    ``pending``: the destinations it has yet to reach, where others have it; None: none of them has.
+    It lies at ``location`` in the queue's store, or is a ``copy`` of one that was not stored. ``pending``:
+    the destinations that it has yet to reach; None if it has reached none.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -116,7 +122,7 @@ class DeadMessage:
 
 
 class DeadLetterSource(Source):
-    """Dead letters as items of a Transfer: what those that go out first and those that have waited for room have in common."""
+    """What both sources of dead letters have in common: those not tried yet, and those that wait for room."""
 
     __slots__ = ("_all",)
 
@@ -158,7 +164,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Those that nobody has tried to send yet, in the order in which they died."""
+    """Dead letters not tried yet, in the order in which they died."""
 
     __slots__ = ("_waiting", "_dead")
 
@@ -168,11 +174,11 @@ class FreshDeadLetters(DeadLetterSource):
         self._dead = deque()
 
     def add(self, dead):
-        """One more."""
+        """Append one."""
         self._dead.append(dead)
 
     def clear(self):
-        """None of them goes any more."""
+        """Forget all of them."""
         self._dead.clear()
 
     def take(self, message):
@@ -193,7 +199,7 @@ class FreshDeadLetters(DeadLetterSource):
 
 
 class WaitingDeadLetters(DeadLetterSource):
-    """Those that wait for room: of each queue and reason one behind the other, and all such lanes in turn."""
+    """Dead letters that wait for room: a Lane for each queue and reason. The lanes are tried in turn."""
 
     __slots__ = ("transfer", "_lanes", "_round")
 
@@ -204,14 +210,14 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # those of them to be tried in this round
 
     def hold(self, dead, pending):
-        """There was no room for a message: it waits."""
+        """Let a message wait for which there was no room."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error("dead letters of queue '%s' in vhost '%s' wait in it: %s cannot store them now", dead.queue.name, dead.queue.vhost, names)
         self.transfer.try_again_later()
 
     def holds(self, dead):
-        """Whether a message waits because others of its kind do."""
+        """Let a message wait if others of its queue and reason do. Returns whether they do."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -221,7 +227,7 @@ class WaitingDeadLetters(DeadLetterSource):
         return True
 
     def clear(self):
-        """None of them goes any more."""
+        """Forget all of them."""
         self._lanes.clear()
         self._round.clear()
 
@@ -255,7 +261,7 @@ class WaitingDeadLetters(DeadLetterSource):
 
 
 class Lane:
-    """Messages that died of one reason in one queue and wait, in order, for room where they go."""
+    """Dead letters of one queue and reason that wait for room, in order."""
 
     __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
@@ -268,7 +274,7 @@ class Lane:
         self._pending = pending  # destinations that the first of them has yet to reach
 
     def take(self):
-        """The first of them, which waits no more; None: there is none left."""
+        """Remove the first and return it; None if there is none left."""
         if self._first == len(self.locations):
             return None
         pending, self._pending = self._pending, None
@@ -276,7 +282,7 @@ class Lane:
         return DeadMessage(self._queue, self._settings, self._reason, self.locations[self._first - 1], None, pending)
 
     def put_back(self, pending):
-        """The one that was taken last waits on."""
+        """Put the one that was taken last back to the front."""
         self._first -= 1
         self._pending = pending
 
@@ -308,7 +314,10 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Copy the message to where it goes; nowhere is possible too. Returns the destinations whose stores cannot take it now, or None."""
+        """Copy the message to its destinations, of which there may be none.
+
+        Returns those whose stores cannot take it now, or None.
+        """
         route = self._route
         if route is None or route.queue is not dead.queue or route.settings is not dead.settings or route.reason != dead.reason:
             route = self._route = self._route_of(dead)
@@ -345,10 +354,11 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """What the messages of one slice that died of one reason in one queue have in common. Nothing that routes depend on changes within a slice.
+    """Where the dead letters of one queue and reason go. Kept for a slice, in which nothing that routes
+    depend on changes.
 
-    ``first_deaths`` is Death's; ``addresses``: {(routing, properties): Address}, for those that are alike in both. Without ``exchange`` they go
-    nowhere.
+    ``first_deaths`` is Death's. ``addresses``: {(routing, properties): Address}; dead letters that are alike
+    in both share one. If ``exchange`` is None they go nowhere.
     """
 
     __slots__ = (
@@ -368,23 +378,23 @@ class DeadLetterRoute:
         self._by_keys = {}  # keys: destinations, where the headers do not matter
 
     def by_keys(self, death):
-        """Where the keys of a message lead; None where more than keys counts."""
+        """The destinations of a message's routing keys; None if the exchange looks at more than keys."""
         keys = tuple(death.keys)
         if keys not in self._by_keys:
             self._by_keys[keys] = self._vhost.route_by_key(self.exchange, keys[0], keys[1:])
         return self._by_keys[keys]
 
     def by_headers(self, death):
-        """Where a message goes, found for it alone."""
+        """The destinations of one message, by its keys and headers."""
         headers = with_properties(death.headers, Properties.decode(death.properties))
         return self._vhost.route(self.exchange, death.keys[0], headers, death.keys[1:])
 
     def again(self, destinations):
-        """What these destinations of an earlier slice are now."""
+        """Look up destinations of an earlier slice again: queues may have been deleted or opened anew."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
-        """The slice is over: count."""
+        """Add what was sent in this slice to the counts."""
         if self.count:
             counts[queue_type_of(self.queue.arguments), self.reason] += self.count
             self.exchange.state.publish_in += self.count
@@ -393,7 +403,9 @@ class DeadLetterRoute:
 
 
 class Address:
-    """What is written on all messages that died alike: their ``death``, ``key`` in octets, ``destinations`` (None: they are found for each)."""
+    """What messages that died alike share: ``death``, ``key`` in octets, ``destinations`` (None: found for
+    each).
+    """
 
     __slots__ = ("death", "key", "destinations")
 
@@ -403,7 +415,7 @@ class Address:
         self.destinations = None if destinations is None else self.reached_by(destinations)
 
     def reached_by(self, destinations):
-        """Those of the destinations to which the message does not come in a cycle."""
+        """The destinations without those that the message would reach in a cycle."""
         return [destination for destination in destinations if not self.death.has_come_round(destination.name)]
 
 

@@ -1,6 +1,7 @@
-"""Death: what dead-lettering writes on a message: RabbitMQ's x-death, x-first-death-* and x-last-death-* headers, and the keys it goes on by.
+"""Death: the headers that dead-lettering writes on a message, as RabbitMQ does, and the keys that it is
+routed by.
 
-Values; beside dead_letters, which routes by them.
+The headers are x-death, x-first-death-* and x-last-death-*. Values only; dead_letters routes by them.
 """
 from collections import Counter
 from datetime import datetime, timezone
@@ -13,20 +14,23 @@ from gomq_py.content.fields import Int64, decode_table, get_key, remove_key, set
 REJECTED = "rejected"
 _EXTRA_KEYS = EXTRA_KEYS.encode()
 
-# The largest x-death count that its field holds: who was sent more often than that is not counted any further.
+# The largest count that a field of x-death holds. A message that died more often is not counted further.
 COUNT_MAX = (1 << 63) - 1
 
 
 class Death:
-    """What becomes of a message that died in ``queue``: its new ``properties`` and the ``keys`` it is routed by.
+    """What becomes of a message that died in ``queue``: its new ``properties`` and the ``keys`` it is routed
+    by.
 
-    RabbitMQ's headers: x-death (a table per queue and reason, the latest first, counted), x-first-death-* and x-last-death-*.
+    x-death has a table for each queue and reason, the latest first, with a count.
     """
 
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``first_deaths``: a dictionary in which the messages of one slice find what is the same for all that die for the first time alike."""
+        """``first_deaths`` is a cache for one slice: messages that die for the first time alike get the same
+        headers.
+        """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
         death = queue, reason, message.get_exchange(), message.get_routing_key(), edit.expiration, now_ms // 1000, routing_key
@@ -48,7 +52,9 @@ class Death:
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """Whether the message died in the target queue before, and no consumer has rejected it since: a cycle that would never end."""
+        """Whether the message died in the queue before and no consumer rejected it: it would go round for
+        ever.
+        """
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -60,9 +66,9 @@ class Death:
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """(raw headers that tell of the death, the x-death entries, the keys to route by) of a message with these raw headers.
+    """(headers with the death, x-death entries, keys to route by) of a message with these raw headers.
 
-    RabbitMQ sorts the headers of what died by their names.
+    The headers are sorted by name, as in RabbitMQ.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
@@ -79,7 +85,9 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """The x-death entries with this death in front, its own keys sorted where it is not the first: RabbitMQ's clients know it so."""
+    """The x-death entries with this death in front. If it is not the first its fields are sorted, as in
+    RabbitMQ.
+    """
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
@@ -97,8 +105,10 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """One entry for each queue and reason, the first; where that has no count it gets their number, as in RabbitMQ.
-    What is no table is left out.
+    """The first entry for each queue and reason. Without a count it gets the number of its entries, as in
+    RabbitMQ.
+
+    Entries that are no tables are left out.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):

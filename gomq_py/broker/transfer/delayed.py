@@ -1,7 +1,8 @@
 """Delay queue: messages that wait for their time, in order of it, on disk like any queue's.
 
-A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at once and stays unacked until it has gone on
-and its copies are on disk; which one is next the due timer knows, made anew from the store at boot. Never yields.
+A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
+once and stays unacked until it has gone on and its copies are on disk; which one is next the due timer knows,
+made anew from the store at boot. Never yields.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.queues.set_aside import SetAside, described
@@ -22,8 +23,11 @@ COMPLAIN_MS = 10_000
 
 
 class DelayQueue(Destination):
-    """``due_ms_of(message)`` tells when a message is due. ``release(message, pending)`` is given each in its time, and answers with the destinations
-    whose stores could not take it: those are ``pending`` it when it is tried again, which is None the first time.
+    """``due_ms_of(message)`` tells when a message is due. ``release(message, pending)`` routes one that is
+    due.
+
+    It returns the destinations whose stores could not take it. They are its ``pending`` when it is tried
+    again; None the first time.
     """
 
     def __init__(self, name, durable, store, scheduler, durability, timers):
@@ -47,7 +51,9 @@ class DelayQueue(Destination):
         return self.due.count
 
     def publish(self, message):
-        """Keep a message until it is due. 1: kept, 0: it cannot be stored, LATER: it waits for files, where it may."""
+        """Keep a message until it is due. 1: kept, 0: it cannot be stored, LATER: it waits for files, where
+        it may.
+        """
         if self.closed:
             self.unable = True
             return 0
@@ -97,7 +103,7 @@ class DelayQueue(Destination):
         return 0
 
     def hold_back(self):
-        """Nothing goes on any more; of what has gone on the files still hear."""
+        """Release no more messages. What was released is still dropped from the files."""
         self.due.stop()
         self._transfer.close()
 
@@ -117,13 +123,13 @@ class DelayQueue(Destination):
         self.closed = True
 
     def delete(self):
-        """Nothing stays of the messages."""
+        """Drop all messages."""
         self.hold_back()
         self.closed = True
         self.store.delete_files()
 
     def _rebuild(self):
-        """Everything the last run left waits again."""
+        """Let everything wait again that the last run left."""
         while self.store.ready_count and self._take_newest():
             pass
         self.due.arm()
@@ -139,20 +145,20 @@ class DelayQueue(Destination):
         return True
 
     def wait_again(self, location):
-        """There is no room where the message goes: it is due when it was."""
+        """Let a message wait for room where it goes. It keeps its place in the order."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
         if self.store.read(location, self._message):
             self.due.push(self._message.describe()["expires_at_ms"], location)
 
     def complain(self, text, detail):
-        """Say in the log, now and then, what a full disk does."""
+        """Log now and then that the disk is full, and what follows."""
         now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms
             LOG.error(f"%s {text}", self.name, detail)
 
     def set_aside(self, location, error):
-        """A message cannot go on, or not leave: it stays as it is until the next boot."""
+        """Keep a message that cannot be released or dropped as it is, until the next boot."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")

@@ -1,17 +1,23 @@
-"""Transfer: the one way in which messages leave where they lie for somewhere else. Each is copied there, and dropped only once the copy is safe.
+"""Transfer: moves messages from a source to a target. A message is copied, and dropped only once the copy is
+safe.
 
-Below dead letters, delayed messages and moves, above nothing but the store's errors. A Source gives messages in order, one at a time; a Target
-writes their new address and publishes them; the Transfer between the two is the job that does the rest, in slices:
+Dead letters, delayed messages and moves all use it. A Source gives messages in order, one at a time. A Target
+writes their new address and publishes them. The Transfer between the two is a job that does the rest, in
+slices:
 
     take -> show -> send -> (the copies are safe) -> drop
 
-- *Order*: what a source gives in order is sent in order. Where something has to wait, the source says whether all of it waits.
-- *No room*: a target says who could not take a message. It stays in its source, and is tried again after TRY_AGAIN_MS.
-- *Safe* is what ``when_safe`` says, Durability.when_safe for a target on this node: ``when_safe(callback)`` calls ``callback(error or None)`` once
-  all that was sent until now is safe, or cannot be. A target elsewhere answers when the other side has confirmed.
-- *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those behind it go on. One that is sent and
-  cannot be dropped is set aside too.
-- *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the source, whose job it is (hub.job).
+- *Order*: messages are sent in the order in which the source gives them. When one has to wait, the source
+  says whether those behind it wait too.
+- *No room*: a target names the destinations that could not take a message. The message stays in its source,
+  and is tried again after TRY_AGAIN_MS.
+- *Safe* is what ``when_safe`` says, Durability.when_safe for a target on this node: ``when_safe(callback)``
+  calls ``callback(error or None)`` once all that was sent until now is safe, or cannot be. A target elsewhere
+  answers when the other side has confirmed.
+- *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those
+  behind it go on. One that was sent and cannot be dropped is set aside, too.
+- *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the
+  source, whose job it is (hub.job).
 
 A crash at any point leaves a message in two places rather than in none. Never yields.
 """
@@ -23,16 +29,16 @@ from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Messages before others get their turn: some 2 to 5 ms. Fewer where they take longer than SLICE_S: headers of 128 KiB
-# take 8 ms each, and a headers exchange compares each message with all its bindings.
+# Messages before others get their turn: some 2 to 5 ms. Fewer where they take longer than SLICE_S: headers of
+# 128 KiB take 8 ms each, and a headers exchange compares each message with all its bindings.
 SLICE = 200
 SLICE_S = 0.005
 
 # Until what there was no room for is tried again.
 TRY_AGAIN_MS = 1000
 
-# What becomes of a message for which there is no room (Source.no_room): it waits and others go on, nothing goes on
-# until it does, or its source sees to it by itself.
+# What Source.no_room answers: the message waits and others go on; all wait until it goes on; the source
+# itself sees to it.
 OTHERS_GO_ON, ALL_WAIT, LEFT_TO_SOURCE = 0, 1, 2
 
 # A target's answer where nothing is left of the message in its source that would have to be dropped.
@@ -49,23 +55,29 @@ class Source:
         raise NotImplementedError
 
     def show(self, item, message):
-        """Fill ``message`` with an item's. False: it is not to be sent, and the source has done what there is to do. Raises StoreError."""
+        """Fill ``message`` with the item's message. Raises StoreError.
+
+        False: it is not to be sent, and the source has done what there was to do.
+        """
         raise NotImplementedError
 
     def drop(self, item):
-        """What was sent is safe: let the original go. Raises StoreError."""
+        """Drop the original: the copy is safe. Raises StoreError."""
         raise NotImplementedError
 
     def keep(self, items, error):
-        """What was sent is not safe: the originals stay."""
+        """Keep the originals: the copies are not safe, because of ``error``."""
         raise NotImplementedError
 
     def no_room(self, item, pending):
-        """Those ``pending`` it could not take a message. OTHERS_GO_ON and ALL_WAIT: ``try_again`` is called in a while. LEFT_TO_SOURCE: it is not."""
+        """The destinations ``pending`` could not take the message. Returns what waits.
+
+        After OTHERS_GO_ON and ALL_WAIT ``try_again`` is called in a while, after LEFT_TO_SOURCE it is not.
+        """
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """A message cannot be sent, or was sent and cannot be dropped."""
+        """Set a message aside: it cannot be sent, or was sent and cannot be dropped."""
         raise NotImplementedError
 
     def fail(self, item, error):
@@ -73,14 +85,15 @@ class Source:
         raise NotImplementedError
 
     def broken(self, error):
-        """Something failed that was no single message; it has been logged. Returns whether the transfer goes on."""
+        """Something else than a single message failed, and was logged. Returns whether the transfer goes on.
+        """
         raise NotImplementedError
 
     def try_again(self):
         """What waited for room may be taken again."""
 
     def paused(self, unsafe):
-        """The transfer has taken all that there is for now. ``unsafe``: how many that were sent are not safe yet."""
+        """The transfer has taken all messages there are now; ``unsafe`` of those it sent are not safe yet."""
 
 
 class Target:
@@ -89,21 +102,23 @@ class Target:
     __slots__ = ()
 
     def send(self, item, message):
-        """Publish a message under its new address. None: it was sent, NOTHING_TO_DROP, or a list of those who could not take it.
+        """Publish a message under its new address.
 
-        What it raises other than StoreError is a fault of this message.
+        Returns None if it was sent, NOTHING_TO_DROP, or the destinations that could not take it. Any error
+        other than StoreError is a fault of this message.
         """
         raise NotImplementedError
 
     def slice_over(self):
-        """Others get their turn."""
+        """The slice is over; other jobs go on."""
 
 
 class Transfer(Job):
     """From ``source`` to ``target``. ``start`` when there is something to take; ``name`` is the job's.
 
-    ``most``, ``most_octets``: how many messages, and of their bodies, may be sent and not yet safe: so many are sent before they are made safe
-    together, if there are as many. 0: any number, and each slice is made safe by itself.
+    ``most``, ``most_octets``: how many messages, and of their bodies, may be sent and not yet safe: so many
+    are sent before they are made safe together, if there are as many. 0: any number, and each slice is made
+    safe by itself.
     """
 
     __slots__ = ("name", "_source", "_target", "_scheduler", "_timers", "_when_safe", "_most", "_most_octets", "_sent", "_sent_octets", "_unsafe",

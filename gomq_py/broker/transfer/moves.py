@@ -1,10 +1,12 @@
-"""Moving: messages that an operator copies or moves from a queue to somewhere else, and dead letters that go back where they came from.
+"""Moves: an operator moves or copies messages from a queue to somewhere else, or dead letters back to their
+origin.
 
-Above queues and vhosts, below doors. The queue goes on meanwhile: the engine of all transfers walks its ready messages
-with a browser; those that are wanted are published again, and where they are to move, picked out of the queue. A picked
-message is dropped only once its copy is on disk, so that a crash leaves it in two places rather than in none. Nothing
-that comes to the queue after the start is looked at, so that a loop ends. A message that cannot be copied stays, and is
-counted with the reason; whatever fails, whoever asked for the move is answered.
+Above queues and vhosts, below doors. The queue goes on meanwhile: the engine of all transfers walks its ready
+messages with a browser; those that are wanted are published again, and where they are to move, picked out of
+the queue. A picked message is dropped only once its copy is on disk, so that a crash leaves it in two places
+rather than in none. Nothing that comes to the queue after the start is looked at, so that a loop ends. A
+message that cannot be copied stays, and is counted with the reason; whatever fails, whoever asked for the
+move is answered.
 """
 from fnmatch import fnmatchcase
 
@@ -31,7 +33,9 @@ SETTING_ASIDE = "moving"
 
 
 class Filter:
-    """Which messages are meant: exchange and routing key as patterns with ``*`` and ``?``, and headers that are equal. None and {}: all."""
+    """Selects messages by patterns of exchange and routing key (``*``, ``?``) and by equal headers. None and
+    {}: all.
+    """
 
     def __init__(self, exchange=None, routing_key=None, headers=None):
         self.exchange = exchange
@@ -39,7 +43,7 @@ class Filter:
         self.headers = headers or {}
 
     def matches(self, message):
-        """Whether this Message is meant."""
+        """Whether this Message is selected."""
         if self.exchange is not None and not fnmatchcase(_text(message.get_exchange()), self.exchange):
             return False
         if self.routing_key is not None and not fnmatchcase(_text(message.get_routing_key()), self.routing_key):
@@ -51,7 +55,8 @@ class Filter:
 
 
 class Result:
-    """What a move did: messages looked at, those meant, those done, and why the others stayed: {reason: count}.
+    """What a move did: messages looked at, those meant, those done, and why the others stayed: {reason:
+    count}.
 
     ``targets``: {where to: count}. ``fault``: what ended it before its time, in words, or None.
     """
@@ -75,13 +80,16 @@ class Result:
 
 
 class Move(Source):
-    """One move or copy, from ``queue`` to where ``route(message)`` says; ``start`` begins it, ``done(result, error)`` is called at its end.
+    """One move or copy, from ``queue`` to where ``route(message)`` says; ``start`` begins it, ``done(result,
+    error)`` is called at its end.
 
-    ``route`` returns (name of the target, destinations, the Message to publish there) or (None, reason, None): the message stays.
+    ``route`` returns (name of the target, destinations, the Message to publish there) or (None, reason,
+    None): the message stays.
     """
 
     def __init__(self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False):
-        """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
+        """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count.
+        """
         self.result = Result()
         self._queue = queue
         self._done = done
@@ -104,7 +112,8 @@ class Move(Source):
         self._ended = True
 
     def close(self):
-        """As cancel, for the broker stops: what has been copied until now leaves the queue with the next flush."""
+        """As cancel, when the broker stops: what was copied until now leaves the queue with the next flush.
+        """
         self._ended = True
         self._transfer.close()
 
@@ -123,7 +132,7 @@ class Move(Source):
         return True
 
     def no_room(self, item, pending):
-        """It stays in its place: whoever asked is told, and asks again."""
+        """Leave the message in its place. The result says so, and the operator asks again."""
         self._stays(item, "refused by the target")
         return LEFT_TO_SOURCE
 
@@ -147,7 +156,9 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """A message that cannot be dealt with stays in its place, or where it was sent already, unacked."""
+        """Leave a message that cannot be copied in its place; one that was copied and cannot be dropped,
+        unacked.
+        """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
         else:
@@ -158,7 +169,7 @@ class Move(Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """The messages cannot be walked any further: what has moved has moved."""
+        """End the move, because the messages cannot be walked further. What has moved has moved."""
         self._ended = True
         self.result.fault = described(error)
         return False
@@ -181,7 +192,9 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Publishes copies to where ``route`` leads, and takes the originals out of the queue's order. ``left``: how many more may go, None: all."""
+    """Publishes copies to where ``route`` leads, and takes the originals out of the queue's order. ``left``:
+    how many more may go, None: all.
+    """
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -224,11 +237,11 @@ def to_queue(target):
 
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
-    """A ``route`` that leads dead letters back: into the queue they died in first, or (``to="exchange"``) to the exchange they had come over, by the
-    keys they had then.
+    """A ``route`` that leads dead letters back: into the queue they died in first, or (``to="exchange"``) to
+    the exchange they had come over, by the keys they had then.
 
-    ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: whether the operator may. ``clean`` takes the
-    headers about the death away. ``source`` is never a target.
+    ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: whether the operator may. ``clean``
+    takes the headers about the death away. ``source`` is never a target.
     """
 
     def route(message):

@@ -1,4 +1,5 @@
-"""Origin: where a dead letter came from, read from the headers that dead-lettering wrote (broker.transfer.death). Values; changes nothing."""
+"""Origin: where a dead letter came from, read from the headers that broker.transfer.death wrote. Values only.
+"""
 from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content.fields import get_key, remove_key
@@ -7,7 +8,10 @@ DEATH_HEADERS = (DEATHS, *(f"x-{which}-death-{what}" for which in ("first", "las
 
 
 class Origin:
-    """The queue a message died in first, and the exchange and routing keys (the first is the message's own) it had been published with."""
+    """The queue that a message died in first, and the exchange and routing keys it was published with.
+
+    The first of the keys is the message's own, the others are of CC.
+    """
 
     __slots__ = ("queue", "exchange", "routing_keys")
 
@@ -28,7 +32,11 @@ class Origin:
 
 
 def origin_of(headers):
-    """The Origin in a raw table of headers, or None. x-death lists the latest death first: the first is at the end, or where its queue is named."""
+    """The Origin in a raw table of headers, or None.
+
+    x-death lists the latest death first. So the first death is the last entry, or the one that
+    x-first-death-* names.
+    """
     if headers is None:
         return None
     deaths = get_key(headers, DEATHS)

@@ -45,7 +45,9 @@ class Access:
         self._require_topic(WRITE, exchange, routing_keys)
 
     def read_topic(self, exchange, routing_key):
-        """May bind to that exchange (None where there is none) with this routing key, where it is a topic exchange."""
+        """May bind to that exchange (None where there is none) with this routing key, where it is a topic
+        exchange.
+        """
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 

@@ -1,7 +1,8 @@
 """Held publish: a message for which a thread makes the files of a new segment first.
 
-Between publishing, which meets a queue that answers LATER, and the queue's store, which has the files made. So
-the disk holds up the publisher that needs it, and not the hub. A door lets nothing of the same client overtake it.
+Between publishing, which meets a queue that answers LATER, and the queue's store, which has the files made.
+So the disk holds up the publisher that needs it, and not the hub. A door lets nothing of the same client
+overtake it.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.destination import LATER
@@ -11,10 +12,11 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 class HeldPublish:
-    """``message``, which owns its octets, is still to be given to ``destinations``: the first has answered LATER.
+    """``message``, which owns its octets, is still to be given to ``destinations``: the first has answered
+    LATER.
 
-    ``taken``: those before have taken it. ``done(taken, somebody_took)`` is called when all have had it: did all
-    of them take it, and did one of ``destinations``? It goes on to its end though its client goes.
+    ``taken``: those before have taken it. ``done(taken, somebody_took)`` is called when all have had it: did
+    all of them take it, and did one of ``destinations``? It goes on to its end though its client goes.
     """
 
     def __init__(self, vhost, scheduler, message, destinations, taken, done):

@@ -1,6 +1,7 @@
 """Verbs of an operator's moves: to move, copy or bring back messages of a queue, and which rights these need.
 
-They say which queue may be moved from and where to (a ``route`` for broker.transfer.moves.Move, which does it).
+They say which queue may be moved from and where to (a ``route`` for broker.transfer.moves.Move, which does
+it).
 """
 from gomq_py.broker.transfer.moves import to_origin, to_queue
 from gomq_py.broker.verbs import queues

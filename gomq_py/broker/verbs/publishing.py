@@ -4,8 +4,8 @@
     store              Publication -> its destinations; then the door answers its client
     store_and_wait     the same, for who has nothing else to do meanwhile
 
-Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store by themselves what
-needs no look; a property test holds both ways to the same answers.
+Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store by themselves
+what needs no look; a property test holds both ways to the same answers.
 """
 from gevent.event import Event
 
@@ -27,8 +27,8 @@ from gomq_py.storage.message import Message
 class Publication:
     """A checked message and where it goes.
 
-    Once it is stored, ``taken`` says whether all destinations took it and ``somebody_took`` whether one did; it
-    was unroutable, or a duplicate, where it has no ``destinations``.
+    Once it is stored, ``taken`` says whether all destinations took it and ``somebody_took`` whether one did;
+    it was unroutable, or a duplicate, where it has no ``destinations``.
     """
 
     __slots__ = (
@@ -47,7 +47,9 @@ class Publication:
         self.taken = self.somebody_took = False
 
     def committed(self, vhost, now_ms):
-        """The transaction it waited for is committed: its time begins now, queues deleted meanwhile get nothing."""
+        """The transaction it waited for is committed: its time begins now, queues deleted meanwhile get
+        nothing.
+        """
         self.message.restamp(now_ms)
         self.destinations = [
             destination for destination in self.destinations
@@ -69,8 +71,9 @@ def remembered_route(access, vhost, exchange, routing_key):
 def prepare(caller, exchange, routing_key, properties, body, now_ms, mandatory=False, reply_to=None):
     """A Publication, for who has write on the exchange, and on each routing key where those are limited.
 
-    ``properties`` are in wire form. ``reply_to(name)`` says what stands in the message instead of this reply_to,
-    or None. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed.
+    ``properties`` are in wire form. ``reply_to(name)`` says what stands in the message instead of this
+    reply_to, or None. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed,
+    PreconditionFailed.
     """
     vhost, name = caller.vhost, cleaned(exchange)
     caller.access.write("exchange", name)
@@ -132,10 +135,11 @@ def _octets(name):
 def store(caller, publication, now_ms, wait=None):
     """Hand the message to its destinations. Returns whether all took it.
 
-    Where a destination needs files for it first, ``wait(publication, destinations, taken)`` is called, which makes a
-    HeldPublish that calls ``stored`` in the end, and None returned. Without ``wait`` nothing waits.
+    Where a destination needs files for it first, ``wait(publication, destinations, taken)`` is called, which
+    makes a HeldPublish that calls ``stored`` in the end, and None returned. Without ``wait`` nothing waits.
     """
-    # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not stored.
+    # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not
+    # stored.
     is_noted = publication.seen is not None and publication.seen[0] is not None
     publication.message.may_wait = wait is not None and not is_noted
     if _is_duplicate(publication, now_ms):
@@ -160,7 +164,9 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def stored(publication, taken, somebody_took):
-    """All destinations have had the message: ``taken``, whether they took it; ``somebody_took``, whether one did."""
+    """All destinations have had the message: ``taken``, whether they took it; ``somebody_took``, whether one
+    did.
+    """
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took

@@ -1,7 +1,7 @@
 """Rights: which permissions a verb asks for, as RabbitMQ does, where it is more than one.
 
-Each function returns a list of (verb, kind, name) for ``Access.check``, in the order in which they are asked for.
-Names are as the model keeps them: without carriage returns and line feeds.
+Each function returns a list of (verb, kind, name) for ``Access.check``, in the order in which they are asked
+for. Names are as the model keeps them: without carriage returns and line feeds.
 """
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_ARGUMENTS
@@ -12,17 +12,21 @@ DEAD_LETTER_ARGUMENTS = (EXCHANGE_ARGUMENT,)
 
 
 def to_declare_queue(vhost, name, arguments):
-    """Configure; for a new queue with a dead letter exchange also read on the queue and write on that exchange."""
+    """Configure; for a new queue with a dead letter exchange also read on the queue and write on that
+    exchange.
+    """
     return [(CONFIGURE, QUEUE, name), *_to_send_on(QUEUE, name, vhost.queues, arguments, DEAD_LETTER_ARGUMENTS)]
 
 
 def to_declare_exchange(vhost, name, arguments):
-    """Configure; for a new exchange with an alternate also read on the exchange and write on the alternate."""
+    """Configure; for a new exchange with an alternate also read on the exchange and write on the alternate.
+    """
     return [(CONFIGURE, EXCHANGE, name), *_to_send_on(EXCHANGE, name, vhost.exchanges, arguments, ALTERNATE_ARGUMENTS)]
 
 
 def to_bind(source, kind, destination):
-    """To unbind, too: write on the ``destination``, a queue or exchange by its ``kind``; read on the exchange ``source``.
+    """To unbind, too: write on the ``destination``, a queue or exchange by its ``kind``; read on the exchange
+    ``source``.
 
     At a topic exchange ``verbs.bindings`` asks for the routing key besides.
     """

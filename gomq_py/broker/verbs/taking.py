@@ -14,11 +14,12 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Read. Up to ``count`` messages as (describe(), exchange, routing key, properties, body, ready ones left).
+    """Read. Up to ``count`` messages as (describe(), exchange, routing key, properties, body, ready ones
+    left).
 
     They are put back (``requeue``), rejected (``reject``) or else acknowledged, but only after the last was
-    taken, so that no message is seen twice; until then they are unacknowledged, as with any consumer. Fewer where
-    their bodies come to TAKEN_OCTETS_MAX. Raises AccessRefused, NotFound, ResourceLocked. May switch.
+    taken, so that no message is seen twice; until then they are unacknowledged, as with any consumer. Fewer
+    where their bodies come to TAKEN_OCTETS_MAX. Raises AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue, vhost = queues.to_take_from(caller, name), caller.vhost
     taken, locations = [], []
