@@ -9,13 +9,15 @@ import gomq_py
 from gomq_py.http import durability, errors, foreign_pages
 from gomq_py.http.api import (
     bindings, changes, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes,
-    overview, parameters, permissions, policies, queue_states, queues, streams, users, vhosts,
+    overview, parameters, permissions, policies, queue_states, queues, session, streams, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts
+from gomq_py.http.session import Sessions
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams, bindings, vhosts, users, permissions,
     policies, parameters, limits, messages, definitions, changes,
+    session,
 )
 
 # No inline script, no foreign source: what a queue is called can never run.
@@ -41,6 +43,7 @@ def create_app(node):
     app = Flask("gomq_py.http", static_folder=None)
     app.extensions["gomq.node"] = node
     app.extensions["gomq.logins"] = LoginCounts()
+    app.extensions["gomq.sessions"] = Sessions()
     app.url_map.strict_slashes = False
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
     for resource in RESOURCES:

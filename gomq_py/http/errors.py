@@ -42,6 +42,10 @@ class LoginFailed(NotAuthorised):
     error = "not_authorized"
 
 
+class SessionEnded(LoginFailed):
+    """401: the cookie is of a session that is no more; the page logs in anew, and no browser is to ask for a password."""
+
+
 class ForeignPage(APIError):
     """403: whoever asks may, but it is another site's page that has their browser ask."""
 
@@ -121,7 +125,7 @@ def from_api_error(error):
     response = answer(error.status, error.error, error.reason)
     if error.status == 401:
         # A page that logs in by itself says so, and is spared the browser's own dialogue.
-        if request.headers.get("X-Requested-With") is None:
+        if request.headers.get("X-Requested-With") is None and not isinstance(error, SessionEnded):
             response.headers["WWW-Authenticate"] = 'Basic realm="gomq-py management"'
     if isinstance(error, Throttled):
         response.headers["Retry-After"] = str(error.retry_after_s)

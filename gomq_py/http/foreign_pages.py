@@ -3,13 +3,16 @@
 Browsers add a login that they remember to any request, also to a form that another site posts. They say so, too: in
 ``Sec-Fetch-Site`` where they hold the connection to be safe, and in ``Origin``, which no page can forge or leave out of a
 request that changes something. And without asking us first a page can send no body but a form's. Programs send neither
-header, and JSON.
+header, and JSON. A session's cookie does not come with what other sites' pages ask for (``SameSite``), where the browser
+knows that; a request that changes something with it brings a token besides, which only our own pages can read.
 """
+import hmac
 from urllib.parse import urlsplit
 
 from flask import request
 
 from gomq_py.http.errors import ForeignPage, UnsupportedType
+from gomq_py.http.session import TOKEN_HEADER
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 FOREIGN_SITES = frozenset(("cross-site", "same-site"))
@@ -29,6 +32,18 @@ def check():
         raise ForeignPage(f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}")
     if request.mimetype in FORMS:
         raise UnsupportedType(f"{request.mimetype} is a form's content type: send Content-Type: application/json")
+
+
+def check_token(token):
+    """For requests of a session: what may change something brings its token. Raises ForeignPage."""
+    given = request.headers.get(TOKEN_HEADER, "")
+    if request.method not in READING and not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+        raise ForeignPage(f"a request of a session that changes something takes its csrf_token in {TOKEN_HEADER}: see GET /api/session")
+
+
+def is_over_tls():
+    """Whether the browser speaks TLS, to us or to a proxy that our page came from."""
+    return request.is_secure or request.headers.get("Origin", "").startswith("https://")
 
 
 def _is_ours(origin):

@@ -1,18 +1,21 @@
 """Login and access: who asks, and whether this route is for them. RabbitMQ's tags, checked per route by ``@access``.
 
 Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go from here to ``auth.logins``, which slows down
-whoever guesses, and nowhere else.
+whoever guesses, and nowhere else. A request without them may be one of a session (``http.session``).
 """
 import functools
 
 from flask import current_app, g, request
+from werkzeug.datastructures import Authorization
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
 from gomq_py.broker.verbs.access import may_enter
+from gomq_py.http import foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
-from gomq_py.http.errors import LoginFailed, NotAuthorised, Throttled
+from gomq_py.http.errors import LoginFailed, NotAuthorised, SessionEnded, Throttled
+from gomq_py.http.session import COOKIE
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -57,13 +60,39 @@ def reach(user):
 
 
 def authenticate():
-    """The user of this request. Raises NotAuthorised, LoginFailed or Throttled. May switch."""
+    """The user of this request. Raises ForeignPage, LoginFailed, NotAuthorised or Throttled. May switch."""
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
+    number = request.cookies.get(COOKIE) if request.authorization is None else None
+    return by_password(request.authorization) if number is None else _by_session(number)
+
+
+def sessions():
+    """The Sessions of this door."""
+    return current_app.extensions["gomq.sessions"]
+
+
+def _by_session(number):
+    """The user of a session. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
+    users = node().broker.users
+    session = sessions().find(number, users)
+    if session is None or not users.may_come_from(session.user.name, request.remote_addr or ""):
+        raise SessionEnded("The session has ended")
+    foreign_pages.check_token(sessions().token(number))
+    g.session = session
+    return session.user
+
+
+def basic(name, password):
+    """A name and a password as an Authorization header has them."""
+    return Authorization("basic", {"username": name, "password": password})
+
+
+def by_password(given):
+    """The user of what an Authorization header gives. Raises NotAuthorised, LoginFailed or Throttled. May switch."""
     counts = current_app.extensions["gomq.logins"]
     address = request.remote_addr or ""
-    given = request.authorization
     try:
         user = _login(current_app.extensions["gomq.node"].broker.logins, given, address)
     except LoopbackOnly:
@@ -95,13 +124,17 @@ REFUSALS = {
 }
 
 
-def access(tag, max_octets=MAX_BODY_OCTETS):
-    """Only for users whose tags reach ``tag``. Sets ``g.user`` and ``g.tags``. The body, of at most ``max_octets``, is there when the view begins."""
+def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
+    """Only for users whose tags reach ``tag``. Sets ``g.user``, ``g.tags`` and ``g.session`` (None: it came with a password or token).
+
+    The body, of at most ``max_octets``, is there when the view begins. ``who()`` answers the user.
+    """
 
     def decorate(view):
         @functools.wraps(view)
         def guarded(*args, **kwargs):
-            g.user = authenticate()
+            g.session = None
+            g.user = who()
             g.tags = reach(g.user)
             require_tag(tag)
             users = node().broker.users
@@ -109,6 +142,8 @@ def access(tag, max_octets=MAX_BODY_OCTETS):
             receive_body(max_octets)
             if is_kept and users.get(g.user.name) is not g.user:
                 raise LoginFailed("Login failed")  # deleted while the body came
+            if g.session is not None and not sessions().is_good(g.session, users):
+                raise SessionEnded("The session has ended")  # likewise
             g.tags = reach(g.user)
             require_tag(tag)
             return view(*args, **kwargs)

@@ -1,9 +1,10 @@
 """TLS at a real broker, with pika: clients' certificates, the EXTERNAL login, host names, and certificates that are replaced while it runs."""
+import contextlib
+import http.client
 import json
 import socket
 import ssl
 import struct
-from contextlib import contextmanager
 
 import pika
 import pytest
@@ -156,7 +157,7 @@ def method(connection):
     return octets[7:-1]
 
 
-@contextmanager
+@contextlib.contextmanager
 def strangers(broker, server, kind):
     """A socket on which nobody has logged in yet."""
     port = broker.ports["amqp" if kind == "plain" else "amqps"]
@@ -217,6 +218,17 @@ def test_host_names_have_certificates_of_their_own(start, server, authority, tmp
     assert json.loads(get_over_tls(broker.ports["https"], context(server), "api.example.com", "/api/whoami"))["name"] == "guest"
     assert json.loads(get_over_tls(broker.ports["https"], context(server), "localhost", "/api/whoami"))["name"] == "guest"
     assert json.loads(get_over_tls(broker.ports["https"], context(server), "strict.example.com", "/api/whoami"))["name"] == "guest"
+
+
+def test_cookie_of_a_session_that_began_over_tls_is_for_tls_alone(start, server):
+    broker = start("", https_port=0)
+    connection = http.client.HTTPSConnection("localhost", broker.ports["https"], context=context(server), timeout=in_time(60))
+
+    with contextlib.closing(connection):
+        connection.request("POST", "/api/session", headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
+        cookie = connection.getresponse().headers["Set-Cookie"]
+
+    assert "; Secure; HttpOnly; Path=/; SameSite=Strict" in cookie
 
 
 def get_over_tls(port, context, name, path):

@@ -24,7 +24,9 @@ COMMON = {
     "vhost": VHOST, "user": "houser", "source": "hox", "kind": "q", "destination": "busy", "key": "{key}",
 }
 QUERIES = {"/api/streams/{vhost}/{name}/offset": {"timestamp": "1"}}
-GETS = sorted(path for path, methods in described()["paths"].items() if "get" in methods)
+# Where there is nothing to see without a session: test_session holds it against its description.
+SESSION = "/api/session"
+GETS = sorted(path for path, methods in described()["paths"].items() if "get" in methods and path != SESSION)
 
 
 def test_the_description_is_valid():

@@ -228,13 +228,13 @@ def management_of(launcher):
 
 
 def listed(broker, path, auth=("guest", "guest")):
-    answer = requests.get(f"{broker.http_url.rstrip('/')}/api/{path}", auth=auth, timeout=60)
+    answer = requests.get(f"{broker.http_url.rstrip('/')}/api/{path}", auth=auth, timeout=in_time(60))
     answer.raise_for_status()
     return answer.json()
 
 
 def changed(broker, method, path, value=None):
-    requests.request(method, f"{broker.http_url.rstrip('/')}/api/{path}", auth=("guest", "guest"), json=value, timeout=60).raise_for_status()
+    requests.request(method, f"{broker.http_url.rstrip('/')}/api/{path}", auth=("guest", "guest"), json=value, timeout=in_time(60)).raise_for_status()
 
 
 @pytest.mark.parametrize("ackmode, left", [("ack_requeue_true", 100), ("ack_requeue_false", 0), ("reject_requeue_false", 0)])

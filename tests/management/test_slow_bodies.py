@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+import requests
 
 from tests.support.waiting import in_time
 
@@ -39,11 +40,11 @@ def late(api):
     api.delete("users/late")
 
 
-def begin(managed, verb, path, wanted, authorization=BASIC):
+def begin(managed, verb, path, wanted, who=f"Authorization: {BASIC}"):
     """Send a request but for its body, and wait until the broker asks for that. Returns (socket, body)."""
     octets = json.dumps(wanted).encode()
     client = socket.create_connection(("127.0.0.1", managed.ports["http"]), timeout=in_time(60))
-    client.sendall((f"{verb} /api/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\nContent-Type: application/json\r\n"
+    client.sendall((f"{verb} /api/{path} HTTP/1.1\r\nHost: x\r\n{who}\r\nContent-Type: application/json\r\n"
                     f"Expect: 100-continue\r\nConnection: close\r\nContent-Length: {len(octets)}\r\n\r\n").encode())
     assert client.recv(100).startswith(b"HTTP/1.1 100 ")
     return client, octets
@@ -70,12 +71,28 @@ def test_what_is_deleted_while_the_body_comes_is_not_there(managed, api, late, v
 
 @pytest.mark.parametrize("change", ["delete", "put"])
 def test_user_who_is_deleted_or_loses_the_tag_while_the_body_comes_changes_nothing(managed, api, late, change):
-    client, octets = begin(managed, "PUT", "vhosts/late2", {}, "Basic bGF0ZTpsYXRl")
+    client, octets = begin(managed, "PUT", "vhosts/late2", {}, "Authorization: Basic bGF0ZTpsYXRl")
 
     if change == "delete":
         api.delete("users/late").raise_for_status()
     else:
         api.put("users/late", {"password": "late", "tags": ""}).raise_for_status()
+
+    assert end(client, octets) == 401
+    assert api.get("vhosts/late2").status_code == 404
+
+
+@pytest.mark.parametrize("change", [{"password": "another", "tags": "administrator"}, {"password": "late", "tags": "monitoring"}, None])
+def test_session_that_ends_while_the_body_comes_changes_nothing(managed, api, late, change):
+    begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
+    who = f"Cookie: gomq_session={begun.cookies['gomq_session']}\r\nX-CSRF-Token: {begun.json()['csrf_token']}"
+    client, octets = begin(managed, "PUT", "vhosts/late2", {}, who)
+
+    if change is None:
+        requests.delete(f"{api.base}/api/session", cookies=begun.cookies, timeout=in_time(60),
+                        headers={"X-CSRF-Token": begun.json()["csrf_token"]}).raise_for_status()
+    else:
+        api.put("users/late", change).raise_for_status()
 
     assert end(client, octets) == 401
     assert api.get("vhosts/late2").status_code == 404

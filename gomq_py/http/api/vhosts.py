@@ -9,7 +9,7 @@ from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.arguments import boolean_of, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
 from gomq_py.http.finding import find_vhost, visible_vhosts
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, sessions
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("vhosts", __name__)
@@ -43,7 +43,8 @@ def put_vhost(name):
     node().broker.wait_until_gone(name)
     existed = name in node().broker.vhosts
     creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
-    vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
+    with sessions().keeping(g.user):
+        vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
     node().broker.describe_vhost(vhost, **described)
     if tracing is not None:
         vhost.set_tracing(tracing)

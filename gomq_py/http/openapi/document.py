@@ -6,6 +6,7 @@ import gomq_py
 from gomq_py.http.login import ANYBODY
 from gomq_py.http.openapi.operations import OPERATIONS
 from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
+from gomq_py.http.session import COOKIE, TOKEN_HEADER
 
 # Blueprints that are about the pages and not the API.
 LEFT_OUT = ("docs",)
@@ -32,13 +33,16 @@ def document(app):
             "description": "RabbitMQ's and LavinMQ's routes. Names in paths are percent-encoded, a slash as %2F.",
         },
         "servers": [{"url": "/"}],
-        "security": [{"basic": []}, {"bearer": []}],
+        "security": [{"basic": []}, {"bearer": []}, {"session": []}],
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": COMPONENTS,
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic", "description": "A user's name and password, or a token in the place of the password."},
-                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token, where the backend oauth is on."}},
+                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token, where the backend oauth is on."},
+                "session": {
+                    "type": "apiKey", "in": "cookie", "name": COOKIE,
+                    "description": f"What POST /api/session gives. Requests that change something bring its csrf_token in {TOKEN_HEADER}."}},
         },
     }
 

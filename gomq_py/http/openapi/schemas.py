@@ -153,6 +153,7 @@ COMPONENTS = {
     "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
     "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
+    "Session": record({"name": TEXT, "tags": some(TEXT), "csrf_token": TEXT, "expires_at": COUNT}),
     "Changes": record({"last": COUNT, "too_old": TRUTH, "changes": some(record({"what": TEXT, **counts("number", "at")}, texts(
         "vhost", "user", "name", "source", "destination", "destination_type", "routing_key", "queue", "component", "reason")))}),
     "Attempts": record({"protocol": TEXT, **counts("auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")}),
@@ -203,6 +204,7 @@ BODIES = {
     "limit": wanted({"value": COUNT}),
     "name": wanted({"name": {"type": "string", "minLength": 1, "maxLength": 255}}),
     "password": wanted({"password": TEXT}),
+    "session": wanted(optional=texts("username", "password")),
     "prefetch": wanted({"prefetch": {"type": "integer", "minimum": 0, "maximum": 65535}}),
     "definitions": OPEN,
     "move": wanted({"destination": TEXT}, {"destination_vhost": TEXT, **MOVED_BY}),

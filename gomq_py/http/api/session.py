@@ -1,0 +1,76 @@
+"""/api/session: log in with a cookie, for pages; what a page needs to know of it; log out. gomq-py's own."""
+import time
+
+from flask import Blueprint, current_app, g, request
+
+from gomq_py.http import foreign_pages, login
+from gomq_py.http.answers import body, json_answer, no_content, receive_body
+from gomq_py.http.arguments import text_of
+from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
+from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.session import COOKIE, ENDS_AFTER_S
+
+blueprint = Blueprint("session", __name__)
+# A name and a password, or a token in its place.
+MAX_CREDENTIALS_OCTETS = 16 * 1024
+
+
+def _authenticate():
+    """The user of a request to log in: of the Authorization header where there is one, else of the body; never of a cookie. May switch."""
+    if current_app.extensions.get("gomq.operator") is not None:
+        raise BadRequest("nobody logs in at this socket: it needs no session")
+    if request.authorization is not None:
+        return login.by_password(request.authorization)
+    if request.mimetype != "application/json":
+        raise UnsupportedType("send Content-Type: application/json with username and password, or an Authorization header")
+    receive_body(MAX_CREDENTIALS_OCTETS)
+    wanted = body(required=("username", "password"))
+    return login.by_password(login.basic(text_of(wanted, "username"), text_of(wanted, "password")))
+
+
+@blueprint.post("/api/session")
+@access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
+def begin_session():
+    """Log in: the answer sets a cookie, and has the token that requests which change something bring in X-CSRF-Token."""
+    login.sessions().end_numbered(request.cookies.get(COOKIE, ""))  # which the browser forgets by this answer
+    number, g.session = login.sessions().begin(g.user)
+    response = json_answer(_shape(number), 201)
+    response.set_cookie(COOKIE, number, max_age=ENDS_AFTER_S, path="/", secure=foreign_pages.is_over_tls(), httponly=True, samesite="Strict")
+    return _unkept(response)
+
+
+@blueprint.get("/api/session")
+@access(MANAGEMENT)
+def get_session():
+    """Whose session the cookie is of, and its token: for a page that was loaded anew."""
+    _check_there_is_one()
+    return _unkept(json_answer(_shape(request.cookies[COOKIE])))
+
+
+@blueprint.delete("/api/session")
+@access(MANAGEMENT)
+def end_session():
+    """Log out."""
+    _check_there_is_one()
+    login.sessions().end(g.session)
+    response = no_content()
+    response.delete_cookie(COOKIE, path="/", secure=foreign_pages.is_over_tls(), httponly=True, samesite="Strict")
+    return _unkept(response)
+
+
+def _check_there_is_one():
+    if g.session is None:
+        raise NoSuchObject("this request came with no session")
+
+
+def _shape(number):
+    sessions = login.sessions()
+    return {
+        "name": g.user.name, "tags": list(g.user.tags), "csrf_token": sessions.token(number),
+        "expires_at": int((time.time() + sessions.seconds_left(g.session)) * 1000),
+    }
+
+
+def _unkept(response):
+    response.headers["Cache-Control"] = "no-store"
+    return response
