@@ -322,7 +322,8 @@ def test_definitions_log_is_compacted_without_it(tmp_path):
         node.vhost.delete_queue(f"q{number}")
         gevent.sleep(0)
 
-    wait(lambda: node.broker._log.record_count < 200 and not node.broker._log.is_compacting)
+    # 400 records less what was left out at least once: how much that is depends on when the thread was done.
+    wait(lambda: node.broker._log.record_count < 400 and not node.broker._log.is_compacting)
     node.stop()
 
 

@@ -16,6 +16,8 @@ import pytest
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.http.app import create_app
+from gomq_py.http.feed import Feed
+from gomq_py.http.index import Index
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.storage.data_dir import DataDir
@@ -57,7 +59,8 @@ class Life:
         self.broker = Broker(self._data_dir, files, Durability(self.committer), settings)
         self.broker.recover()
         self._rates = Rates(1000, 1)
-        node = Node(self.broker, _NoServer(), settings, list, "gomq@here", self._rates)
+        self._feed, self._index = Feed(self.broker.events), Index()
+        node = Node(self.broker, _NoServer(), settings, list, "gomq@here", self._rates, self._index, self._feed)
         self._client = create_app(node).test_client()
 
     def ask(self, method, path, body=None):
@@ -76,6 +79,8 @@ class Life:
         return found
 
     def stop(self):
+        self._feed.close()
+        self._index.close()
         self._rates.close()
         self.broker.close()
         self.committer.stop()
@@ -202,6 +207,7 @@ OTHERS = {
         "topic-permissions/{vhost}/{user}/{exchange}",
     ),
     "acks, which nobody is promised": ("queues/{vhost}/{name}/get",),
+    "in memory alone, on purpose": ("session",),
     "the store's own test has it": ("streams/{vhost}/{name}/offsets/{tag}",),
 }
 
