@@ -39,16 +39,23 @@ class Durability:
 
     # who waits
 
-    def when_safe(self, callback):
+    def when_safe(self, callback, concerns=None):
         """Call ``callback(error or None)`` once all that was done until now is on the local disk and every acknowledger
         has it: perhaps at once, before this returns. In the order asked; it must neither switch nor raise.
+
+        ``concerns()`` says, when files of some queues could not be flushed, whether it is about one of them, which is closed by
+        then; it must not raise. Without it each failure is.
         """
         if not self._acknowledgers and not self._promises:
-            self.disk.after_sync(callback)
+            self.disk.after_sync(callback, True, concerns)
             return
         promise = _Promise(callback)
         self._promises.append(promise)
-        self.disk.after_sync(partial(self._on_disk, promise))
+        self.disk.after_sync(partial(self._on_disk, promise), True, concerns)
+
+    def when_defined(self, callback):
+        """As ``when_safe``, for definitions, users and rights: files of a queue that cannot be flushed are not about them."""
+        self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True):
         """As ``when_safe``, for housekeeping: the local disk has to do. ``hurry=False``: it may take a while."""
@@ -129,6 +136,10 @@ class Durability:
                     LOG.exception("a callback about something that is safe failed")
         finally:
             self._is_keeping = False
+
+
+def _not_ours():
+    return False
 
 
 class _Promise:

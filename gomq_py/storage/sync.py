@@ -130,15 +130,20 @@ class GroupCommit:
 
     # who waits
 
-    def after_sync(self, callback, hurry=True):
+    def after_sync(self, callback, hurry=True, concerns=None):
         """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this returns, when nothing is left to flush.
 
         Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
+        ``concerns()`` is asked when files of some stores could not be flushed, which are fenced by then, and says whether that
+        is about what the caller did; it must not raise. Without it each failure is, and one of a log is everybody's.
         """
+        if concerns is not None:
+            callback = _Concerned(callback, concerns)
         if self._unwritten:
             self._mark_unwritten()
         if not self.enabled:
-            if self._has_changes() or self._waiting or self._in_flight or (self.tells_before_it_answers and self._has_marks()):
+            untold = self.tells_before_it_answers and self._has_marks()
+            if untold or self._has_changes() or self._waiting or self._in_flight:
                 self._waiting.append(callback)
             else:
                 callback(None)
@@ -270,7 +275,8 @@ class GroupCommit:
                     except StoreError as error:
                         failures[store] = error
                     self._tell(store, failures)
-                self._answer(next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None))
+                error = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
+                self._answer(error, False)
         finally:
             self._greenlet = None
 
@@ -372,7 +378,7 @@ class GroupCommit:
         for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
-            self._answer(next(iter(failures.values()), None))
+            self._answer(next(iter(failures.values()), None), any(file.path in failures for file in logs))
             self._is_syncing = False
 
     def _in_portions(self, items):
@@ -492,11 +498,14 @@ class GroupCommit:
         except Exception:
             logger.exception("%s cannot be fenced", store.folder)
 
-    def _answer(self, error):
+    def _answer(self, error, is_everybodys):
         """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before. May switch."""
         for callback in self._in_portions(self._asked()):
             try:
-                callback(error)
+                if error is None or is_everybodys or not isinstance(callback, _Concerned) or callback.concerns():
+                    callback(error)
+                else:
+                    callback(None)
             except Exception:
                 logger.exception("a callback after a sync failed")
 
@@ -516,6 +525,19 @@ class GroupCommit:
                     if path in self._failed:
                         failures[owner] = self._failed[path]
                     path = os.path.dirname(path)
+
+
+class _Concerned:
+    """A callback, and what tells whether the failure of some stores is about it."""
+
+    __slots__ = ("_callback", "concerns")
+
+    def __init__(self, callback, concerns):
+        self._callback = callback
+        self.concerns = concerns
+
+    def __call__(self, error):
+        self._callback(error)
 
 
 def _flush_each(jobs, watch):

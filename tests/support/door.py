@@ -40,7 +40,7 @@ class HandCommitter(GroupCommit):
         super().__init__(files, enabled=False)
         self.waiting = []
 
-    def after_sync(self, callback, hurry=True):
+    def after_sync(self, callback, hurry=True, concerns=None):
         self.waiting.append(callback)
 
     def aside(self, function, *arguments, done=None, first=False):
@@ -79,9 +79,9 @@ class HandCommitter(GroupCommit):
 class Door:
     """A server over a broker in ``folder``; use as a context manager."""
 
-    def __init__(self, folder, manual=False, sync=False, **settings):
+    def __init__(self, folder, manual=False, sync=False, files=None, **settings):
         self.settings = Settings(data_dir=str(folder), **settings)
-        files = Files()
+        files = Files() if files is None else files
         self.data_dir = DataDir(str(folder), files)
         self.data_dir.open()
         self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=sync)

@@ -51,7 +51,7 @@ class Channel(HotChannel):
         self.prefetch_count = connection.default_prefetch
         self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN
-        self.replies = Replies(connection.write, connection.durability.when_safe, self._disk_refused)
+        self.replies = Replies(connection.write, connection.durability.when_defined, self._disk_refused)
         self.confirms = None
         self.content = None
         self.transaction = None
@@ -147,9 +147,8 @@ class Channel(HotChannel):
     def send_confirms(self):
         """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
         if self.confirming:
-            refused, unsynced = self.refused, self.unsynced
-            self.refused, self.unsynced = [], False
-            self.confirms.published(self.published, refused, unsynced)
+            refused, self.refused = self.refused, []
+            self.confirms.published(self.published, refused, self.take_unsynced())
 
     def trace_delivery(self, message, queue_name, added):
         """A message goes to the client while the vhost is traced, with these headers besides its own."""

@@ -45,7 +45,9 @@ class Confirms:
         return bool(self._batches)
 
     def published(self, last, refused, unsynced):
-        """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``: some of them are not on disk yet."""
+        """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``: tuples of the
+        queues of those that are not on disk yet.
+        """
         if last == self._seen:
             return
         self._seen = last
@@ -57,9 +59,9 @@ class Confirms:
             tail.last = last
             tail.refused.extend(refused)
             return
-        batch = _Batch(last, list(refused))
+        batch = _Batch(last, list(refused), unsynced)
         self._batches.append(batch)
-        self._when_safe(lambda error: self._synced(batch, error))
+        self._when_safe(lambda error: self._synced(batch, error), batch.is_lost)
 
     def close(self):
         """The channel is gone: forget what waits."""
@@ -113,10 +115,15 @@ class Confirms:
 class _Batch:
     """Publishes that were handed over together and share one sync."""
 
-    __slots__ = ("last", "refused", "synced", "error")
+    __slots__ = ("last", "refused", "synced", "error", "_queues")
 
-    def __init__(self, last, refused):
+    def __init__(self, last, refused, queues):
         self.last = last
         self.refused = refused
+        self._queues = queues
         self.synced = False
         self.error = None
+
+    def is_lost(self):
+        """Whether one of their queues is closed: its flush failed, as another queue's may have, or it is gone."""
+        return any(getattr(queue, "closed", False) for queues in self._queues for queue in queues)

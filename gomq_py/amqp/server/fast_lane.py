@@ -289,5 +289,5 @@ class FastLane:
                 self.confirming_channels.append(channel)
             if not taken:
                 channel.refused.append(channel.published)
-            elif persistent and route.durable:
-                channel.unsynced = True
+            elif persistent and route.durable and channel.unsynced is not route.queues:
+                channel.wait_for_disk(route.queues)

@@ -6,9 +6,11 @@ cimport cython
 
 cdef class HotChannel:
     cdef readonly unsigned int id
-    cdef public bint slow, confirming, unsynced, watched, tracing
+    cdef public bint slow, confirming, watched, tracing
     cdef public uint64_t published, publishes
     cdef public list refused
+    cdef readonly tuple unsynced
+    cdef set unsynced_before
     cdef readonly Unacked unacked
     cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers
@@ -19,6 +21,8 @@ cdef class HotChannel:
     cpdef resume_consumers(self)
     @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)
     cdef _resume_in_turns(self)
+    cpdef wait_for_disk(self, tuple queues)
+    cpdef take_unsynced(self)
     cpdef watch_unacked(self)
     cpdef trace_delivery(self, Message message, queue_name, dict added)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1

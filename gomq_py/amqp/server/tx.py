@@ -123,7 +123,8 @@ class Commit:
     a commit that also published something durable then wait until its messages are on disk; if the disk refuses, what was to be settled goes back.
     """
 
-    __slots__ = ("_channel", "_scheduler", "_when_safe", "_publications", "_settlements", "_taken", "_durable", "_place", "_how", "_parts", "_at",
+    __slots__ = ("_channel", "_scheduler", "_when_safe", "_publications", "_settlements", "_taken", "_durable",
+                 "_targets", "_place", "_how", "_parts", "_at",
                  "_now_ms", "_queues")
 
     def __init__(self, channel, publications, settlements):
@@ -136,6 +137,7 @@ class Commit:
         self._settlements = settlements
         settlements.reverse()
         self._taken, self._durable = True, False
+        self._targets = set()  # queues that something durable went to
         self._place = self._queues = None
         self._how = 0
         self._parts = deque()  # (how, queue, locations), in the order of the settlements
@@ -154,7 +156,7 @@ class Commit:
             self._channel.resume_consumers()
             self._place = self._channel.replies.keep_place(method_frame(self._channel.id, TxCommitOk()))
             if self._durable and self._parts:
-                self._when_safe(self._published)
+                self._when_safe(self._published, self._is_lost)
                 return False
             self._hold_queues()
         if not self._settle(clock):
@@ -169,7 +171,9 @@ class Commit:
             publication = self._publications.pop()
             publication.committed(channel.vhost, self._now_ms)
             self._taken = publish.store(channel, publication) and self._taken
-            self._durable = self._durable or publication.durable
+            if publication.durable:
+                self._durable = True
+                self._targets.update(publication.destinations)
             if clock.is_over():
                 return not self._publications
         return True
@@ -244,7 +248,11 @@ class Commit:
             replies.fill(place, error)
         else:
             mark(self._queues)
-            self._when_safe(lambda error: replies.fill(place, error))
+            self._when_safe(lambda error: replies.fill(place, error), self._is_lost)
+
+    def _is_lost(self):
+        """Whether a queue of it is closed: its flush has failed, as that of another queue may have, or it is gone."""
+        return any(getattr(queue, "closed", False) for queue in (*self._targets, *(self._queues or ())))
 
 
 class Settlement(Job):

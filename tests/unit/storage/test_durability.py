@@ -15,7 +15,7 @@ class HandDisk:
         self.waiting = []
         self.tells_before_it_answers = False
 
-    def after_sync(self, callback, hurry=True):
+    def after_sync(self, callback, hurry=True, concerns=None):
         self.waiting.append(callback)
 
     def describe(self):
@@ -185,7 +185,7 @@ def test_callback_that_asks_for_more_or_fails_keeps_nobody_waiting(durability, d
 
 
 def test_wait_returns_when_it_is_safe_and_raises_what_refuses_it(durability, disk, other, monkeypatch):
-    monkeypatch.setattr(disk, "after_sync", lambda callback, hurry=True: callback(None))
+    monkeypatch.setattr(disk, "after_sync", lambda callback, hurry=True, concerns=None: callback(None))
     monkeypatch.setattr(other, "when_safe", lambda callback: callback(None))
     durability.wait()
 

@@ -2,6 +2,7 @@
 import errno
 import os
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import gevent
@@ -404,6 +405,36 @@ def test_everybody_in_a_failed_sync_hears_of_it_and_every_store_in_it_is_fenced(
 
     assert [bool(answer[0]) for answer in answers[:5]] == [True, True, True, True, False]
     assert [store.error is not None for store in stores] == [True, False, True]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_who_says_what_concerns_him_hears_of_nothing_else(files, enabled):
+    committer = GroupCommit(files, enabled=enabled)
+    sick, sound = FakeStore("sick"), FakeStore("sound")
+    sick.error = None if enabled else OSError(errno.EIO, "Input/output error")
+    files.failing.add(sick.file.path)
+    committer.change([Change("/data/pool/1", lambda: None, lambda _: None)])  # without syncing, too, there is something to wait for
+    told = {}
+    for store in (sick, sound):
+        committer.mark(store)
+        committer.after_sync(partial(told.__setitem__, store), concerns=lambda store=store: store.error is not None)
+    committer.after_sync(partial(told.__setitem__, "whoever says nothing"))
+
+    wait_until(lambda: len(told) == 3)
+
+    assert told[sound] is None and told[sick] is not None and told["whoever says nothing"] is not None
+    committer.kill()
+
+
+def test_fault_that_ends_group_commit_is_told_to_everybody_whatever_concerns_him(committer, monkeypatch):
+    monkeypatch.setattr(committer, "_collect", None)
+    told = []
+    committer.mark(FakeStore("a"))
+    committer.after_sync(told.append, concerns=lambda: False)
+
+    wait_until(lambda: told)
+
+    assert isinstance(told[0], TypeError)
 
 
 def test_who_asks_while_a_failed_sync_is_answered_hears_of_the_failure_behind_the_others(committer, files):

@@ -14,7 +14,7 @@ class Disk:
     def __init__(self):
         self.waiting = []
 
-    def after_sync(self, callback):
+    def after_sync(self, callback, concerns=None):
         self.waiting.append(callback)
 
     def finish(self, error=None):

@@ -1,0 +1,197 @@
+"""A flush that fails fails those it concerns: the publishers of the queue whose files they are, and nobody else."""
+import errno
+import threading
+
+import gevent
+import pytest
+
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicNack, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,
+    TxCommitOk, TxSelect, TxSelectOk,
+)
+from gomq_py.content.properties import Properties
+from gomq_py.storage.files import Files
+from tests.support.door import Door, publish_frames
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+
+
+class SickFiles(Files):
+    """Flushes wait until they may go on; those of files whose path has ``sick`` in it fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.sick = None
+        self.is_held = False
+
+    def sync(self, file):
+        self.is_held = True
+        self.go_on.wait(TIMEOUT_S)
+        self.is_held = False
+        if self.sick is not None and self.sick in file.path:
+            raise OSError(errno.EIO, "Input/output error", file.path)
+        super().sync(file)
+
+
+@pytest.fixture
+def files():
+    files = SickFiles()
+    yield files
+    files.go_on.set()
+
+
+@pytest.fixture
+def door(tmp_path, files):
+    with Door(tmp_path / "data", sync=True, files=files) as door:
+        client = door.client()
+        for name in ("sick", "sound", "other"):
+            client.call(QueueDeclare(queue=name, durable=True), QueueDeclareOk)
+        client.call(QueueBind(queue="sick", exchange="amq.fanout"), QueueBindOk)
+        client.call(QueueBind(queue="sound", exchange="amq.fanout"), QueueBindOk)
+        yield door
+
+
+def publisher(door):
+    client = door.client()
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+    return client
+
+
+def fail_together(door, files, work):
+    """Let one flush cover all that ``work()`` does, and the files of the queue ``sick`` fail in it. They are there
+    before, so that nothing waits for them to be made.
+    """
+    wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    files.go_on.clear()
+    opener = publisher(door)
+    opener.publish("other", properties=PERSISTENT)  # its flush holds back the one that all others are in
+    wait_until(lambda: files.is_held, sleep=gevent.sleep)
+    begun = door.committer.begun
+    work()
+    files.sick = door.queue("sick").store.folder
+    files.go_on.set()
+    wait_until(lambda: door.queue("sick").closed and not door.committer._in_flight, sleep=gevent.sleep)
+    assert door.committer.begun == begun + 1
+
+
+def fill(door):
+    """Each queue has a file that was flushed."""
+    client = publisher(door)
+    for number, name in enumerate(("sick", "sound", "other")):
+        client.publish(name, properties=PERSISTENT)
+        assert client.expect(BasicAck).delivery_tag == number + 1
+
+
+def wait_for_messages(door, **counts):
+    wait_until(lambda: all(door.queue(name).ready_count == count for name, count in counts.items()), sleep=gevent.sleep)
+
+
+def test_publishers_of_the_queue_are_nacked_and_others_confirmed(door, files):
+    fill(door)
+    unlucky, lucky = publisher(door), publisher(door)
+
+    def work():
+        unlucky.publish("sick", properties=PERSISTENT)
+        lucky.publish("sound", properties=PERSISTENT)
+        wait_for_messages(door, sick=2, sound=2)
+
+    fail_together(door, files, work)
+
+    assert unlucky.expect(BasicNack).delivery_tag == 1
+    assert lucky.expect(BasicAck).delivery_tag == 1
+    lucky.publish("sound", properties=PERSISTENT)
+    assert lucky.expect(BasicAck).delivery_tag == 2
+    unlucky.publish("sick", properties=PERSISTENT)
+    assert unlucky.expect(BasicNack).delivery_tag == 2
+
+
+def test_publish_that_went_to_the_queue_and_to_others_is_nacked(door, files):
+    fill(door)
+    client, lucky = publisher(door), publisher(door)
+
+    def work():
+        client.publish("", exchange="amq.fanout", properties=PERSISTENT)
+        lucky.publish("sound", properties=PERSISTENT)
+        wait_for_messages(door, sick=2, sound=3)
+
+    fail_together(door, files, work)
+
+    assert client.expect(BasicNack).delivery_tag == 1
+    assert lucky.expect(BasicAck).delivery_tag == 1
+
+
+def test_publishes_of_one_read_are_refused_together(door, files):
+    """They share an answer: which of them are on the disk is not asked for one by one."""
+    fill(door)
+    client, lucky = publisher(door), publisher(door)
+
+    def work():
+        client.send(*[publish_frames(name, properties=PERSISTENT) for name in ("sound", "sick", "sound", "sound")])
+        lucky.publish("sound", properties=PERSISTENT)
+        wait_for_messages(door, sick=2, sound=5)
+
+    fail_together(door, files, work)
+
+    nack = client.expect(BasicNack)
+    assert (nack.delivery_tag, nack.multiple) == (4, True)
+    assert lucky.expect(BasicAck).delivery_tag == 1
+
+
+def test_definition_that_is_in_the_same_flush_is_answered(door, files):
+    fill(door)
+    client, declaring = publisher(door), door.client()
+
+    def work():
+        client.publish("sick", properties=PERSISTENT)
+        wait_for_messages(door, sick=2)
+        declaring.send_method(QueueDeclare(queue="new", durable=True))
+        wait_until(lambda: "new" in door.vhost.queues, sleep=gevent.sleep)
+
+    fail_together(door, files, work)
+
+    declaring.expect(QueueDeclareOk)
+    assert client.expect(BasicNack).delivery_tag == 1
+
+
+@pytest.mark.parametrize("queue", ["sick", "sound"])
+def test_transaction_is_refused_only_where_it_published_to_the_queue(door, files, queue):
+    fill(door)
+    client, publishing = door.client(), publisher(door)
+    client.call(TxSelect(), TxSelectOk)
+    client.publish(queue, properties=PERSISTENT)
+
+    def work():
+        publishing.publish("sick", properties=PERSISTENT)
+        client.send_method(TxCommit())
+        wait_for_messages(door, **({"sick": 3} if queue == "sick" else {"sick": 2, "sound": 2}))
+
+    fail_together(door, files, work)
+
+    if queue == "sick":
+        client.expect(ConnectionClose, 0)
+    else:
+        client.expect(TxCommitOk)
+
+
+def test_log_whose_flush_fails_is_everybodys(door, files):
+    """A queue whose definition is not on the disk would be gone after a restart, with what was confirmed."""
+    fill(door)
+    client, declaring = publisher(door), door.client()
+    wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    files.go_on.clear()
+    opener = publisher(door)
+    opener.publish("other", properties=PERSISTENT)
+    wait_until(lambda: files.is_held, sleep=gevent.sleep)
+    client.publish("sound", properties=PERSISTENT)
+    declaring.send_method(QueueDeclare(queue="new", durable=True))
+    wait_until(lambda: "new" in door.vhost.queues and door.queue("sound").ready_count == 2, sleep=gevent.sleep)
+
+    files.sick = "definitions"
+    files.go_on.set()
+
+    assert client.expect(BasicNack).delivery_tag == 1
+    declaring.expect(ConnectionClose, 0)
+    assert not door.queue("sound").closed
