@@ -10,6 +10,7 @@ from gomq_py.http.index import Index, Rows, in_order
 from gomq_py.http.kinds import Kind
 from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
+from tests.support.waiting import in_time
 
 INTERVAL_S = 5.0
 
@@ -132,7 +133,7 @@ def test_viewers_who_come_while_a_column_is_read_wait_for_it(index, read, monkey
     rows = things(*range(20, 0, -1))
 
     viewers = [gevent.spawn(ordered, index, list(rows), read) for _ in range(3)]
-    gevent.joinall(viewers, timeout=30)
+    gevent.joinall(viewers, timeout=in_time(30))
 
     assert [viewer.get() for viewer in viewers] == [[f"t{number}" for number in range(19, -1, -1)]] * 3
     assert len(read.take()) == 20
