@@ -1,7 +1,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport emptying, locations
+from gomq_py.storage cimport ack_run as _ack_run, locations, segment_log
+from gomq_py.storage.ack_run cimport AckRun
 from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
@@ -10,13 +11,19 @@ from gomq_py.storage.segment cimport Segment
 cdef int _FROM_CURSOR, _FROM_REQUEUED
 cdef unsigned int MSGS
 
-cdef class MessageStore(emptying.EmptyingLog):
-    cdef Segment _acking
+cdef class MessageStore(segment_log.SegmentLog):
+    cdef readonly Py_ssize_t level
+    cdef uint64_t _level_bits
+    cdef Segment _read
+    cdef Py_ssize_t _read_at, _ahead_at
+    cdef object _proof
+    cdef LocationHeap _requeued
+    cdef DeliveryCounts _counts
+    cdef AckRun _run
+    cdef bint _noted
+    cdef int _peeked
     cdef uint64_t _peeked_location, _peeked_count, _peeked_entry
     cdef Py_ssize_t _peeked_size, _peeked_body
-    cdef Py_ssize_t _run_start, _run_last, _run_end, _run_count
-    cdef Py_ssize_t _ahead_at
-    cdef object _proof
 
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
@@ -67,5 +74,49 @@ cdef class MessageStore(emptying.EmptyingLog):
     cdef int _remember_count(self) except -1
     @cython.locals(segment=Segment)
     cdef Segment _turn_to(self, uint64_t location)
+    @cython.locals(segment=Segment)
     cdef int _end_run(self) except -1
-    cdef int _write_run(self) except -1
+    @cython.locals(at=Py_ssize_t, body_length=Py_ssize_t, segment=Segment)
+    cpdef bint pick(self, uint64_t location) except -1
+    @cython.locals(at=Py_ssize_t, segment=Segment)
+    cpdef int unpick(self, uint64_t location) except -1
+    @cython.locals(number=Py_ssize_t, segment=Segment)
+    cdef Segment _before_cursor(self, uint64_t location)
+    cdef bint _prove_all(self, Segment segment) except -1
+    cdef int _remember_failures(self, Segment segment, uint64_t location) except -1
+    cdef int _count_taken(self, int count, uint64_t body_length) except -1
+    @cython.locals(before=Segment)
+    cdef int _unlink(self, Segment segment) except -1
+    cpdef requeued_locations(self)
+    cpdef end_of_log(self)
+    cpdef Segment read_segment(self)
+    cpdef Py_ssize_t read_position(self)
+    cpdef uint64_t location_of(self, uint64_t number, uint64_t at)
+    @cython.locals(segment=Segment)
+    cpdef Segment browsable(self, Py_ssize_t number)
+    cpdef bint read_back(self, uint64_t location, Message message) except -1
+    @cython.locals(oldest=uint64_t, at_cursor=uint64_t, location=uint64_t, segment=Segment)
+    cpdef uint64_t oldest_ready_ms(self) except? 0
+    cpdef list failed_deliveries(self, tuple bounds)
+    @cython.locals(segment=Segment, entry=Py_ssize_t, written=Py_ssize_t)
+    cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1
+    cdef int _grow_acks(self, Segment segment) except -1
+    cpdef int announce_acks(self, Segment segment) except -1
+    @cython.locals(segment=Segment, following=Segment)
+    cpdef Py_ssize_t purge(self) except -1
+    @cython.locals(requeued=LocationHeap, location=uint64_t)
+    cdef int _purge_requeued(self) except -1
+    cdef bint _is_only(self, Segment segment, Py_ssize_t count) except -1
+    cdef int _forget_all(self, Segment segment) except -1
+    @cython.locals(segment=Segment)
+    cdef _purge_one(self, uint64_t location)
+    @cython.locals(count=Py_ssize_t)
+    cdef _purge_segment(self, Segment segment)
+    @cython.locals(at=Py_ssize_t, size=Py_ssize_t)
+    cdef int _purge_between_picks(self, Segment segment) except -1
+    @cython.locals(segment=Segment)
+    cpdef uint64_t resting_at(self) except? 0
+    cpdef forgotten(self)
+    @cython.locals(segment=Segment)
+    cpdef give_segment_back(self)
+    cdef int _note(self) except -1

@@ -5,14 +5,18 @@ delete() acks it, requeue() puts it back in its place. No object per message: a 
 MiB. Never yields or flushes: durability is storage.sync's business, which a store that has something to flush tells so once per sync.
 A location (storage.locations) is handed out with each message and names it until it is deleted.
 """
-from gomq_py.storage import damage, emptying, locations
+from gomq_py.observability.log import logger
+from gomq_py.storage import ack_run as _ack_run, damage, locations, segment_log
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import sizes
+from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
-from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.opening import Proof
+from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.segment import MSGS
 from gomq_py.storage.segment_log import PROVEN_BYTES
+
+LOG = logger("storage")
 
 # The next segment is opened ahead when one part in so many of a segment has been read: in time, and not for a queue of which somebody takes a message
 # now and then. One that is written to still, and so open, is looked at again so many times.
@@ -21,30 +25,40 @@ LOOKS_AHEAD = 8
 # So much of a segment of an earlier run is read by a thread while the cursor is in the half before it.
 AHEAD_BYTES = 1 << 20
 
+# What an acks file grows by when messages keep coming back: 2048 counts.
+ACKS_GROWTH_BYTES = 32768
+
 _FROM_CURSOR = 1
 _FROM_REQUEUED = 2
 
 
-class MessageStore(emptying.EmptyingLog):
-    """The messages of one queue, or of one level of a priority queue.
+class MessageStore(segment_log.SegmentLog):
+    """The messages of one queue, or of one level of a priority queue. Made by storage.recovery.open_store.
 
-    Made by storage.recovery.open_store.
+    Its cursor stands at ``_read_at`` of the segment ``_read``: what lies before it was taken, or is among those that
+    came back (``_requeued``). What lies behind it waits, but for what was picked, of which the segments know.
+    ``_counts`` says how often which message came back. Acks are written in runs (``_run``). ``_noted``:
+    storage.resting watches the store.
     """
 
     __slots__ = (
-        "_acking", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
-        "_run_start", "_run_last", "_run_end", "_run_count", "_ahead_at", "_proof",
+        "level", "_level_bits", "_read", "_read_at", "_ahead_at", "_proof", "_requeued", "_counts", "_run", "_noted",
+        "_peeked", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
-        super().__init__(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
+        segment_log.SegmentLog.__init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
         if not 0 <= level <= 255:
             raise ValueError(f"level={level}")
-        self._acking = None
-        self._peeked_location = self._peeked_size = self._peeked_body = self._peeked_count = self._peeked_entry = 0
-        self._run_start = self._run_last = self._run_end = self._run_count = 0
+        self.level = level
+        self._level_bits = locations.level_bits(level)
+        self._read = self._proof = self._requeued = self._counts = None
+        self._read_at = HEAD_BYTES
         self._ahead_at = 0  # where in its segment the cursor looks again at what comes next
-        self._proof = None
+        self._run = _ack_run.AckRun()
+        self._noted = False
+        self._peeked = self._peeked_location = self._peeked_size = self._peeked_body = 0
+        self._peeked_count = self._peeked_entry = 0
 
     # the hot verbs, in the order a message meets them
 
@@ -134,20 +148,18 @@ class MessageStore(emptying.EmptyingLog):
     def delete(self, location):
         """An unacked message is done with. Neighbours deleted in order become one entry of the acks file, at the latest in flush."""
         at = locations.position_of(location)
-        segment = self._acking
+        segment = self._run.segment
         if segment is None or segment.number != locations.number_of(location):
             segment = self._turn_to(location)
             if segment is None:
                 return 0
         size = segment.size_at(at)
-        if at == self._run_end:
-            self._run_count += 1
+        if at == self._run.end:
+            self._run.count += 1
+            self._run.last = at
+            self._run.end = at + size
         else:
-            self._write_run()
-            self._run_start = at
-            self._run_count = 1
-        self._run_last = at
-        self._run_end = at + size
+            self._run.begin(at, size)
         body_length = segment.body_length_at(at)
         self.unacked_count -= 1
         self.unacked_bytes -= body_length
@@ -201,9 +213,10 @@ class MessageStore(emptying.EmptyingLog):
         if segment is not None and segment.end >= self._expect_at:
             self._expect_next()
         if self.durable and self.failure is None:
-            if self._acking is not None:
-                self._write_run()
-                self.announce_acks(self._acking)
+            segment = self._run.segment
+            if segment is not None:
+                self._run.write()
+                self.announce_acks(segment)
             segment = self._read
             if segment is not None and segment.delivered < self._read_at and segment.acks is not None:
                 self._put_delivered(segment)
@@ -214,13 +227,114 @@ class MessageStore(emptying.EmptyingLog):
                 self._announce(segment)
         return 0
 
+    # out of turn
+
+    def pick(self, location):
+        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick. False: it is not ready (any more)."""
+        at = locations.position_of(location)
+        self._peeked = 0
+        if self._counts is not None and self._requeued is not None and self._counts.get(location) and self._requeued.discard(location):
+            body_length = self._find(location).body_length_at(at)
+        else:
+            segment = self._before_cursor(location)
+            if segment is None or segment.is_picked(at) or (not segment.is_open and not self._try_to_open(segment, False)):
+                return False
+            if not segment.written_here and segment.proven < segment.end and not self._prove_all(segment):
+                return False
+            segment.size_at(at)
+            segment.pick(at)
+            body_length = segment.body_length_at(at)
+            if not segment.written_here:
+                self._remember_failures(segment, location)
+        self._count_taken(1, body_length)
+        return True
+
+    def unpick(self, location):
+        """A picked message is ready again as if nothing had been."""
+        at = locations.position_of(location)
+        segment = self._before_cursor(location)
+        if segment is not None and segment.is_picked(at):
+            segment.unpick(at)
+        elif self._counts is not None and self._counts.get(location):
+            if self._requeued is None:
+                self._requeued = LocationHeap()
+            self._requeued.push(location)
+        else:
+            return self.requeue(location)  # the cursor has come past meanwhile
+        self._count_taken(-1, self._find(location).body_length_at(at))
+        return 0
+
+    def wait_until(self, location, count, due_s):
+        """An unacked message that came back for the ``count``-th time is not to be delivered before this (Unix seconds): the next run must know."""
+        segment = self._find(location)
+        if segment is None or segment.acks is None:
+            return 0
+        if self._counts is None:
+            self._counts = DeliveryCounts()
+        entry = self._counts.get_entry(location)
+        if segment.spare_entries() < 3:
+            self._grow_acks(segment)
+        written = segment.put_due(locations.position_of(location), count, entry, due_value(due_s, count))
+        if entry and written == entry:
+            self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * (entry + 1))
+            self._mark_acks(segment)
+        self.announce_acks(segment)
+        self._counts.put(location, self._counts.get(location), written or entry)
+        return 0
+
     # the slow verbs
 
     def purge(self):
         """Forget all ready messages. Returns how many there were."""
-        count = emptying.EmptyingLog.purge(self)
+        count = self.ready_count
+        self._peeked = 0
+        if self._read is not None and self._read.acks is not None:
+            self._put_delivered(self._read)
+        if self._requeued is not None and self._requeued.count:
+            self._purge_requeued()
+        segment = self._read
+        while segment is not None:
+            if segment is not self._read:
+                self._read = segment
+                self._read_at = HEAD_BYTES
+            following = segment.next
+            self._purge_segment(segment)
+            if following is not None:
+                segment.next = None
+            segment = following
+        self._read = self._last
+        self._read_at = HEAD_BYTES if self._last is None else self._last.end
         self._ahead_at = 0
+        self.ready_count = 0
+        self.ready_bytes = 0
+        self.flush()
+        if not self._noted:
+            self._note()
         return count
+
+    def oldest_ready_ms(self):
+        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody knows without opening a file."""
+        if self.ready_count == 0:
+            return 0
+        oldest = 0
+        if self._requeued is not None and self._requeued.count:
+            location = self._requeued.first()
+            oldest = self._find(location).timestamp_at(locations.position_of(location))
+        segment = self._read
+        if segment is not None and segment.count > segment.taken:
+            at_cursor = segment.timestamp_at(self._read_at) if segment.is_open else segment.timestamps[0]
+            if oldest == 0 or 0 < at_cursor < oldest:
+                oldest = at_cursor
+        elif oldest == 0 and segment is not None and segment.next is not None:
+            oldest = segment.next.timestamp_at(HEAD_BYTES) if segment.next.is_open else segment.next.timestamps[0]
+        return oldest
+
+    def failed_deliveries(self, bounds):
+        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than ``bounds[n - 1]``, as a list; last those above."""
+        counted = [0] * (len(bounds) + 1)
+        if self._counts is not None:
+            self._counts.tally(bounds, counted)
+        return counted
 
     def adopt(self, segment):
         """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
@@ -233,38 +347,104 @@ class MessageStore(emptying.EmptyingLog):
         self.ready_count += segment.count - segment.acked
         self.ready_bytes += segment.body_bytes - segment.acked_bytes
 
+    # what a Browser asks
+
+    def requeued_locations(self):
+        """The locations that came back and wait, in no order."""
+        return None if self._requeued is None or not self._requeued.count else self._requeued.snapshot()
+
+    def end_of_log(self):
+        """(segment number, position) behind the newest message."""
+        if self._last is None:
+            return 0, 0
+        return self._last.number, self._last.end
+
+    def read_segment(self):
+        """The segment that the cursor is in, or None."""
+        return self._read
+
+    def read_position(self):
+        """Where in that segment it stands."""
+        return self._read_at
+
+    def location_of(self, number, at):
+        """The location of a record."""
+        return locations.pack(self._level_bits, number, at)
+
+    def browsable(self, number):
+        """The segment of this number, or the next one there is, that the cursor has not left behind."""
+        segment = self._segments.get(number)
+        if segment is not None and self._read is not None and number >= self._read.number:
+            return segment
+        segment = self._read
+        while segment is not None and segment.number < number:
+            segment = segment.next
+        return segment
+
+    def read_back(self, location, message):
+        """Show a message that came back and waits; False when it is not there any more."""
+        return locations.number_of(location) in self._segments and self._counts is not None and self._counts.get(location) > 0 \
+            and self.read(location, message)
+
+    # rest, as storage.resting asks for it
+
+    def resting_at(self):
+        """Where the writer stands, for a store that holds nothing and still has a segment to write to; 0: there is nothing to give back."""
+        segment = self._write
+        if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
+            return 0
+        return locations.pack(0, segment.number, segment.end)
+
+    def forgotten(self):
+        """Nobody watches the store any more: it notes itself the next time it becomes empty."""
+        self._noted = False
+
+    def give_segment_back(self):
+        """What resting_at() found. The next message comes to a small segment, as a new queue's first does."""
+        self.flush()
+        segment = self._write
+        self._begin_small()
+        self._peeked = 0
+        self._finish(segment)
+
+    def _note(self):
+        if self.resting_at():
+            self._noted = True
+            self.pool.resting.note(self)
+        return 0
+
     # what the log asks
 
     def _stop(self, failure):
-        emptying.EmptyingLog._stop(self, failure)
-        self._read = self._acking = self._proof = None
-        self._requeued = self._counts = None
-        self._peeked = self._run_count = self._run_end = 0
+        segment_log.SegmentLog._stop(self, failure)
+        self._run.turn_to(None)
+        self._read = self._proof = self._requeued = self._counts = None
+        self._peeked = 0
         return 0
 
     def _roll(self, size, may_wait):
-        segment = emptying.EmptyingLog._roll(self, size, may_wait)
+        segment = segment_log.SegmentLog._roll(self, size, may_wait)
         if self._read is None:
             self._read = segment
             self._read_at = HEAD_BYTES
         return segment
 
     def _is_idle(self, segment):
-        return segment is not self._read and segment is not self._acking and segment.taken == segment.acked
+        return segment is not self._read and segment is not self._run.segment and segment.taken == segment.acked
 
     def _leave_behind(self, segment):
         if segment.acked == segment.count:
             self._finish(segment)
         else:
-            emptying.EmptyingLog._leave_behind(self, segment)
+            segment_log.SegmentLog._leave_behind(self, segment)
 
     def _finish(self, segment):
         """Nothing in the segment is wanted any more; it is not the write segment."""
         if self._read is not None and segment.number > self._read.number:
             self._unlink(segment)
-        if segment is self._acking:
-            self._write_run()  # its files go a little later: a process that is killed before must find that nothing in them is wanted
-            self._acking = None
+        if segment is self._run.segment:
+            self._run.write()  # its files go a little later: a process that is killed before must find that nothing in them is wanted
+            self._run.turn_to(None)
         if segment is self._read:
             self._read = segment.next
             self._read_at = HEAD_BYTES
@@ -293,6 +473,140 @@ class MessageStore(emptying.EmptyingLog):
                 return None
             raise StoreError(self.folder, locations.position_of(location), f"segment {number} has no unacked message")
         return segment
+
+    # picked messages, which the cursor steps over
+
+    def _before_cursor(self, location):
+        """The segment of a location that the cursor has not come to, or None."""
+        number = locations.number_of(location)
+        segment = self._segments.get(number)
+        if segment is None or self._read is None or number < self._read.number:
+            return None
+        if segment is self._read and locations.position_of(location) < self._read_at:
+            return None
+        return segment
+
+    def _prove_all(self, segment):
+        """Read a segment of an earlier run through the system before it is touched. False: the disk does not give it; the store is fenced."""
+        try:
+            self.files.read_through(segment.msgs, 0, segment.end)
+        except OSError as error:
+            self.fence(error)
+            return False
+        segment.prove(segment.end)
+        return True
+
+    def _remember_failures(self, segment, location):
+        """How often a message of an earlier run had come back, should it come back again."""
+        failed, entry = segment.failed_before(locations.position_of(location))
+        if failed:
+            if self._counts is None:
+                self._counts = DeliveryCounts()
+            self._counts.put(location, failed, entry)
+        return 0
+
+    def _count_taken(self, count, body_length):
+        self.ready_count -= count
+        self.unacked_count += count
+        if count > 0:
+            self.ready_bytes -= body_length
+            self.unacked_bytes += body_length
+        else:
+            self.ready_bytes += body_length
+            self.unacked_bytes -= body_length
+        return 0
+
+    def _unlink(self, segment):
+        """A segment before the cursor goes, all its messages having been picked: the one before it leads to the one behind."""
+        before = self._read
+        while before is not None and before.next is not segment:
+            before = before.next
+        if before is not None:
+            before.next = segment.next
+            if segment is self._last:
+                self._last = before
+        return 0
+
+    # purge
+
+    def _purge_requeued(self):
+        """Forget what came back and waits: with its segment, where nothing of that is out, else one by one."""
+        requeued, self._requeued = self._requeued, None
+        self._end_run()
+        counted = requeued.by_segment()
+        whole = {number for number, count in counted.items() if self._is_only(self._segments[number], count)}
+        for number in whole:
+            self._forget_all(self._segments[number])
+        if self.unacked_count == 0 and len(whole) == len(counted):
+            self._counts = None
+            return 0
+        for location in sorted(requeued.snapshot()):
+            if locations.number_of(location) in whole:
+                self._counts.discard(location)
+            else:
+                self._purge_one(location)
+        return 0
+
+    def _is_only(self, segment, count):
+        """Whether ``count`` messages are all that has been taken from the segment and is not gone, and it is worth to forget it as a whole."""
+        if segment.taken - segment.acked != count:
+            return False
+        return segment is not self._write or segment.count - segment.acked >= _ack_run.SMALLEST_RUN
+
+    def _forget_all(self, segment):
+        """Everything in the segment is gone."""
+        segment.acked = segment.taken = segment.count
+        segment.acked_bytes = segment.taken_bytes = segment.body_bytes
+        if segment.acks is not None:
+            segment.put_run(HEAD_BYTES, segment.end)
+        if segment is not self._write:
+            self._finish(segment)
+        elif segment.acks is not None:
+            self.announce_acks(segment)
+        return 0
+
+    def _purge_one(self, location):
+        self.unacked_count += 1  # delete takes it off again
+        self.unacked_bytes += self._find(location).body_length_at(locations.position_of(location))
+        self.delete(location)
+
+    def _purge_segment(self, segment):
+        """All that waits in the segment at the cursor is gone."""
+        if segment.picked_count:
+            self._purge_between_picks(segment)
+            if segment.number not in self._segments:
+                return
+        count = segment.count - segment.taken
+        segment.write_off(count, segment.body_bytes - segment.taken_bytes)
+        if count and segment.acks is not None:
+            segment.put_run(self._read_at, segment.end)
+        if segment.acked == segment.count and segment is not self._write:
+            self._finish(segment)
+        elif count and segment.acks is not None:
+            self.announce_acks(segment)
+
+    def _purge_between_picks(self, segment):
+        """Delete what waits in a segment from the cursor up to the last picked message, one by one, but not what was picked. Moves the cursor."""
+        at = self._read_at
+        while segment.picked_count and segment.acked < segment.count and segment.is_open:
+            at = segment.skip_picked(at)
+            if not segment.written_here:
+                at = segment.find_ready(at)
+                if at < 0 or segment.is_picked(at):
+                    if at < 0:
+                        break
+                    continue
+            if at >= segment.end:
+                break
+            size = segment.size_at(at)
+            segment.take_waiting(at)
+            self._count_taken(1, segment.body_length_at(at))
+            self.delete(locations.pack(self._level_bits, segment.number, at))
+            at += size
+            self._read_at = at
+        if segment.picked_count:
+            segment.forget_picked()
+        return 0
 
     # the cursor
 
@@ -501,28 +815,32 @@ class MessageStore(emptying.EmptyingLog):
 
     def _end_run(self):
         """Write what was deleted so far; whatever is deleted next begins anew."""
-        if self._acking is not None:
-            self._write_run()
-            self.announce_acks(self._acking)
-        self._acking = None
+        segment = self._run.segment
+        if segment is not None:
+            self._run.write()
+            self.announce_acks(segment)
+            self._run.turn_to(None)
         return 0
 
     def _turn_to(self, location):
         """Acks go to another segment from here on."""
         self._end_run()
         segment = self._find(location)
-        self._acking = segment
-        self._run_end = self._run_count = 0
+        self._run.turn_to(segment)
         return segment
 
-    def _write_run(self):
-        """Write what was deleted in a row; a pair of entries is worth it from three records on."""
-        if self._run_count and self._acking.acks is not None:
-            if self._run_count > 2:
-                self._acking.put_run(self._run_start, self._run_end)
-            else:
-                self._acking.put_ack(self._run_start)
-                if self._run_count == 2:
-                    self._acking.put_ack(self._run_last)
-        self._run_end = self._run_count = 0
+    def announce_acks(self, segment):
+        """Tell who follows the files about the entries written since the last time."""
+        if segment.announced_entries < segment.entries:
+            self._announce(segment)
+            self._mark_acks(segment)
+        return 0
+
+    def _grow_acks(self, segment):
+        """Room for counts, which must not take that of acks. Without it, a full disk, counts are not kept over a restart."""
+        try:
+            self.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
+        except OSError as error:
+            LOG.warning("delivery counts of %s are not kept over a restart: %s", segment.path(), error)
+        segment.attach(segment.msgs, segment.acks)
         return 0

@@ -16,7 +16,7 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.broker.topology.vhost": "every rule about declaring, binding and deleting what is in a vhost, each a few lines",
     "gomq_py.storage.sync": "one cycle: what is marked, who waits for it and what fails with what cannot be told apart",
     "gomq_py.storage.segment_log": "the files of a store from their making to their end, which no other room may touch",
-    "gomq_py.storage.message_store": "the order of one queue's messages: cursor, requeued ones and acks share their state",
+    "gomq_py.storage.message_store": "the order of one queue's messages: taking, picking and purging move one cursor and its counts",
     "gomq_py.storage.pool": "where segment files are between two logs: made ahead, waited for, on their way back; they share room and names",
     "gomq_py.storage.files": "the one seam: every call that changes a file or folder, and no other logic",
 }
