@@ -5,7 +5,6 @@ from gomq_py.broker.queues cimport consumers as _consumers
 from gomq_py.broker.queues cimport queue
 from gomq_py.broker.queues.consumers cimport Consumer
 from gomq_py.broker.queues.stream_reader cimport StreamReader
-from gomq_py.storage.message cimport Message
 from gomq_py.storage.stream_store cimport StreamStore
 
 cdef int OFFSET_BITS
@@ -28,10 +27,6 @@ cdef class StreamQueue(queue.Queue):
     @cython.locals(reader=StreamReader)
     cdef _store_positions(self)
     cdef _free(self, StreamReader reader)
-    cpdef bint get(self, Message message, bint no_ack) except -1
-    cpdef bint peek(self, Message message) except -1
-    cpdef bint head(self, Message message) except -1
-    cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef check_exclusive(self, bint exclusive)
     @cython.locals(was_ready=bint)
     cpdef offer(self, Consumer consumer)

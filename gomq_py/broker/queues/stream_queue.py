@@ -14,7 +14,9 @@ from gomq_py.storage.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):
-    """Durable, shared, never deleted by itself. ``stream`` is its store."""
+    """Durable, shared, never deleted by itself. ``stream`` is its store, which has messages for readers and none to
+    take: peek(), head(), read() and get() find none.
+    """
 
     __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
 
@@ -167,26 +169,10 @@ class StreamQueue(queue.Queue):
         self._readers[reader.slot] = None
         self._free_slots.append(reader.slot)
 
-    # what a queue does and a stream does not
+    # what a stream does otherwise
 
     def check_exclusive(self, exclusive):
         """Readers exclude nobody, whatever they say."""
-
-    def get(self, message, no_ack):
-        """A stream gives no single messages away."""
-        return False
-
-    def peek(self, message):
-        """There is no next message of a stream, only of a reader."""
-        return False
-
-    def head(self, message):
-        """As peek()."""
-        return False
-
-    def read(self, location, message):
-        """As peek()."""
-        return False
 
     def purge(self):
         """Drop all messages; returns how many. Raises OutOfResources where a full disk lets the newest ones stay."""
@@ -206,12 +192,6 @@ class StreamQueue(queue.Queue):
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
         return 0 if self.closed else self.purge()
-
-    def hold(self):
-        """Nothing comes back to a stream that others could overtake."""
-
-    def release(self):
-        """As hold()."""
 
     @property
     def unacked_count(self):
@@ -257,7 +237,9 @@ class StreamQueue(queue.Queue):
             self.scheduler.touch(self)
 
     def waiting(self):
-        """Messages that a turn could deliver, to a reader that stands at the first."""
+        """Messages that a turn could deliver, to a reader that stands at the first. hold() keeps none back: nothing
+        comes back to a stream that others could overtake.
+        """
         return 0 if self.closed or self.paused else self.stream.ready_count
 
     def _deliver(self):

@@ -121,3 +121,32 @@ def test_reader_that_steps_over_more_damage_than_a_turn_may_cost_goes_on_in_the_
 
     assert reader.bodies == [b"59"] and polls > 5
     stream.close()
+
+
+def test_a_stream_has_no_message_to_take(bench, tmp_path):
+    stream = stream_in(bench, tmp_path / "stream")
+    bench.publish(stream, b"0")
+    shown = Message()
+
+    assert not stream.peek(shown)
+    assert not stream.head(shown)
+    assert not stream.read(0, shown)
+    assert not stream.get(shown, False)
+    assert not stream.is_opening()
+    assert stream.ready_count == 1
+    stream.close()
+
+
+def test_what_goes_back_to_a_stream_holds_nobody_up(bench, tmp_path):
+    stream = stream_in(bench, tmp_path / "stream")
+    reader = Reader(stream)
+    stream.add_consumer(reader)
+
+    stream.hold()
+    bench.publish(stream, b"0")
+    settle(bench)
+
+    assert reader.bodies == [b"0"]
+    stream.release()
+    settle(bench)
+    stream.close()
