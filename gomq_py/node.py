@@ -16,6 +16,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
+from gomq_py.hub.context import Hub
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
@@ -41,6 +42,7 @@ class Node:
         self.durability: Any = None
         self._management: Any = None
         self._committer: Any = None
+        self._hub: Any = None
         self._files = Files(replicators)
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
@@ -54,12 +56,13 @@ class Node:
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
-        broker = Broker(self._data_dir, self._files, self.durability, settings)
+        self._hub = Hub(settings)
+        broker = Broker(self._data_dir, self._files, self.durability, settings, self._hub)
         broker.recover()
         self.broker = broker
         if settings.load_definitions:
             definitions.load(broker, settings.load_definitions)
-        self.amqp = AMQPServer(broker, settings)
+        self.amqp = AMQPServer(broker, settings, self._hub)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -79,7 +82,7 @@ class Node:
 
     def open_doors(self, inherited: Any = ()) -> None:
         """Listen. ``inherited``: (name, listening socket) of those that need not be opened. Raises BindError, OSError. May switch."""
-        self.doors = Doors(self.settings, self.amqp.handle, self.amqp.admission, self._make_side_door, list(inherited))
+        self.doors = Doors(self.settings, self.amqp.handle, self._hub.admission, self._make_side_door, list(inherited))
         self.doors.open()
 
     @property
@@ -104,6 +107,9 @@ class Node:
             self._committer.stop()
             ended = ended and not self._committer.has_failed
             self._committer = self.durability = None
+        if self._hub is not None:
+            self._hub.close()
+            self._hub = None
         if before_lock is not None:
             before_lock()
         self._data_dir.close(in_order=ended)

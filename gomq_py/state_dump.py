@@ -92,7 +92,7 @@ class StateDump:
     def _connections(self) -> Iterator[str]:
         if self._amqp is None:
             return
-        admission = self._amqp.admission
+        admission = self._amqp.hub.admission
         yield f"connections: {len(self._amqp.connections)}, and {admission.pending_count} that have not logged in yet"
         shown = list(self._amqp.connections)
         for connection in shown[:CONNECTIONS]:

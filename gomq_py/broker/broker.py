@@ -29,8 +29,6 @@ from gomq_py.broker.topology_log import records
 from gomq_py.broker.topology_log.log import TopologyLog
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
-from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.timers import HubTimers
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import KILLED
 from gomq_py.storage.pool import SegmentPool
@@ -46,16 +44,16 @@ class Broker:
     ``alarms``, which ``resource_watch`` raises once the launcher has started it.
     """
 
-    def __init__(self, data_dir, files, durability, settings, loop=None):
-        """An empty model: nothing of the folder is read, or changed, before ``recover``. ``loop``: whose timers it takes; the hub's.
+    def __init__(self, data_dir, files, durability, settings, hub):
+        """An empty model: nothing of the folder is read, or changed, before ``recover``. ``hub``: the Hub it runs in.
 
         Raises BackendError.
         """
         self.durability = durability
         committer = durability.disk
         self.settings = settings
-        self.scheduler = Scheduler(loop)
-        self._timers = timers = HubTimers(loop)
+        self.scheduler, self._timers = hub.scheduler, hub.timers
+        timers = self._timers
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
@@ -77,6 +75,7 @@ class Broker:
         self.user_limits = UserLimits(self.users)
         self.alarms = Alarms()
         self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
+        hub.at_close(self.resource_watch.stop)
         self._log = TopologyLog(
             files, data_dir.definitions_path, committer, self.scheduler, settings.max_deleted_definitions)
         self.parameters = Parameters(self._log, self.tables)

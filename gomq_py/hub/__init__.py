@@ -1,1 +1,1 @@
-"""Hub: what one event loop has, whoever uses it: turns, jobs, timers, work in threads. Below storage, net and the broker; knows none of them."""
+"""Hub: what one event loop has for all who use it: turns, jobs, timers, budgets, work in threads. Below storage, net and broker."""

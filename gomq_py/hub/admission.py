@@ -105,6 +105,11 @@ class Admission:
                     del self._hosts[guest.host]
         self._pending.pop(guest, None)
 
+    def close(self) -> None:
+        """Shut down the sockets of all there are: whoever serves one finds its end, and closes it."""
+        for fileno in self._guests:
+            shut_down(fileno)
+
     def _drop_a_dawdler(self) -> bool:
         """Shut down the socket of the oldest pending guest of the address that has the most. False where that is too young for it."""
         ranks = Counter(guest.host for guest in self._pending)

@@ -1,44 +1,30 @@
-"""Bodies: one budget for all message bodies that have been received in part, over all connections of a server.
+"""Bodies: one budget for all message bodies that have been received in part, over all connections of a hub.
 
-Beside publish: it counts what is held, and says who must wait. A body that fits one frame never comes here. Over the limit only the oldest
+Beside whoever receives them: it counts what is held, and says who must wait. A body that comes whole never comes here. Over the limit only the oldest
 unfinished body may grow, so that at least one always ends and the memory held stays below ``limit + max_message_size``; the others' connections are
 not read meanwhile. Messages that wait for files before they are stored count too. Never holds a body itself.
 """
 import gevent
 
-from gomq_py.amqp.wire.errors import ResourceError
-from gomq_py.observability.log import logger
-
-LOG = logger("amqp")
-
-# A body that others wait for must grow at least this often. Half a heartbeat's default: long for a network, short for those who wait.
-STALLED_S = 30
+from gomq_py.hub.budget import STALLED_S, Budget
 
 
-class BodyBudget:
-    """``limit`` in octets. A body is any hashable with ``resume()`` and ``fail(error)``; both are called in the hub."""
+class BodyBudget(Budget):
+    """A body is any hashable with ``resume_held()`` and ``give_up(why)``; both are called in the hub."""
 
     def __init__(self, limit, stalled_s=STALLED_S, call_later=gevent.spawn_later):
-        self.limit = limit
-        self.held = 0
-        self._stalled_s = stalled_s
-        self._call_later = call_later
+        super().__init__(limit, stalled_s, call_later)
         self._sizes = {}
         self._whole = 0  # octets of messages that wait to be stored
-        self._waiting = []
-        self._watch = None
         self._seen = None
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. False: they are counted, but the connection must not be read until ``body.resume()`` is called."""
+        """Count ``octets`` more for ``body``. False: they are counted, but the connection must not be read until ``body.resume_held()`` is called."""
         self._sizes[body] = self._sizes.get(body, 0) + octets
         self.held += octets
         if self.held <= self.limit or (body is self._oldest() and not self._whole):
             return True
-        self._waiting.append(body)
-        if self._watch is None:
-            self._seen = self._progress()
-            self._watch = self._call_later(self._stalled_s, self._look)
+        self._wait(body)
         return False
 
     def release(self, body):
@@ -61,27 +47,21 @@ class BodyBudget:
         if octets < 0 and self._waiting:
             self._let_on()
 
-    def close(self):
-        """Stop watching."""
-        if self._watch is not None:
-            self._watch.kill(block=False)
-            self._watch = None
-
     def _oldest(self):
         return next(iter(self._sizes), None)
-
-    def _give_up(self, oldest, size):
-        """The others have waited long enough."""
-        try:
-            oldest.fail(ResourceError(
-                f"{size} octets of a message body, and no more for {self._stalled_s} s while others wait for memory"))
-        except Exception:
-            LOG.exception("a connection that others wait for cannot be told that its message is given up")
-        self.release(oldest)
 
     def _progress(self):
         oldest = self._oldest()
         return oldest, self._sizes.get(oldest)
+
+    def _note_progress(self):
+        self._seen = self._progress()
+
+    def _give_up_stalled(self):
+        oldest, size = self._progress()
+        if (oldest, size) == self._seen and oldest not in self._waiting:
+            self._give_up(oldest, f"{size} octets of a message body, and no more for {self._stalled_s} s while others wait for memory")
+            self.release(oldest)
 
     def _let_on(self):
         if self.held <= self.limit:
@@ -90,19 +70,4 @@ class BodyBudget:
             oldest = None if self._whole else self._oldest()
             resumed = [body for body in self._waiting if body is oldest]
             self._waiting = [body for body in self._waiting if body is not oldest]
-        for body in resumed:
-            try:
-                body.resume()
-            except Exception:  # the others wait for nobody but us
-                LOG.exception("a connection that waited for memory cannot go on")
-
-    def _look(self):
-        self._watch = None
-        if not self._waiting:
-            return
-        oldest, size = self._progress()
-        if (oldest, size) == self._seen and oldest not in self._waiting:
-            self._give_up(oldest, size)
-        if self._waiting:
-            self._seen = self._progress()
-            self._watch = self._call_later(self._stalled_s, self._look)
+        self._resume(resumed)

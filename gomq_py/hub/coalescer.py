@@ -22,13 +22,14 @@ class Coalescer:
     def __init__(self):
         self._streams = {}
         self._descriptor = self._watcher = None
+        self._is_closed = False
 
     def __len__(self):
         return len(self._streams)
 
     def add(self, stream):
         """Call ``stream.read_together()`` at every tick from now on. Returns False where there is no clock for it."""
-        if self._watcher is None and not self._start():
+        if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None
         return True
@@ -36,6 +37,13 @@ class Coalescer:
     def discard(self, stream):
         """It is read by itself again, or not at all."""
         if self._streams.pop(stream, self) is None and not self._streams:
+            self._stop()
+
+    def close(self):
+        """No stream is read by the clock any more."""
+        self._is_closed = True
+        self._streams.clear()
+        if self._watcher is not None:
             self._stop()
 
     def _start(self):

@@ -31,10 +31,11 @@ class Heartbeats:
         self._ticks = {}  # connection -> its bucket
         self._timer = None
         self._armed_for = 0
+        self._is_closed = False
 
     def watch(self, connection, heartbeat_s):
         """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
-        if heartbeat_s > 0:
+        if heartbeat_s > 0 and not self._is_closed:
             self._intervals[connection] = heartbeat_s / 2
             self._schedule(connection, self._clock())
             self._arm()
@@ -55,7 +56,8 @@ class Heartbeats:
                 heapq.heapify(self._order)
 
     def close(self):
-        """Stop the timer."""
+        """Stop the timer; nothing is checked any more."""
+        self._is_closed = True
         self._intervals.clear()
         self._ticks.clear()
         self._buckets.clear()

@@ -8,7 +8,7 @@ cdef class Scheduler:
     cdef list touched
     cdef object late, jobs, budget, quiet, loop, clock, timer
     cdef readonly object failed_jobs
-    cdef bint armed
+    cdef bint armed, closed
     cpdef touch(self, TurnTaker taker)
     cpdef later(self, TurnTaker taker)
     cpdef begin(self, uint64_t now_ms)

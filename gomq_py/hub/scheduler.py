@@ -1,4 +1,4 @@
-"""Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled. One per broker, so one per hub.
+"""Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled. One per hub (hub.context).
 
 A queue that was published to, or whose consumers may take again, is touched any number of times while a door walks its read buffer, and gets one
 turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
@@ -32,7 +32,7 @@ class Scheduler:
     job: how many of its slices raised}.
     """
 
-    __slots__ = ("now_ms", "failed_jobs", "walking", "touched", "late", "jobs", "budget", "quiet", "loop", "clock", "timer", "armed")
+    __slots__ = ("now_ms", "failed_jobs", "walking", "touched", "late", "jobs", "budget", "quiet", "loop", "clock", "timer", "armed", "closed")
 
     def __init__(self, loop=None, clock=None, budget=None):
         """``budget``: the SliceClock of all jobs of one poll."""
@@ -41,7 +41,7 @@ class Scheduler:
         self.quiet = QuietLog(LOG)
         self.failed_jobs = Counter()
         self.now_ms = self.clock()
-        self.walking = self.armed = False
+        self.walking = self.armed = self.closed = False
         self.touched = []
         self.late = deque()
         self.jobs = deque()
@@ -74,11 +74,21 @@ class Scheduler:
 
         What is started from within its own slice goes on only if that slice answers so.
         """
-        if not job.running:
+        if not job.running and not self.closed:
             job.running = True
             self.jobs.append(job)
             if not self.armed:
                 self._arm()
+
+    def close(self):
+        """Nobody has a turn any more, and no job a slice: what waits is let go of, and nothing that comes is carried out."""
+        self.closed = True
+        self.armed = False
+        if self.timer is not None:
+            self.timer.stop()
+        self.touched = []
+        self.late.clear()
+        self.jobs.clear()
 
     def is_armed(self):
         """Whether anything waits for the next poll."""
@@ -117,6 +127,8 @@ class Scheduler:
                 self.quiet.error((taker.name, "turn"), "turn of %r failed", taker.name, exc_info=error)
 
     def _arm(self):
+        if self.closed:
+            return
         if self.timer is None:
             if self.loop is None:
                 self.loop = gevent.get_hub().loop

@@ -275,8 +275,8 @@ class GroupCommit:
                     except StoreError as error:
                         failures[store] = error
                     self._tell(store, failures)
-                error = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
-                self._answer(error, False)
+                awaited_failure = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
+                self._answer(awaited_failure, False)
         finally:
             self._greenlet = None
 

@@ -7,6 +7,7 @@ import gevent
 
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
+from gomq_py.hub.context import Hub
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.message import Message
@@ -14,7 +15,6 @@ from gomq_py.storage.sync import GroupCommit
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.flush_pool import give_way
 from tests.durability.store_driver import is_persistent, size_of
-from tests.support.mortal import MortalLoop
 from tests.support.power_cut import PowerCutFiles
 from tests.support.reading import get
 from tests.support.unflushed import Unflushed
@@ -96,8 +96,8 @@ class Life:
         self.files = files
         self.data_dir = DataDir(root, files, lock=False).open()
         self.committer = GroupCommit(files)
-        self.loop = MortalLoop()
-        self.broker = Broker(self.data_dir, files, Durability(self.committer), SETTINGS, self.loop)
+        self.hub = Hub(SETTINGS)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), SETTINGS, self.hub)
         self.broker.recover()
         self.vhost = self.broker.vhosts["/"]
         self.message = Message()
@@ -131,13 +131,14 @@ class Life:
     def kill(self):
         """The process dies: its files, its flushes and its timers do nothing any more."""
         self.files.switch_off()
-        self.loop.die()
+        self.hub.close()
         self.committer.kill()
 
     def stop(self):
         """An orderly end."""
         self.broker.close()
         self.committer.stop()
+        self.hub.close()
         self.data_dir.close(in_order=not self.committer.has_failed)
 
 

@@ -44,7 +44,7 @@ class Door:
 
     def __init__(self, life):
         self.life = life
-        self.server = AMQPServer(life.broker, SETTINGS)
+        self.server = AMQPServer(life.broker, SETTINGS, life.hub)
         self._greenlets = []
 
     def connect(self):

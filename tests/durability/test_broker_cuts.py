@@ -12,7 +12,6 @@ import pytest
 from gevent.event import AsyncResult, Event
 
 from gomq_py.broker.routing.destination import LATER
-from gomq_py.hub.timers import HubTimers
 from tests.durability import flush_pool
 from tests.durability.account import body_of
 from tests.durability.broker_driver import EVERYTHING, PROPERTIES, TOPOLOGY, Driver, Life, World, check_folder
@@ -135,11 +134,11 @@ def test_killed_broker_does_nothing_more(tmp_path):
     disk, done = Disk(tmp_path / "data", Random(1)), []
     life = Life(disk.root, PowerCutFiles(disk))
     life.broker.scheduler.start(Doing(lambda: done.append("a slice")))
-    HubTimers(life.loop).start(0, lambda: done.append("a timer"))
+    life.hub.timers.start(0, lambda: done.append("a timer"))
 
     life.kill()
     life.broker.scheduler.start(Doing(lambda: done.append("a later slice")))
-    HubTimers(life.loop).start(0, lambda: done.append("a later timer"))
+    life.hub.timers.start(0, lambda: done.append("a later timer"))
     for _ in range(3):
         gevent.sleep(0)
 

@@ -7,6 +7,7 @@ import pytest
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology_log import log as topology_log
 from gomq_py.config.settings import Settings
+from gomq_py.hub.context import Hub
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
@@ -108,7 +109,8 @@ def change(broker, random, number):
 def boot(files, folder):
     data_dir = DataDir(folder, files).open()
     committer = GroupCommit(files)
-    broker = Broker(data_dir, files, Durability(committer), Settings(max_deleted_definitions=15))
+    settings = Settings(max_deleted_definitions=15)
+    broker = Broker(data_dir, files, Durability(committer), settings, Hub(settings))
     broker.recover()
     return data_dir, committer, broker
 

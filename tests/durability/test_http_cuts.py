@@ -20,6 +20,7 @@ from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
+from gomq_py.hub.context import Hub
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.sync import GroupCommit
@@ -56,7 +57,8 @@ class Life:
         settings = Settings(segment_size=65536, data_dir=str(folder))
         self._data_dir = DataDir(str(folder), files).open()
         self.committer = GroupCommit(files)
-        self.broker = Broker(self._data_dir, files, Durability(self.committer), settings)
+        self.hub = Hub(settings)
+        self.broker = Broker(self._data_dir, files, Durability(self.committer), settings, self.hub)
         self.broker.recover()
         self._rates = Rates(1000, 1)
         self._feed, self._index = Feed(self.broker.events), Index()
@@ -84,6 +86,7 @@ class Life:
         self._rates.close()
         self.broker.close()
         self.committer.stop()
+        self.hub.close()
         self._data_dir.close()
 
 

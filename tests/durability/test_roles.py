@@ -12,6 +12,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
+from gomq_py.hub.context import Hub
 from gomq_py.node import FOLLOWER, LEADER, Node
 from gomq_py.storage.data_dir import DataDirError, DataDirLocked
 from gomq_py.storage.replication import NullReplicator
@@ -182,7 +183,7 @@ def test_model_is_empty_before_it_recovers(make, tmp_path):
     leader.lead()
     before = folder_content(tmp_path / "data")
 
-    empty = Broker(leader._data_dir, leader._files, leader.durability, leader.settings)
+    empty = Broker(leader._data_dir, leader._files, leader.durability, leader.settings, Hub(leader.settings))
 
     assert not empty.vhosts and not len(empty.users)
     assert folder_content(tmp_path / "data") == before

@@ -134,16 +134,16 @@ def test_unfinished_bodies_share_one_budget(limited):
     begin = method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 700_000))
     part = frame(BODY, 1, bytes(100_000))
     first.send(begin, part * 6)
-    wait_until(lambda: door.server.bodies.held == 600_000, sleep=gevent.sleep)
+    wait_until(lambda: door.hub.bodies.held == 600_000, sleep=gevent.sleep)
 
     sending = gevent.spawn(second.send, begin, part * 7)
 
     wait_until(lambda: sum(connection.stream.paused for connection in door.server.connections) == 1, sleep=gevent.sleep)
-    assert door.server.bodies.held <= 1024 * 1024 + 131072
+    assert door.hub.bodies.held <= 1024 * 1024 + 131072
     assert door.queue("q").ready_count == 0
     first.send(part)
     wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
-    assert door.server.bodies.held == 0
+    assert door.hub.bodies.held == 0
     sending.join()
 
 
@@ -154,7 +154,7 @@ def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_
     begin = method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 1_400_000))
     part = frame(BODY, 1, bytes(100_000))
     first.send(begin, part * 13)
-    wait_until(lambda: door.server.bodies.held == 1_300_000, sleep=gevent.sleep)
+    wait_until(lambda: door.hub.bodies.held == 1_300_000, sleep=gevent.sleep)
     held = list(door.server.connections)[-1]
     second.send(begin, part)
     wait_until(lambda: held.stream.waits_for == ["room for message bodies"], sleep=gevent.sleep)

@@ -310,7 +310,7 @@ def test_message_of_a_size_of_its_own_has_its_files_made_by_a_thread(broker, fil
 
 def test_message_that_waits_counts_in_the_budget_for_bodies(broker, files):
     def held(launched):
-        return launched.amqp.bodies.held
+        return launched.amqp.hub.bodies.held
 
     files[0].hold("make")
     publisher = Publisher(broker, "durable", 1, 2 << 20)

@@ -11,12 +11,10 @@ import pytest
 from gomq_py.amqp.server import server, settling, tx
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.wire.frames import method_frame
-from gomq_py.hub import slow_walk
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
     TxSelectOk,
 )
-from gomq_py.broker import broker as broker_module
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.topology import vhost, vhost_deletion
@@ -24,6 +22,7 @@ from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
+from gomq_py.hub import context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -75,7 +74,7 @@ class Site:
         self.client.call(ConfirmSelect(), ConfirmSelectOk, 2)
         self.published = 0
         self.watched = Watched()
-        door.server.heartbeats.watch(self.watched, 0.1)
+        door.hub.heartbeats.watch(self.watched, 0.1)
         self.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
         self.vhost.declare_queue("arrived", durable=True)
         self.arrived = self.vhost.queue("arrived")
@@ -330,8 +329,7 @@ TIMERS = {
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (1, "test_consumer_timeouts: shared, catches what each look raises"),
-    "gomq_py.hub.bodies": (2, "shared, catches what resuming and giving up raise"),
-    "gomq_py.hub.large_output": (1, "shared, catches what resuming and closing raise"),
+    "gomq_py.hub.budget": (1, "shared, catches what resuming and giving up raise"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
     "gomq_py.amqp.server.token_life": (1, "of one connection"),
     "gomq_py.net.stream": (1, "of one connection"),
@@ -345,8 +343,8 @@ TIMERS = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker_module, "Scheduler", SabotagedScheduler)
-        patch.setattr(broker_module, "HubTimers", SabotagedTimers)
+        patch.setattr(context, "Scheduler", SabotagedScheduler)
+        patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
         for module in (vhost_deletion, vhost, tx):
             patch.setattr(module, "SliceClock", short_slices)
@@ -356,7 +354,7 @@ def site(tmp_path_factory):
         patch.setattr(slow_walk, "WALK_S", 0)
         with Door(tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True, max_deleted_definitions=20) as door:
             door.vhost.policies._clock = short_slices()
-            door.server.endings._slice_clock = short_slices
+            door.hub.endings._slice_clock = short_slices
             yield Site(door)
 
 

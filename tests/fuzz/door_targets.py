@@ -94,7 +94,7 @@ class _Broker:
         self.node = Node(root)
         self.node.vhost.declare_queue("q", durable=True)
         settings = self.node.broker.settings
-        self._amqp = AMQPServer(self.node.broker, settings)
+        self._amqp = AMQPServer(self.node.broker, settings, self.node.hub)
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
         self.shown = HTTPNode(self.node.broker, self._amqp, settings, lambda: [], "gomq@fuzz", rates)
 

@@ -103,20 +103,20 @@ class _Session:
     def __init__(self, door, fd):
         self.socket = _Socket(fd)
         server = door.server
-        guest = self.guest = server.admission.identify(self.socket, "127.0.0.1")
+        guest = self.guest = door.hub.admission.identify(self.socket, "127.0.0.1")
         connection = self.connection = Connection(server, self.socket, ("127.0.0.1", 1), guest)
         connection.vhost, connection.user = door.vhost, door.broker.users.get("guest")
         connection.capabilities = {"consumer_cancel_notify": True, "connection.blocked": True}
         connection.limits = Limits(3, FRAME_MAX, 0)
         connection.access = Access(connection.user, connection.vhost.name)
         connection.state = OPEN
-        connection.output = Output(self.socket, server.buffers())
+        connection.output = Output(self.socket, door.hub.buffers)
         connection.output.on_overflow = connection._unread
-        connection.stream = Stream(self.socket, server.buffers(), connection.output, server.coalescer)
-        connection.slow_walk = _Unhurried(connection.stream, server.turns)
-        connection.lane = FastLane(connection, server.buffers(), connection.channels, FRAME_MAX, connection.scheduler, connection.max_message_size)
+        connection.stream = Stream(self.socket, door.hub.buffers, connection.output, door.hub.coalescer)
+        connection.slow_walk = _Unhurried(connection.stream, door.hub.slow_turns)
+        connection.lane = FastLane(connection, door.hub.buffers, connection.channels, FRAME_MAX, connection.scheduler, connection.max_message_size)
         server.register(connection)
-        self.buffers = server.buffers()
+        self.buffers = door.hub.buffers
         self.tail = b""
         self.refused = False  # the disk has refused a flush: then it is no fault to say so
 
@@ -162,13 +162,13 @@ def run_session(data):
         session.socket.stuck = False
         _settle(door)
         session.connection._end()
-        session.connection.server.endings.finish()
+        session.connection.hub.endings.finish()
         _settle(door)
         codes = _codes(session.socket.taken)
         _forget_everything(door)
     assert INTERNAL_ERROR not in codes or session.refused, codes
     assert not [text for text in errors if REFUSAL not in text], errors
-    assert not door.server.connections and not door.server.bodies.held
+    assert not door.server.connections and not door.hub.bodies.held
     assert not door.committer.waiting
 
 

@@ -19,6 +19,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
+from gomq_py.hub.context import Hub
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
@@ -85,9 +86,10 @@ class Door:
         self.data_dir = DataDir(str(folder), files)
         self.data_dir.open()
         self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=sync)
-        self.broker = Broker(self.data_dir, files, Durability(self.committer), self.settings)
+        self.hub = Hub(self.settings)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), self.settings, self.hub)
         self.broker.recover()
-        self.server = AMQPServer(self.broker, self.settings)
+        self.server = AMQPServer(self.broker, self.settings, self.hub)
         self.clients = []
         self.greenlets = []
 
@@ -101,6 +103,7 @@ class Door:
         self.server.close()
         self.broker.close()
         self.committer.stop()
+        self.hub.close()
         self.data_dir.close()
 
     @property

@@ -3,12 +3,12 @@ import gevent
 
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
+from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
-from tests.support.mortal import MortalLoop
 from tests.support.reading import get
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -22,8 +22,9 @@ class Node:
         self.files = files
         self.data_dir = DataDir(path, files).open()
         self.committer = GroupCommit(files)
-        self.loop = MortalLoop()
-        self.broker = Broker(self.data_dir, files, Durability(self.committer), Settings(**settings), self.loop)
+        settings = Settings(**settings)
+        self.hub = Hub(settings)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), settings, self.hub)
         self.broker.recover()
 
     @property
@@ -34,6 +35,7 @@ class Node:
     def stop(self):
         self.broker.close()
         self.committer.stop()
+        self.hub.close()
         self.data_dir.close(in_order=not self.committer.has_failed)
 
     def kill(self, are_answered=True):
@@ -42,7 +44,7 @@ class Node:
         ``are_answered``: those who changed definitions or users before, so that the changes are in the logs. Messages and
         acks are as unflushed as they are. May switch.
         """
-        self.loop.die()
+        self.hub.close()
         if are_answered:
             self._write_logs()
         self.committer.kill()

@@ -71,7 +71,7 @@ MAP = {
     "salted_hash": set(),
     "observability": set(),
     "patterns": set(),
-    "hub": {"observability", "octets", "amqp.wire"},
+    "hub": {"observability", "octets"},
     "storage.format": {"octets"},
     "storage.message": {"octets"},
     # apart

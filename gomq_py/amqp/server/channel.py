@@ -314,7 +314,7 @@ class Channel(HotChannel):
             finally:
                 hold.release()
 
-        self.connection.server.endings.give_back([*self.ends()[:-1], self.release], released)
+        self.connection.hub.endings.give_back([*self.ends()[:-1], self.release], released)
 
     def _begin_release(self):
         """No consumer takes anything from now on."""

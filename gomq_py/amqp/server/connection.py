@@ -9,8 +9,6 @@ the hub and must not switch. Never parses a frame twice and never waits for the 
 import time
 from functools import partial
 
-import gevent
-
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import CLOSING, Channel
 from gomq_py.amqp.server.fast_lane import FastLane
@@ -57,15 +55,15 @@ class Connection:
 
     def __init__(self, server, socket, address, guest=None):
         self.server = server
+        self.hub = server.hub
         self.guest = guest
         self.socket = socket
         self.peer = peer_text(address)
         self.peer_host, self.peer_port = (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
         self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
         self.durability = server.broker.durability
-        self.scheduler = server.broker.scheduler
+        self.scheduler = self.hub.scheduler
         self.events = server.broker.events
-        self.bodies = server.bodies
         self.max_message_size = server.settings.max_message_size
         self.tables = server.tables
         self.max_consumers_per_channel = server.settings.max_consumers_per_channel
@@ -96,7 +94,7 @@ class Connection:
         session = attempt.run()
         if session is None:
             return
-        self.server.admission.logged_in(self.guest)
+        self.hub.admission.logged_in(self.guest)
         self.client_properties, self.capabilities, self.mechanism = attempt.client_properties, attempt.capabilities, attempt.mechanism
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)
@@ -106,7 +104,7 @@ class Connection:
         finally:
             self._end()
         if self._has_taken_leave:
-            self.server.lingering.end(self.socket)
+            self.hub.lingering.end(self.socket)
 
     @property
     def frame_max(self):
@@ -115,15 +113,15 @@ class Connection:
 
     def _serve(self, rest):
         """Read until the end. May switch."""
-        server = self.server
-        self.output = Output(self.socket, server.buffers(), server.settings.max_unread_output)
+        server, hub = self.server, self.hub
+        self.output = Output(self.socket, hub.buffers, server.settings.max_unread_output)
         self.output.on_overflow = self._unread
-        self.stream = Stream(self.socket, server.buffers(), self.output, server.coalescer)
-        self.slow_walk = SlowWalk(self.stream, server.turns)
+        self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
+        self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
         self.lane = FastLane(
-            self, server.buffers(), self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
+            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
         server.register(self)
-        server.heartbeats.watch(self, self.limits.heartbeat_s)
+        hub.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
             self._token_life = TokenLife(self, server.broker.logins)
         self.vhost.watch_tracing(self, self._choose_lanes)
@@ -155,7 +153,7 @@ class Connection:
         if self.state == "ended":
             return
         self.state = "ended"
-        self.server.heartbeats.forget(self)
+        self.hub.heartbeats.forget(self)
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
             timer.kill(block=False)
@@ -167,7 +165,7 @@ class Connection:
             self.vhost.totals.received_octets += self.stream.received_octets
             self.vhost.totals.sent_octets += self.output.sent_octets
             self.output.close()
-        self._release(self._ended, self.server.endings.give_back)
+        self._release(self._ended, self.hub.endings.give_back)
 
     def _ended(self):
         """Nothing is left of it."""
@@ -355,8 +353,8 @@ class Connection:
         LOG.warning("connection %s: closing with %s", self.name, error)
         # Nothing that it waited for counts any more but its answer, which has to be read.
         self.stream.release_all()
-        self._release(lambda: self.write(close_frame(error)), self.server.endings.give_back_few)
-        self._timers.append(gevent.spawn_later(CLOSE_TIMEOUT_S, self._stop))
+        self._release(lambda: self.write(close_frame(error)), self.hub.endings.give_back_few)
+        self._timers.append(self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
         """An operator or the broker's stop closes the connection."""
@@ -404,7 +402,7 @@ class Connection:
             self.write(method_frame(0, ConnectionCloseOk()))
             self._take_leave()
 
-        self._release(released, self.server.endings.give_back_few)
+        self._release(released, self.hub.endings.give_back_few)
         return False
 
     def _take_leave(self):
@@ -425,7 +423,7 @@ class Connection:
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
         hold = self.stream.hold("the client to read its answers")
         patience_s = self.server.settings.unread_timeout
-        timer = gevent.spawn_later(patience_s, self.abort, f"the client has not read its answers for {patience_s} s")
+        timer = self.hub.call_later(patience_s, self.abort, f"the client has not read its answers for {patience_s} s")
         self._timers.append(timer)
 
         def drained():

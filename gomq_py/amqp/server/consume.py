@@ -161,7 +161,7 @@ def _queue_consumer(channel, method, tag):
             priority=priority_of(arguments), arguments=arguments, prefetch=channel.prefetch_count,
             frame_max=channel.connection.frame_max, on_cancel=_cancelled,
         )
-    consumer.large = channel.connection.server.large_output
+    consumer.large = channel.connection.hub.large_output
     channel.consumers[tag] = consumer
     channel.connection.events.emit("consumer.created", events.consumer_created, consumer)
     return consumer

@@ -180,7 +180,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def admits_large(self, size):
-        """Whether there is memory for a copy of so many octets; if not, nothing is delivered until resume_large()."""
+        """Whether there is memory for a copy of so many octets; if not, nothing is delivered until resume_held()."""
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True
@@ -191,11 +191,15 @@ class AMQPConsumer(consumers.Consumer):
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
 
-    def resume_large(self):
+    def resume_held(self):
         """There may be memory again."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
+
+    def give_up(self, why):
+        """The client reads nothing of a large message while others wait."""
+        self.channel.connection.abort(why)
 
     def _drained(self):
         self.waiting = False

@@ -228,7 +228,7 @@ class LoginAttempt:
                 self._socket.sendall(octets)
                 sent = True
             if sent and octets:
-                self._server.lingering.end(self._socket)
+                self._server.hub.lingering.end(self._socket)
         except OSError as error:
             LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
 

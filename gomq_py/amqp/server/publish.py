@@ -11,7 +11,7 @@ from functools import partial
 
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC
-from gomq_py.amqp.wire.errors import NoRoute, NotImplemented_, PreconditionFailed, UnexpectedFrame
+from gomq_py.amqp.wire.errors import NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.broker.verbs import publishing
@@ -38,14 +38,14 @@ class Content:
             return UnexpectedFrame("expected content header for class 60, got non content header frame instead")
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
-    def resume(self):
+    def resume_held(self):
         """There is room for the rest, or nobody waits for it any more."""
         if self.hold is not None:
             self.hold.release()
 
-    def fail(self, error):
+    def give_up(self, why):
         """It held up others for too long."""
-        self.channel.connection.fail(error)
+        self.channel.connection.fail(ResourceError(why))
 
 
 # receiving
@@ -87,7 +87,7 @@ def content_body(channel, payload):
     content.chunks.append(payload)
     if content.received == content.size:
         return _complete(channel, content)
-    if channel.connection.bodies.grow(content, len(payload)):
+    if channel.connection.hub.bodies.grow(content, len(payload)):
         return True
     content.hold = channel.connection.stream.hold("room for message bodies")
     return False
@@ -97,8 +97,8 @@ def drop_content(channel):
     """Forget the message under way."""
     content, channel.content = channel.content, None
     if content is not None:
-        channel.connection.bodies.release(content)
-        content.resume()
+        channel.connection.hub.bodies.release(content)
+        content.resume_held()
 
 
 def _complete(channel, content):
@@ -157,11 +157,11 @@ def _wait(channel, publication, destinations, taken):
 def wait_for_files(connection, message, destinations, taken, done):
     """A queue needs files for the message first: the client is not read until it is stored. For the rest as HeldPublish."""
     hold, octets = connection.stream.hold(WAITS_FOR), message.get_body_length()
-    connection.bodies.count_whole(octets)
+    connection.hub.bodies.count_whole(octets)
 
     def stored(taken, somebody_took):
         done(taken, somebody_took)
-        connection.bodies.count_whole(-octets)
+        connection.hub.bodies.count_whole(-octets)
         hold.release()
         if connection.lane is not None:
             connection.batch_done()

@@ -1,7 +1,8 @@
 """AMQP server: the door itself: every connection of it, and what they share.
 
-Handed to a listener by the launcher; below it one connection per accepted socket. Shared are the hub's buffers, the heartbeat timer and the budget
-for unfinished bodies. Never accepts and never parses.
+Handed to a listener by the launcher; below it one connection per accepted socket. What connections of every
+protocol share is the hub's (hub.context); here is what is AMQP's: who is connected, timeouts of consumers, what
+clients are told of alarms. Never accepts and never parses.
 """
 import socket as socket_module
 import time
@@ -13,17 +14,8 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
-from gomq_py.hub.admission import Admission
-from gomq_py.hub.bodies import BodyBudget
-from gomq_py.hub.buffers import HubBuffers
-from gomq_py.hub.coalescer import Coalescer
-from gomq_py.hub.endings import Endings
-from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.job import Job
-from gomq_py.hub.large_output import LargeOutput
-from gomq_py.hub.linger import Lingering
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.hub.slow_walk import Turns
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -43,30 +35,23 @@ class Churn:
 
 
 class AMQPServer:
-    """Serves AMQP 0-9-1 clients of ``broker``."""
+    """Serves AMQP 0-9-1 clients of ``broker``, in ``hub``."""
 
-    def __init__(self, broker, settings):
+    def __init__(self, broker, settings, hub):
         self.broker = broker
+        self.hub = hub
         self.settings = settings
         self._node_name = f"gomq@{socket_module.gethostname()}"
-        self.bodies = BodyBudget(settings.max_unfinished_bodies)
-        self.large_output = LargeOutput(settings.max_large_output)
-        self.turns = Turns(broker.scheduler)
-        self.endings = Endings(broker.scheduler)
         self.tables = broker.tables
-        self.heartbeats = Heartbeats()
-        self.coalescer = Coalescer()
-        self.lingering = Lingering()
         self.timeouts = ConsumerTimeouts()
+        hub.at_close(self.timeouts.close)
         self.connections = {}
         look_again = LookAgain(self.connections)
-        broker.on_consumer_timeout(lambda: look_again.begin(broker.scheduler))
+        broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
         self.churn = Churn()
-        self.admission = Admission(settings)
         self.strangers = QuietLog(logger("amqp"))  # for what who has not logged in can bring about as often as it likes
         self.make_confirms = Confirms  # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.refusing_logins = False
-        self._buffers = None
         self._blocked_reason = None
         self._alarm_news = AlarmNews()
         self._closing = False
@@ -83,12 +68,12 @@ class AMQPServer:
         """Serve one client; the caller closes the socket. May switch."""
         if self._closing:
             return
-        guest = self.admission.identify(socket, host_of(address))
+        guest = self.hub.admission.identify(socket, host_of(address))
         if guest is not None:
             try:
                 Connection(self, socket, address, guest).run()
             finally:
-                self.admission.leave(guest)
+                self.hub.admission.leave(guest)
 
     def close(self):
         """Take leave of every client, waiting a bounded time for them to agree. May switch."""
@@ -100,20 +85,11 @@ class AMQPServer:
             self._empty.wait(STOP_TIMEOUT_S)
         for connection in list(self.connections):
             connection.abort("the client did not answer connection.close before the broker stopped")
-        self.lingering.close()
+        self.hub.lingering.close()
         # One round of the loop lets the connections' greenlets end.
         gevent.sleep(0)
-        self.endings.finish()
-        self.heartbeats.close()
+        self.hub.endings.finish()
         self.timeouts.close()
-        self.bodies.close()
-        self.large_output.close()
-
-    def buffers(self):
-        """The buffers of this server's hub."""
-        if self._buffers is None:
-            self._buffers = HubBuffers(self.settings.frame_max)
-        return self._buffers
 
     def register(self, connection):
         """A login is complete."""
@@ -138,7 +114,7 @@ class AMQPServer:
         """An alarm of the broker is on, and publishers are to be held; None: it is over."""
         before, self._blocked_reason = self._blocked_reason, reason
         self.broker.events.emit("alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before)
-        self._alarm_news.begin(list(self.connections), reason, self.broker.scheduler)
+        self._alarm_news.begin(list(self.connections), reason, self.hub.scheduler)
 
 
 class AlarmNews(Job):

@@ -2,8 +2,6 @@
 
 Beside the connection, which makes one of these for a user that came in by token. One timer per such connection and none for the others.
 """
-import gevent
-
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.amqp.wire.methods import ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from gomq_py.amqp.wire.frames import method_frame
@@ -31,7 +29,7 @@ class TokenLife:
         Nothing behind it is read before: what the client asks then, it asks with the new token's rights.
         """
         hold = self._connection.stream.hold("its new token to be verified")
-        self._renewal = gevent.spawn(self._renew, secret, hold)
+        self._renewal = self._connection.hub.spawn(self._renew, secret, hold)
 
     def stop(self):
         for greenlet in (self._timer, self._renewal):
@@ -57,7 +55,7 @@ class TokenLife:
     def _arm(self):
         if self._timer is not None:
             self._timer.kill(block=False)
-        self._timer = gevent.spawn_later(max(0, min(self._connection.user.seconds_left, LONGEST_SLEEP_S)), self._due)
+        self._timer = self._connection.hub.call_later(max(0, min(self._connection.user.seconds_left, LONGEST_SLEEP_S)), self._due)
 
     def _due(self):
         self._timer = None

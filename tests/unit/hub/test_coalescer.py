@@ -344,3 +344,14 @@ def test_a_kernel_without_such_clocks_is_no_error(monkeypatch):
     monkeypatch.setattr(coalescer_module, "_ticks", refused)
 
     assert not Coalescer().add(Counted())
+
+
+def test_one_that_is_closed_reads_nothing_and_has_no_descriptor():
+    coalescer, one = Coalescer(), Counted()
+    assert coalescer.add(one)
+
+    coalescer.close()
+
+    assert len(coalescer) == 0 and coalescer._descriptor is None
+    assert not coalescer.add(one)
+    coalescer.discard(one)

@@ -79,7 +79,7 @@ def in_slices_of_one(door):
         slices.append(None)
         return SliceClock(seconds=0)
 
-    door.server.endings = Endings(door.broker.scheduler, clock)
+    door.hub.endings = Endings(door.broker.scheduler, clock)
     return slices
 
 
@@ -195,7 +195,7 @@ def test_nothing_is_delivered_to_a_channel_that_ends_in_slices_and_its_messages_
     other.call(BasicConsume(queue="single", consumer_tag="second"), BasicConsumeOk)
     other.publish("single", b"1")
     client.expect_message(BasicDeliver)
-    endings = door.server.endings = KeptEndings()
+    endings = door.hub.endings = KeptEndings()
     client.send_method(ChannelClose(reply_code=200))
     wait_until(lambda: endings.ends, sleep=gevent.sleep)
     endings.ends.pop(0)()
@@ -222,8 +222,8 @@ def test_what_a_channel_of_a_closing_connection_gives_back_does_not_go_through_i
     client.expect_message(BasicDeliver)
     for channel in (2, 3):
         client.call(BasicConsume(queue="q"), BasicConsumeOk, channel)
-    before, endings = door.server.endings, KeptEndings()
-    door.server.endings = endings
+    before, endings = door.hub.endings, KeptEndings()
+    door.hub.endings = endings
 
     if end == "closed":
         client.send_method(ConnectionClose(reply_code=200), 0)
@@ -235,7 +235,7 @@ def test_what_a_channel_of_a_closing_connection_gives_back_does_not_go_through_i
         endings.ends.pop(0)()
         door.broker.scheduler.finish()  # the queue's turn
         waiting.append(door.queue("q").ready_count)
-    door.server.endings = before
+    door.hub.endings = before
     client.expect(ConnectionCloseOk if end == "closed" else ConnectionClose, 0)
 
     assert min(waiting) == 1

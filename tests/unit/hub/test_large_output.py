@@ -36,35 +36,35 @@ def pending(door):
 def test_copies_of_large_messages_stay_within_the_budget(door):
     clients = [consumer_that_does_not_read(door) for _ in range(4)]
     wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
-    assert pending(door) <= 5 * MIB and 0 < door.server.large_output.held <= 5 * MIB
+    assert pending(door) <= 5 * MIB and 0 < door.hub.large_output.held <= 5 * MIB
 
     bodies = {client.expect_message(BasicDeliver)[2][:1] for client in clients}
 
     assert bodies == {b"0", b"1", b"2", b"3"}
-    wait_until(lambda: not door.server.large_output.held, sleep=gevent.sleep)
+    wait_until(lambda: not door.hub.large_output.held, sleep=gevent.sleep)
 
 
 def test_who_reads_nothing_while_others_wait_is_dropped(door):
-    door.server.large_output = LargeOutput(5 * MIB, stalled_s=0.05)
+    door.hub.large_output = LargeOutput(5 * MIB, stalled_s=0.05)
     stuck = [consumer_that_does_not_read(door) for _ in range(2)]
     wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
-    wait_until(lambda: door.server.large_output.held > 4 * MIB, sleep=gevent.sleep)
+    wait_until(lambda: door.hub.large_output.held > 4 * MIB, sleep=gevent.sleep)
 
     reader = consumer_that_does_not_read(door)
 
     assert reader.expect_message(BasicDeliver)[2][:1] in b"0123"
     wait_until(lambda: len(door.server.connections) == 2, sleep=gevent.sleep)
     assert len(stuck) == 2
-    door.server.large_output.close()
+    door.hub.large_output.close()
 
 
 def test_nobody_is_dropped_while_nobody_waits(door):
-    door.server.large_output = LargeOutput(5 * MIB, stalled_s=0.01)
+    door.hub.large_output = LargeOutput(5 * MIB, stalled_s=0.01)
     for _ in range(2):
         consumer_that_does_not_read(door)
-    wait_until(lambda: door.server.large_output.held > 4 * MIB, sleep=gevent.sleep)
+    wait_until(lambda: door.hub.large_output.held > 4 * MIB, sleep=gevent.sleep)
 
-    assert door.server.large_output._watch is None
+    assert door.hub.large_output._watch is None
     assert len(door.server.connections) == 3
 
 

@@ -166,9 +166,9 @@ def test_client_that_still_writes_when_its_close_is_answered_is_not_reset(client
         client.send(HEARTBEAT_FRAME)
         client.expect_end()
 
-    assert len(door.server.lingering) == 1 and door.server.admission.count == 1
+    assert len(door.hub.lingering) == 1 and door.hub.admission.count == 1
     client.close()
-    wait_until(lambda: not door.server.lingering and not door.server.admission.count, sleep=gevent.sleep)
+    wait_until(lambda: not door.hub.lingering and not door.hub.admission.count, sleep=gevent.sleep)
 
 
 def test_client_that_still_writes_when_the_broker_has_closed_is_not_reset(client, door):
@@ -180,7 +180,7 @@ def test_client_that_still_writes_when_the_broker_has_closed_is_not_reset(client
     client.send(HEARTBEAT_FRAME)
     client.expect_end()
 
-    assert len(door.server.lingering) == 1
+    assert len(door.hub.lingering) == 1
 
 
 def test_client_whose_login_is_refused_is_not_reset_before_it_has_read_why(door):
@@ -199,12 +199,12 @@ def test_client_whose_login_is_refused_is_not_reset_before_it_has_read_why(door)
 def test_server_that_closes_waits_for_no_client_that_it_has_taken_leave_of(client, door):
     client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
     client.expect_end()
-    wait_until(lambda: door.server.lingering, sleep=gevent.sleep)
+    wait_until(lambda: door.hub.lingering, sleep=gevent.sleep)
 
     door.server.close()
 
     gevent.joinall(door.greenlets, timeout=in_time(30))
-    assert not door.server.lingering and all(one.ready() for one in door.greenlets)
+    assert not door.hub.lingering and all(one.ready() for one in door.greenlets)
 
 
 def test_answers_before_close_are_sent(client):

@@ -221,7 +221,7 @@ def test_address_has_as_many_connections_as_its_limit(tmp_path, caplog):
         assert "connection from this machine refused: it has 1 already (max_connections_per_address)" in caplog.text
         first.call(QueueDeclare(), QueueDeclareOk)
         first.close()
-        wait_until(lambda: not door.server.admission.count, sleep=gevent.sleep)
+        wait_until(lambda: not door.hub.admission.count, sleep=gevent.sleep)
         door.client()
 
 

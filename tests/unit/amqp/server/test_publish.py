@@ -121,7 +121,7 @@ def test_message_of_the_maximum_is_taken(tmp_path):
 
 
 def test_bodies_over_the_budget_wait_for_the_oldest(door):
-    door.server.bodies.limit = 10_000
+    door.hub.bodies.limit = 10_000
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
     one.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)), frame(BODY, 1, bytes(8000)))
@@ -133,6 +133,19 @@ def test_bodies_over_the_budget_wait_for_the_oldest(door):
     one.send(frame(BODY, 1, bytes(1000)))
 
     assert other.expect(QueueDeclareOk).message_count == 2
+
+
+def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door):
+    door.hub.bodies.limit, door.hub.bodies._stalled_s = 10_000, 0.05
+    one, other = door.client(), door.client()
+    one.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    one.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)), frame(BODY, 1, bytes(8000)))
+    count(door.client())
+
+    other.publish("q", bytes(9000), frame_max=4096)
+
+    closed = one.expect(ConnectionClose, 0)
+    assert closed.reply_code == 506 and "8000 octets of a message body, and no more for 0.05 s" in closed.reply_text
 
 
 # where to

@@ -1,0 +1,100 @@
+"""Hub: what one event loop has for everything that runs in it: the broker and all of its doors. One per broker; close() ends it.
+
+Made by the launcher, handed to the broker and to every door. A door finds here what its connections share with
+those of others (buffers, budgets, whose turn it is, who may come in) and keeps what only its protocol has. Knows no
+protocol, no queue and no file: what writes to the disk is stopped by whoever made it, in the order it needs.
+"""
+import gevent
+
+from gomq_py.hub.admission import Admission
+from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.coalescer import Coalescer
+from gomq_py.hub.endings import Endings
+from gomq_py.hub.heartbeats import Heartbeats
+from gomq_py.hub.large_output import LargeOutput
+from gomq_py.hub.linger import Lingering
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.slow_walk import Turns
+from gomq_py.hub.timers import HubTimers
+from gomq_py.observability.log import logger
+
+LOG = logger("hub")
+
+
+class Hub:
+    """Everything of this kind that a broker has. ``settings`` are the broker's; those of admission are read at every arrival.
+
+    ``scheduler`` and ``timers`` are for the model as well, the rest for doors. ``slow_turns``: connections that have had their time in the slow lane.
+    """
+
+    def __init__(self, settings):
+        self._settings = settings
+        self._buffers = None
+        self._closing = []
+        self._greenlets = set()
+        self.is_closed = False
+        self.scheduler = Scheduler()
+        self.timers = HubTimers()
+        self.admission = Admission(settings)
+        self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
+        self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
+        self.coalescer = Coalescer()
+        self.heartbeats = Heartbeats()
+        self.slow_turns = Turns(self.scheduler)
+        self.endings = Endings(self.scheduler)
+        self.lingering = Lingering()
+
+    @property
+    def buffers(self):
+        """The one input and the one output buffer; made for the first connection."""
+        if self._buffers is None:
+            self._buffers = HubBuffers(self._settings.frame_max)
+        return self._buffers
+
+    def spawn(self, function, *arguments):
+        """A greenlet that ends with the hub, at the latest."""
+        return self._begun(gevent.Greenlet(function, *arguments), 0)
+
+    def call_later(self, seconds, function, *arguments):
+        """The same that begins so much later; ``kill(block=False)`` before that, and it does not."""
+        return self._begun(gevent.Greenlet(function, *arguments), seconds)
+
+    def at_close(self, function):
+        """Call ``function()`` when the hub is closed: for what only its owner knows how to end. The last one first; it must not switch."""
+        self._closing.append(function)
+
+    def close(self):
+        """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every socket that is still served ends.
+
+        At once: nobody is told, and what was under way stays as it is. After an orderly stop little is left to do; alone it is what a kill leaves.
+        What is begun later is not carried out. A second call does nothing.
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.scheduler.close()
+        self.timers.close()
+        self.heartbeats.close()
+        self.coalescer.close()
+        self.bodies.close()
+        self.large_output.close()
+        while self._closing:
+            self._end(self._closing.pop())
+        gevent.killall([one for one in self._greenlets if one is not gevent.getcurrent()], block=False)
+        self.lingering.close()
+        self.admission.close()
+
+    def _begun(self, greenlet, seconds):
+        if not self.is_closed:
+            self._greenlets.add(greenlet)
+            greenlet.rawlink(self._greenlets.discard)
+            greenlet.start_later(seconds)
+        return greenlet
+
+    @staticmethod
+    def _end(function):
+        try:
+            function()
+        except Exception:  # the others have to end, too
+            LOG.exception("%s failed at the end of the hub", getattr(function, "__qualname__", function))
