@@ -1,8 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport ack_run as _ack_run, locations, segment_log
-from gomq_py.storage.ack_run cimport AckRun
+from gomq_py.storage cimport locations, segment_log
 from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.requeued cimport DeliveryCounts, LocationHeap
@@ -10,6 +9,16 @@ from gomq_py.storage.segment cimport Segment
 
 cdef int _FROM_CURSOR, _FROM_REQUEUED
 cdef unsigned int MSGS
+cdef Py_ssize_t SMALLEST_RUN
+
+@cython.final
+cdef class AckRun:
+    cdef readonly Segment segment
+    cdef readonly Py_ssize_t start, last, end, count
+
+    cdef int begin(self, Py_ssize_t at, Py_ssize_t size) except -1
+    cdef int write(self) except -1
+    cdef int turn_to(self, Segment segment) except -1
 
 cdef class MessageStore(segment_log.SegmentLog):
     cdef readonly Py_ssize_t level

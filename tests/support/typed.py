@@ -44,7 +44,6 @@ ENTERED_BY = {
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.broker.transfer.death": "tests/unit/broker/transfer/test_dead_letters.py",
     "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",
-    "gomq_py.storage.ack_run": "tests/unit/storage/test_message_store.py",
     "gomq_py.storage.browser": "tests/unit/broker/transfer/test_moves.py",
     "gomq_py.storage.stage": "tests/unit/storage/test_stream_store.py",
     "gomq_py.storage.stream_cursor": "tests/unit/storage/test_stream_store.py",
