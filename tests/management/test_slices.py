@@ -195,7 +195,7 @@ def test_what_goes_while_a_list_is_made_is_left_out(kept, monkeypatch):
 def test_facts_that_lists_are_sorted_by_are_what_is_shown(many):
     def unlike(launcher):
         management = management_of(launcher)
-        connections = launcher._amqp.connections
+        connections = launcher._node.amqp.connections
         channels = [(channel, one) for one in connections for channel in one.channels.values()]
         consumers = [(consumer, one) for channel, one in channels for consumer in channel.consumers.values()]
         vhost = launcher.broker.vhosts["/"]
@@ -213,7 +213,7 @@ def test_facts_that_lists_are_sorted_by_are_what_is_shown(many):
         channel.queue_declare("facts", arguments={"x-max-length": 7})
         channel.publish("", "facts", b"12345")
         channel.consume("facts", "facts-reader")
-        assert channel.next_delivery(30) is not None
+        assert channel.next_delivery(in_time(30)) is not None
         channel.publish("", "facts", b"123")
 
         wrong, counts = many.call(unlike)
@@ -224,7 +224,7 @@ def test_facts_that_lists_are_sorted_by_are_what_is_shown(many):
 
 def management_of(launcher):
     """The Management of a launcher: what its doors share."""
-    return launcher._management
+    return launcher._node._management
 
 
 def listed(broker, path, auth=("guest", "guest")):
