@@ -1,6 +1,9 @@
-"""docs/arguments.md is what the table of features says."""
+"""docs/arguments.md is what the table of features says, and modules that architecture.md names are there."""
+import re
+
 from gomq_py.broker.features import table
 from tests.docs import PAGE, TABLES, page_as_it_should_be
+from tests.unit.source_tree import PACKAGE, module_names
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -29,3 +32,27 @@ def test_table_that_was_changed_by_hand_is_made_anew():
     changed = TEXT.replace("| `x-delivery-limit` |", "| `x-delivery-limits` |")
 
     assert changed != TEXT and page_as_it_should_be(changed) == TEXT
+
+
+_ROOMS = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+_MODULE = re.compile(r"`((\w+)(?:\.\w+)+)[`(]")
+
+
+def lost_modules(text):
+    """The modules that a text names in backquotes, ``room.module`` or ``room.module.function``, and that are not there."""
+    named = [name for name, room in _MODULE.findall(text) if room in _ROOMS]
+    return [
+        name for name in named
+        if not {f"gomq_py.{name}", f"gomq_py.{name.rpartition('.')[0]}"} & (module_names() - {"gomq_py.broker"})
+    ]
+
+
+def test_modules_that_the_architecture_names_are_there():
+    text = PAGE.with_name("architecture.md").read_text(encoding="utf-8")
+
+    assert len(_MODULE.findall(text)) > 10
+    assert lost_modules(text) == []
+
+
+def test_module_that_has_moved_is_found():
+    assert lost_modules("`broker.slice_clock`, `hub.slice_clock`, `hub.slice_clock.SliceClock`") == ["broker.slice_clock"]
