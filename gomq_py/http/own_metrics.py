@@ -126,7 +126,7 @@ class OwnFamilies:
         """What may have set messages aside: queues, and the stores of delayed exchanges."""
         exchanges = [one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())]
         found = self._queues()
-        found += [one.park for one in exchanges if getattr(one, "park", None) is not None]
+        found += [one.delayed_store for one in exchanges if getattr(one, "delayed_store", None) is not None]
         return found
 
     def _oldest_unacked(self):

@@ -78,8 +78,8 @@ def exchange(one):
     }
     if one.state.publish_in or one.state.publish_out:
         shape["message_stats"] = statistics.view(statistics.EXCHANGE, one).put({})
-    if getattr(one, "park", None) is not None:
-        shape |= set_aside(one.park.aside)
+    if getattr(one, "delayed_store", None) is not None:
+        shape |= set_aside(one.delayed_store.aside)
     return shape
 
 

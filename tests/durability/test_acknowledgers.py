@@ -250,7 +250,7 @@ def release_delayed(node):
     message.assign(b"x", b"", properties, b"x", unix_ms(), persistent=True)
     for destination in node.vhost.route(exchange, "", headers):
         destination.publish(message)
-    store = exchange.park.store
+    store = exchange.delayed_store.store
     return lambda: store.ready_count + store.unacked_count
 
 

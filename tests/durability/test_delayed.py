@@ -33,7 +33,7 @@ def work(files, folder, random, confirmed, cut):
     node = Node(folder, files)
     declare(node)
     node.committer.wait()
-    park, queue = node.vhost.exchange("x").park, node.vhost.queue("q")
+    park, queue = node.vhost.exchange("x").delayed_store, node.vhost.queue("q")
     for number in range(MESSAGES):
         publish(node, number, random.randrange(1, 20))
         if random.random() < 0.2:
@@ -53,7 +53,7 @@ def survivors(folder):
     try:
         if "x" not in node.vhost.exchanges:
             return set()
-        node.wait(lambda: node.vhost.exchange("x").park.count == 0)
+        node.wait(lambda: node.vhost.exchange("x").delayed_store.count == 0)
         message, found = Message(), set()
         while "q" in node.vhost.queues and get(node.vhost.queue("q"), message, True):
             found.add(int(message.get_body()))

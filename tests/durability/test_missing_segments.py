@@ -94,7 +94,7 @@ def folder_of_path(root, path):
 def test_file_of_delayed_messages_that_is_gone_is_said(tmp_path, caplog, what):
     node = Node(tmp_path / "data")
     node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
-    park = node.vhost.exchange("later").park
+    park = node.vhost.exchange("later").delayed_store
     folder = park.store.folder
     for number in range(COUNT):
         park.store.append(park_message(number))

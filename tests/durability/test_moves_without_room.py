@@ -209,11 +209,11 @@ def test_delayed_messages_wait_for_room_and_keep_their_order(node, files):
     files.full = True
 
     let_try_again(node, files)
-    assert queue.ready_count + node.vhost.exchange("later").park.count == 10
+    assert queue.ready_count + node.vhost.exchange("later").delayed_store.count == 10
     assert queue.ready_count < 10
     files.full = False
 
-    node.wait(lambda: queue.ready_count == 10 and node.vhost.exchange("later").park.store.unacked_count == 0)
+    node.wait(lambda: queue.ready_count == 10 and node.vhost.exchange("later").delayed_store.store.unacked_count == 0)
     assert numbers(node, "q") == list(range(10))
 
 
@@ -236,7 +236,7 @@ def test_delayed_exchange_without_room_refuses_a_message_and_takes_the_next_when
     node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
     queue = declare(node, "q", "later")
     files.full = True
-    park = node.vhost.exchange("later").park
+    park = node.vhost.exchange("later").delayed_store
     properties = Properties(headers={"x-delay": 20}, delivery_mode=2).encode()
     message = Message()
     message.assign(b"later", b"", properties, b"000", node.broker.scheduler.now_ms, persistent=True)

@@ -57,7 +57,7 @@ def test_message_on_its_way_arrives_once(tmp_path, send):
     node.stop()
 
     again = Node(tmp_path)
-    again.wait(lambda: not again.vhost.exchange("later").park.count and not again.vhost.queue("mortal").unacked_count)
+    again.wait(lambda: not again.vhost.exchange("later").delayed_store.count and not again.vhost.queue("mortal").unacked_count)
     assert again.vhost.queue("q").ready_count == 1
     assert again.vhost.queue("mortal").ready_count == 0
     again.stop()

@@ -136,7 +136,7 @@ def account(node):
         for name, queue in vhost.queues.items():
             look = _stream if isinstance(queue, StreamQueue) else _messages
             found["queues"][f"{vhost.name} {name}"] = look(queue)
-    found["delayed"] = node.vhost.exchange("later").park.count
+    found["delayed"] = node.vhost.exchange("later").delayed_store.count
     for user in node.broker.users:
         found["passwords"][user.name] = has_password(node.broker.users, user.name, PASSWORD)
     for key, value in found["definitions"].items():

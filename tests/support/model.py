@@ -55,11 +55,11 @@ class FakeFactory:
         while self.sliced:
             self.run_once()
 
-    def give_park(self, exchange, route, incarnation=None):
-        exchange.park = FakeQueue(f"amq.delayed-{exchange.name}")
+    def give_delayed_store(self, exchange, route, incarnation=None):
+        exchange.delayed_store = FakeQueue(f"amq.delayed-{exchange.name}")
 
-    def remove_park(self, exchange):
-        self.removed.append(exchange.park)
+    def remove_delayed_store(self, exchange):
+        self.removed.append(exchange.delayed_store)
 
     def configure(self, queue, settings):
         queue.settings = settings

@@ -2,8 +2,8 @@
 (milliseconds) is routed that much later.
 
 The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in
-``park``, a broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has come the
-header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a
+``delayed_store``, a broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has
+come the header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a
 timestamp, or Unix milliseconds) names the time itself.
 """
 from datetime import datetime
@@ -30,14 +30,14 @@ LARGEST = (1 << 63) - 1
 
 
 class DelayedExchange(Exchange):
-    """Parks what is to come later, routes the rest at once."""
+    """Puts messages that are to come later into its delayed store, and routes all others at once."""
 
     type = "x-delayed-message"
     needs_headers = True
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.park = None
+        self.delayed_store = None
         self._inner = INNER_TYPES[self.arguments.get(INNER_TYPE, "direct")](*args, **options)
 
     @staticmethod
@@ -54,8 +54,9 @@ class DelayedExchange(Exchange):
         self._inner.check_binding(routing_key, arguments)
 
     def match(self, routing_key, headers, targets):
-        if self.park is not None and headers and (X_DELAY in headers or X_DELIVER_AT in headers) and is_delayed(headers):
-            targets.add(self.park)
+        has_time = headers and (X_DELAY in headers or X_DELIVER_AT in headers)
+        if has_time and self.delayed_store is not None and is_delayed(headers):
+            targets.add(self.delayed_store)
         else:
             self._inner.match(routing_key, headers, targets)
 

@@ -147,7 +147,7 @@ class QueueFactory:
         _say_gone(f"queue {name!r} in vhost {vhost!r}", report)
         return store
 
-    def give_park(self, exchange, route, incarnation=None):
+    def give_delayed_store(self, exchange, route, incarnation=None):
         """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, pending)`` takes each in its time.
 
         Raises OSError, StoreError.
@@ -159,27 +159,29 @@ class QueueFactory:
         store, report = open_store(
             folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
-        park = DelayQueue(name, exchange.durable, store, self.scheduler, self._durability, self._timers)
-        park.due_ms_of = delayed.due_ms_of
-        park.release = lambda message, pending: route(exchange, *delayed.gone_on(message, self._timers.now_ms()), pending)
-        exchange.park = park
+        delayed_store = DelayQueue(name, exchange.durable, store, self.scheduler, self._durability, self._timers)
+        delayed_store.due_ms_of = delayed.due_ms_of
+        delayed_store.release = lambda message, pending: route(
+            exchange, *delayed.gone_on(message, self._timers.now_ms()), pending)
+        exchange.delayed_store = delayed_store
         if exchange.durable:
-            self._incarnations[park] = incarnation
+            self._incarnations[delayed_store] = incarnation
             if recovered:
                 self._known_folders.add(folder)
 
-    def remove_park(self, exchange):
+    def remove_delayed_store(self, exchange):
         """A delayed exchange was deleted: its messages go once the log is on disk."""
-        park = exchange.park
+        delayed_store = exchange.delayed_store
         if not exchange.durable:
-            park.delete()
+            delayed_store.delete()
             return
-        folder = self._folder(exchange.vhost, park.name, self._incarnations.pop(park))
-        park.retire()
-        self._remove_files(park.store, folder, f"deleted exchange {exchange.name!r} in vhost {exchange.vhost!r}")
+        folder = self._folder(exchange.vhost, delayed_store.name, self._incarnations.pop(delayed_store))
+        delayed_store.retire()
+        what = f"deleted exchange {exchange.name!r} in vhost {exchange.vhost!r}"
+        self._remove_files(delayed_store.store, folder, what)
 
     def incarnation_of(self, queue):
-        """The incarnation of a durable queue, or of a delayed exchange's park: 16 octets."""
+        """The incarnation of a durable queue, or of a delayed exchange's delayed store: 16 octets."""
         return self._incarnations[queue]
 
     def configure(self, queue, settings):

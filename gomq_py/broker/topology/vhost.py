@@ -156,7 +156,7 @@ class VHost(Routing):
             try:
                 self._record(self.exchange_record(exchange))
             except Refused:
-                self._let_go_of_park(exchange)
+                self._remove_delayed_store(exchange)
                 raise
         self.add_exchange(exchange)
         self._events.emit("exchange.created", events_.exchange_created, exchange)
@@ -166,17 +166,18 @@ class VHost(Routing):
         """An exchange of this class, with a store if it is a delayed one; not in place yet. For this class and recovery."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if isinstance(exchange, DelayedExchange):
-            self._factory.give_park(exchange, self._route_late, incarnation)
+            self._factory.give_delayed_store(exchange, self._route_late, incarnation)
         return exchange
 
     def exchange_record(self, exchange):
         """What the log keeps of an exchange."""
         is_delayed = isinstance(exchange, DelayedExchange)
-        return records.exchange_declared(exchange, self._factory.incarnation_of(exchange.park) if is_delayed else b"")
+        incarnation = self._factory.incarnation_of(exchange.delayed_store) if is_delayed else b""
+        return records.exchange_declared(exchange, incarnation)
 
-    def _let_go_of_park(self, exchange):
+    def _remove_delayed_store(self, exchange):
         if isinstance(exchange, DelayedExchange):
-            self._factory.remove_park(exchange)
+            self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
         """What takes messages now for the destinations of an earlier route: queues that are gone do not, others may have been restarted."""
@@ -479,7 +480,7 @@ class VHost(Routing):
             self._record(records.exchange_deleted(exchange))
         del self.exchanges[exchange.name]
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
-        self._let_go_of_park(exchange)
+        self._remove_delayed_store(exchange)
         self.forget_alternate(exchange)
         exchange.state.revision += 1
         self.alternate_changed(exchange.name)
@@ -531,7 +532,7 @@ class VHost(Routing):
         """The broker stops: what is delayed goes on at the next boot."""
         for exchange in self.exchanges.values():
             if isinstance(exchange, DelayedExchange):
-                exchange.park.hold_back()
+                exchange.delayed_store.hold_back()
 
     def close(self):
         """The broker stops: close every queue, keeping what is durable."""
@@ -540,12 +541,12 @@ class VHost(Routing):
             queue.close("broker stops")
         for exchange in self.exchanges.values():
             if isinstance(exchange, DelayedExchange):
-                exchange.park.close()
+                exchange.delayed_store.close()
 
     def durable_stores(self):
         """The stores of durable queues and delayed exchanges, where there is one. A generator."""
-        parks = [exchange.park for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
-        for queue in [*self.queues.values(), *parks]:
+        delayed = [exchange for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
+        for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
             if queue.durable and queue.store is not None:
                 yield queue.store
 
@@ -578,7 +579,7 @@ class VHost(Routing):
         _, exchange = self.exchanges.popitem()
         exchange.state.revision += 1
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
-        self._let_go_of_park(exchange)
+        self._remove_delayed_store(exchange)
 
     def _unbind_all_from(self, destination):
         """Remove every binding to something that is gone, and the auto-delete exchanges that had no other. From now on nothing is routed there and

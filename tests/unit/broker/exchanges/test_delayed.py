@@ -146,7 +146,7 @@ def test_message_arrives_when_its_time_has_come(start):
     node.wait(lambda: node.vhost.queue("q").ready_count == 3)
 
     assert [node.take("q")[0] for _ in range(3)] == [b"past", b"sooner", b"later"]
-    node.wait(lambda: node.vhost.exchange("x").park.store.unacked_count == 0)
+    node.wait(lambda: node.vhost.exchange("x").delayed_store.store.unacked_count == 0)
 
 
 @pytest.mark.parametrize("end", ["in order", "by a kill"])
@@ -157,14 +157,14 @@ def test_what_waits_survives_a_restart(start, end, monkeypatch):
     now_ms = unix_ms()
     publish(node, {"x-delay": 3_600_000}, now_ms=now_ms)
     for left_ms in (1_800_000, 100):
-        node.vhost.exchange("x").park.flush()
+        node.vhost.exchange("x").delayed_store.flush()
         if end == "in order":
             node.stop()
         else:
             node.kill()
         monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda left_ms=left_ms: now_ms + 3_600_000 - left_ms))
         node = start()
-        assert node.vhost.exchange("x").park.count == 1
+        assert node.vhost.exchange("x").delayed_store.count == 1
 
     monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: now_ms + 3_600_000))
     node.wait(lambda: node.vhost.queue("q").ready_count == 1)
@@ -181,7 +181,7 @@ def test_deleted_exchange_takes_what_waits_along(start):
     declare(node)
     node.stop()
 
-    assert start().vhost.exchange("x").park.count == 0
+    assert start().vhost.exchange("x").delayed_store.count == 0
 
 
 def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_restart_too(start, monkeypatch):
@@ -197,7 +197,7 @@ def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_res
 
         node.wait(lambda: node.vhost.queue("q").ready_count == 1)
         assert node.take("q")[0] == b"sound"
-        aside = node.vhost.exchange("x").park.aside
+        aside = node.vhost.exchange("x").delayed_store.aside
         assert aside.reasons == {"going on after the delay: ZeroDivisionError: integer division or modulo by zero": 1}
         node.stop()
 
@@ -213,7 +213,7 @@ def test_message_whose_further_keys_are_no_texts_goes_by_its_own(start, cc):
     publish(node, {"x-delay": 1, "CC": cc}, now_ms=NOW_MS)
 
     node.wait(lambda: node.vhost.queue("q").ready_count == 1)
-    assert node.vhost.exchange("x").park.aside is None and node.vhost.queue("others").ready_count == 0
+    assert node.vhost.exchange("x").delayed_store.aside is None and node.vhost.queue("others").ready_count == 0
 
 
 def test_delayed_messages_are_spread_by_a_property_that_an_exchange_behind_hashes(start):
@@ -229,7 +229,7 @@ def test_delayed_messages_are_spread_by_a_property_that_an_exchange_behind_hashe
         made = Message()
         properties = Properties(headers={"x-delay": 1}, message_id=str(number))
         made.assign(b"x", b"k", properties.encode(), b"", NOW_MS)
-        node.vhost.exchange("x").park.publish(made)
+        node.vhost.exchange("x").delayed_store.publish(made)
 
     node.wait(lambda: sum(queue.ready_count for queue in queues) == 50)
     assert all(queue.ready_count for queue in queues)
