@@ -8,7 +8,7 @@ import errno  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 
-from gomq_py import cli, launcher  # noqa: E402
+from gomq_py import cli, node  # noqa: E402
 from tests.support.waiting import in_time, wait_until
 from tests.support.watched_files import FLUSHES, WatchedFiles  # noqa: E402
 
@@ -35,5 +35,5 @@ def is_on(switch):
 
 
 if __name__ == "__main__":
-    launcher.Files = IllFiles
+    node.Files = IllFiles
     sys.exit(cli.main(sys.argv[2:]))

@@ -11,7 +11,7 @@ from gomq_py.hub.context import Hub
 from gomq_py.hub.turns import give_way
 from tests.support.door import Door
 from tests.support.jobs import Doing
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 @pytest.fixture
@@ -149,5 +149,5 @@ def test_whoever_has_not_logged_in_is_let_go_of_when_the_broker_stops(tmp_path):
         door.hub.close()
 
         assert stranger.socket.recv(1) == b""
-        gevent.joinall(door.greenlets, timeout=30)
+        gevent.joinall(door.greenlets, timeout=in_time(30))
         assert door.hub.admission.count == 0
