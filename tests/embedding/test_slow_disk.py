@@ -15,7 +15,7 @@ import pytest
 import requests
 
 import gomq_py
-from gomq_py import launcher
+from gomq_py import node
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
 from gomq_py.broker.verbs import held_publish
@@ -80,7 +80,7 @@ class HeldFiles(HubCalls):
 @pytest.fixture
 def files(monkeypatch):
     made = []
-    monkeypatch.setattr(launcher, "Files", lambda listeners: made.append(HeldFiles(listeners)) or made[-1])
+    monkeypatch.setattr(node, "Files", lambda listeners: made.append(HeldFiles(listeners)) or made[-1])
     return made
 
 
