@@ -161,7 +161,7 @@ def test_example_of_the_page_runs(shared_broker, tmp_path):
             "-r",
             "4",
             "-t",
-            "3s",
+            f"{in_time(3):.0f}s",
         ],
         cwd=tmp_path,
         capture_output=True,
