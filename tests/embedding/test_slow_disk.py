@@ -469,6 +469,7 @@ def test_hub_takes_no_names_away_where_the_disk_is_full_and_where_files_are_left
         for _ in range(24):
             channel.get("emptied", no_ack=True)
         wait_until(lambda: os.listdir(os.path.join(broker.data_dir, "pool")), in_time(60))
+        wait_until(lambda: not broker.call(lambda launched: launched.broker._pool._retiring), in_time(60))
         broker.call(lambda _: files[0].begin())
         files[0].full = True
         channel.queue_declare("filled", durable=True)
