@@ -41,7 +41,7 @@ class Broker:
     """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``durability``; ``events``, which doors tell what happens.
 
     ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about something durable. They subscribe to
-    ``alarms``, which ``resource_watch`` raises once the launcher has started it.
+    ``alarms``, which ``resource_watch`` raises once the node has started it.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub):

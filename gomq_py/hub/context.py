@@ -1,6 +1,6 @@
 """Hub: what one event loop has for everything that runs in it: the broker and all of its doors. One per broker; close() ends it.
 
-Made by the launcher, handed to the broker and to every door. A door finds here what its connections share with
+Made by the node, handed to the broker and to every door. A door finds here what its connections share with
 those of others (buffers, budgets, whose turn it is, who may come in) and keeps what only its protocol has. Knows no
 protocol, no queue and no file: what writes to the disk is stopped by whoever made it, in the order it needs.
 """
