@@ -17,6 +17,7 @@ from typing import Any
 import gevent
 from greenlet import getcurrent, greenlet
 
+from gomq_py.amqp.server.lifecycle import GONE
 from gomq_py.hub.turns import give_way
 from gomq_py.observability import resources
 from gomq_py.observability.log import logger
@@ -96,7 +97,7 @@ class StateDump:
         yield f"connections: {len(self._amqp.connections)}, and {admission.pending_count} that have not logged in yet"
         shown = list(self._amqp.connections)
         for connection in shown[:CONNECTIONS]:
-            if connection.state != "ended":
+            if connection.state != GONE:
                 yield describe_connection(connection)
         if len(shown) > CONNECTIONS:
             yield f"... and {len(shown) - CONNECTIONS} more connections"

@@ -209,7 +209,7 @@ def channel(one, connection):
     stats = statistics.view(statistics.CHANNEL, one).put({})
     return {
         "name": channel_name(one, connection), "number": one.id, "node": node().name, "vhost": connection.vhost.name, "user": connection.user.name,
-        "user_who_performed_action": connection.user.name, "state": "running" if one.state == "open" else one.state,
+        "user_who_performed_action": connection.user.name, "state": one.flow,
         "consumer_count": len(one.consumers), "confirm": bool(one.confirming), "transactional": one.transaction is not None,
         "prefetch_count": one.prefetch_count, "global_prefetch_count": max(one.global_prefetch, 0), "messages_unacknowledged": one.unacked.count,
         "messages_unconfirmed": one.published - one.confirmed_count if one.confirming else 0, "messages_uncommitted": 0, "acks_uncommitted": 0,

@@ -11,7 +11,8 @@ from functools import cache
 
 from gevent import socket as gevent_socket
 
-from gomq_py.amqp.server.connection import OPEN, Connection
+from gomq_py.amqp.server.connection import Connection
+from gomq_py.amqp.server.lifecycle import CLOSING, OPEN
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import Limits
 from gomq_py.amqp.wire import methods
@@ -123,7 +124,7 @@ class _Session:
     def read(self, octets):
         """One read, as net.stream hands it over. Returns False when nothing more is read."""
         connection = self.connection
-        if connection.state not in (OPEN, "closing") or connection.stream.paused or connection.output.broken:
+        if connection.state not in (OPEN, CLOSING) or connection.stream.paused or connection.output.broken:
             return False
         start, end = self.buffers.reserve - len(self.tail), self.buffers.reserve + len(octets)
         assert start >= 0

@@ -7,6 +7,7 @@ from functools import partial
 
 from gomq_py.amqp.server import confirms, consume, events, publish, settle, topology, tx
 from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.amqp.server.lifecycle import CLOSING, CLOSING_BOTH, ENDED, OF_CHANNEL, OPEN, RELEASED, moved
 from gomq_py.amqp.server.replies import Replies
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
 from gomq_py.amqp.wire.errors import ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame
@@ -28,7 +29,6 @@ LOG = logger("amqp")
 NO_LIMIT = 1 << 62
 # Consumers that leave their queues in one step, some 6 us each, and those a channel has that ends in one.
 AT_ONCE, FEW = 8, 32
-OPEN, CLOSING, CLOSED = "open", "closing", "closed"
 
 
 class Channel(HotChannel):
@@ -40,7 +40,7 @@ class Channel(HotChannel):
     __slots__ = (
         "connection", "vhost", "caller", "state", "replies", "confirms", "content", "transaction",
         "last_queue", "reply_consumer", "method_id",
-        "closed_by_both", "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
+        "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
     )
 
     def __init__(self, connection, channel_id):
@@ -58,7 +58,6 @@ class Channel(HotChannel):
         self.last_queue = ""
         self.reply_consumer = None
         self.method_id = 0
-        self.closed_by_both = False
         self.held_notices = None
         self.prefetch_is_given = False
         self._leaving = None  # consumers that have still to detach, the first one last, once the channel is about to go
@@ -240,6 +239,17 @@ class Channel(HotChannel):
         """Whether neither side has closed it."""
         return self.state == OPEN
 
+    @property
+    def flow(self):
+        """Its state in RabbitMQ's words."""
+        if self.state == OPEN:
+            return "running"
+        return CLOSING if self.is_closing() else self.state
+
+    def is_closing(self):
+        """Whether the client has still to agree to its end, or to hear of it."""
+        return self.state in (CLOSING, CLOSING_BOTH)
+
     # the end
 
     def fail(self, error):
@@ -276,7 +286,7 @@ class Channel(HotChannel):
     def end(self):
         """The channel is gone: both sides agree, or the connection is."""
         self.release()
-        self.state = CLOSED
+        moved(self, OF_CHANNEL, ENDED)
         self.replies.close()
         if self.confirms is not None:
             self.confirms.close()
@@ -318,7 +328,7 @@ class Channel(HotChannel):
 
     def _begin_release(self):
         """No consumer takes anything from now on."""
-        self.state = CLOSING
+        moved(self, OF_CHANNEL, RELEASED)
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
         publish.drop_content(self)

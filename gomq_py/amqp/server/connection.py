@@ -10,10 +10,13 @@ import time
 from functools import partial
 
 from gomq_py.amqp.server import events
-from gomq_py.amqp.server.channel import CLOSING, Channel
+from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
+from gomq_py.amqp.server.lifecycle import (
+    CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED, moved,
+)
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.publish import wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
@@ -37,7 +40,6 @@ from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 
-OPEN, CLOSED = "open", "closed"
 # What a client has to agree to our connection.close before the socket goes: RabbitMQ's patience.
 CLOSE_TIMEOUT_S = 30
 # What a client has to read our last word.
@@ -70,7 +72,7 @@ class Connection:
         self.max_consumers_per_connection = server.settings.max_consumers_per_connection
         self.max_unacked_per_channel = server.settings.max_unacked_per_channel
         self.default_prefetch = server.settings.default_consumer_prefetch
-        self.state = "handshake"
+        self.state = HANDSHAKE
         self.channels = {}
         self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = self.slow_walk = None
         self.client_properties = {}
@@ -98,7 +100,7 @@ class Connection:
         self.client_properties, self.capabilities, self.mechanism = attempt.client_properties, attempt.capabilities, attempt.mechanism
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)
-        self.state = OPEN
+        moved(self, OF_CONNECTION, OPENED)
         try:
             self._serve(session.rest)
         finally:
@@ -150,9 +152,8 @@ class Connection:
 
     def _end(self):
         """Give everything back. Safe to call twice."""
-        if self.state == "ended":
+        if not moved(self, OF_CONNECTION, ENDED):
             return
-        self.state = "ended"
         self.hub.heartbeats.forget(self)
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
@@ -252,7 +253,7 @@ class Connection:
         channel = self.channels.get(channel_id)
         if channel is None:
             return self._open_channel(kind, channel_id, payload)
-        if channel.state == CLOSING:
+        if channel.is_closing():
             return self._frame_for_closing_channel(channel, kind, payload)
         try:
             if kind == FRAME_METHOD:
@@ -289,12 +290,12 @@ class Connection:
             self.forget_channel(channel)
         elif method_id == ChannelClose.ID:
             # Both sides closed at the same time. Most clients still agree to our close; those that do not may open the channel again at once.
-            channel.closed_by_both = True
+            moved(channel, OF_CHANNEL, CROSSED)
             channel.reply(ChannelCloseOk())
-        elif method_id == ChannelOpen.ID and channel.closed_by_both:
-            self.forget_channel(channel)
-            return self._open_channel(kind, channel.id, payload)
         elif method_id == ChannelOpen.ID:
+            if moved(channel, OF_CHANNEL, REOPENED):
+                self.forget_channel(channel)
+                return self._open_channel(kind, channel.id, payload)
             raise blamed(ChannelError("second 'channel.open' seen"), method_id)
         return True
 
@@ -346,9 +347,8 @@ class Connection:
 
     def fail(self, error):
         """Close with an error. The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped."""
-        if self.state != OPEN:
+        if not moved(self, OF_CONNECTION, FAILED):
             return
-        self.state = CLOSING
         self.why = self.why or str(error)
         LOG.warning("connection %s: closing with %s", self.name, error)
         # Nothing that it waited for counts any more but its answer, which has to be read.
@@ -389,8 +389,7 @@ class Connection:
         channel.fail(error)
 
     def _stop(self):
-        if self.state not in (CLOSED, "ended"):
-            self.state = CLOSED
+        if moved(self, OF_CONNECTION, STOPPED):
             self.stream.stop()
 
     def _close(self, method):

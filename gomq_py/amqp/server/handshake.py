@@ -9,10 +9,15 @@ nothing larger.
     tuning   connection.tune-ok
     opening  connection.open                       -> Open       (the connection answers opened(), or raises)
     open     what was read behind connection.open is in rest()
+
+Its states and what leads from one to the next are lifecycle.OF_HANDSHAKE.
 """
 from typing import NamedTuple
 
 from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
+from gomq_py.amqp.server.lifecycle import (
+    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED, TUNING, moved,
+)
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.frames import FrameReader, method_frame
@@ -83,7 +88,7 @@ class Handshake:
         self.server_properties = server_properties
         self.client_properties = {}
         self.mechanism = ""
-        self.state = "header"
+        self.state = HEADER
         self._header = b""
         self._reader = FrameReader(frame_max_before)
 
@@ -95,7 +100,7 @@ class Handshake:
 
     def feed(self, data):
         """Take octets that were read."""
-        if self.state == "header":
+        if self.state == HEADER:
             needed = HEADER_SIZE - len(self._header)
             self._header += data[:needed]
             data = data[needed:]
@@ -104,9 +109,9 @@ class Handshake:
 
     def next_step(self):
         """What to do next; None when more must be read first. Raises HandshakeError."""
-        if self.state == "header":
+        if self.state == HEADER:
             return self._greet()
-        if self.state == "closed":
+        if self.state == LEFT:
             return Closed()
         try:
             while True:
@@ -121,7 +126,7 @@ class Handshake:
 
     def logged_in(self):
         """The credentials are good: the limits to send."""
-        self.state = "tuning"
+        moved(self, OF_HANDSHAKE, LOGGED_IN)
         return method_frame(0, ConnectionTune(
             channel_max=self.offered.channel_max, frame_max=self.offered.frame_max, heartbeat=self.offered.heartbeat_s,
         ))
@@ -135,7 +140,7 @@ class Handshake:
 
     def opened(self):
         """The virtual host is open: the last answer of the handshake."""
-        self.state = "open"
+        moved(self, OF_HANDSHAKE, OPENED)
         return method_frame(0, ConnectionOpenOk())
 
     def rest(self):
@@ -149,7 +154,7 @@ class Handshake:
             return None
         if self._header not in PROTOCOL_HEADERS:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
-        self.state = "starting"
+        moved(self, OF_HANDSHAKE, GREETED)
         return Send(method_frame(0, ConnectionStart(
             version_major=0, version_minor=9, server_properties=self.server_properties, mechanisms=self._mechanisms(), locales=LOCALES,
         )))
@@ -169,7 +174,7 @@ class Handshake:
 
     def _handle(self, method):
         if isinstance(method, ConnectionClose):
-            self.state = "closed"
+            moved(self, OF_HANDSHAKE, TAKEN_LEAVE)
             return Send(method_frame(0, ConnectionCloseOk()))
         handler = STEPS.get((self.state, type(method)))
         if handler is None:
@@ -207,7 +212,7 @@ class Handshake:
             raise not_negotiated("channel_max", method.channel_max, "higher than the maximum", offered.channel_max)
         self.limits = Limits(method.channel_max, frame_max, method.heartbeat)
         self._reader.frame_max = frame_max
-        self.state = "opening"
+        moved(self, OF_HANDSHAKE, TUNED)
         return Send(b"")
 
     def _open(self, method):
@@ -215,7 +220,7 @@ class Handshake:
 
     def _reply_to(self, error):
         """RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing away."""
-        return close_frame(error) if self.state in ("tuning", "opening") else b""
+        return close_frame(error) if self.state in (TUNING, OPENING) else b""
 
 
 def not_negotiated(name, value, relation, limit):
@@ -261,7 +266,7 @@ def amqplain_credentials(response):
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
 STEPS = {
-    ("starting", ConnectionStartOk): Handshake._start_ok,
-    ("tuning", ConnectionTuneOk): Handshake._tune_ok,
-    ("opening", ConnectionOpen): Handshake._open,
+    (STARTING, ConnectionStartOk): Handshake._start_ok,
+    (TUNING, ConnectionTuneOk): Handshake._tune_ok,
+    (OPENING, ConnectionOpen): Handshake._open,
 }

@@ -1,0 +1,61 @@
+"""Lifecycle: the states of a handshake, a connection and a channel, and which event leads from one to the next.
+
+Below handshake, connection and channel, each of which keeps a state and hands its events to ``moved``. An event that a
+table does not have in some state changes nothing there, and whoever brings it about is told so. States are text: the
+log, the management API and errors show them. Never does anything.
+
+                  TAKEN_LEAVE from the three in the middle: LEFT
+    handshake     HEADER --GREETED--> STARTING --LOGGED_IN--> TUNING --TUNED--> OPENING --OPENED--> OPEN
+
+    connection    HANDSHAKE --OPENED--> OPEN --FAILED--> CLOSING          FAILED: connection.close is ours, the client has to agree
+                  OPEN, CLOSING --STOPPED--> CLOSED                       STOPPED: nothing is read any more
+                  OPEN, CLOSING, CLOSED --ENDED--> GONE                   ENDED: its greenlet gives everything back
+
+    channel       OPEN --RELEASED--> CLOSING --ENDED--> CLOSED            RELEASED: either side closes it, or its connection ends
+                  CLOSING --CROSSED--> CLOSING_BOTH --ENDED--> CLOSED     CROSSED: the client closes it while we do
+                  CLOSING_BOTH --REOPENED--> CLOSED                       REOPENED: it need not agree, and uses the number anew
+"""
+HEADER, STARTING, TUNING, OPENING, LEFT = "header", "starting", "tuning", "opening", "closed"
+HANDSHAKE, OPEN, CLOSING, CLOSED, GONE = "handshake", "open", "closing", "closed", "ended"
+CLOSING_BOTH = "closing on both sides"
+
+GREETED, LOGGED_IN, TUNED, OPENED, TAKEN_LEAVE = "greeted", "logged in", "tuned", "opened", "taken leave"
+FAILED, STOPPED, ENDED = "failed", "stopped", "ended"
+RELEASED, CROSSED, REOPENED = "released", "crossed", "reopened"
+
+# (state, event): the state after it.
+OF_HANDSHAKE = {
+    (HEADER, GREETED): STARTING,
+    (STARTING, LOGGED_IN): TUNING,
+    (TUNING, TUNED): OPENING,
+    (OPENING, OPENED): OPEN,
+    (STARTING, TAKEN_LEAVE): LEFT,
+    (TUNING, TAKEN_LEAVE): LEFT,
+    (OPENING, TAKEN_LEAVE): LEFT,
+}
+OF_CONNECTION = {
+    (HANDSHAKE, OPENED): OPEN,
+    (OPEN, FAILED): CLOSING,
+    (OPEN, STOPPED): CLOSED,
+    (CLOSING, STOPPED): CLOSED,
+    (OPEN, ENDED): GONE,
+    (CLOSING, ENDED): GONE,
+    (CLOSED, ENDED): GONE,
+}
+OF_CHANNEL = {
+    (OPEN, RELEASED): CLOSING,
+    (CLOSING, CROSSED): CLOSING_BOTH,
+    (CLOSING_BOTH, CROSSED): CLOSING_BOTH,
+    (CLOSING_BOTH, REOPENED): CLOSED,
+    (CLOSING, ENDED): CLOSED,
+    (CLOSING_BOTH, ENDED): CLOSED,
+}
+
+
+def moved(one, table, event):
+    """Give ``one`` the ``state`` that the event leads to. False, and nothing is changed, where it means nothing in the state it has."""
+    state = table.get((one.state, event))
+    if state is None:
+        return False
+    one.state = state
+    return True
