@@ -72,9 +72,8 @@ def _named(one):
 
 
 def _binding(one):
-    is_queue = not hasattr(one.destination, "alternate")
     return one.source.vhost, None, {
-        "source": one.source.name, "destination": one.destination.name, "destination_type": "queue" if is_queue else "exchange",
+        "source": one.source.name, "destination": one.destination.name, "destination_type": one.destination_type,
         "routing_key": one.routing_key}
 
 

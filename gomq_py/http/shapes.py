@@ -54,10 +54,9 @@ def topic_permission(one):
 
 def binding(one):
     """A binding; its end is a queue or an exchange."""
-    is_exchange = hasattr(one.destination, "state") and hasattr(one.destination, "bindings")
     return {
         "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
-        "destination_type": "exchange" if is_exchange else "queue", "routing_key": one.routing_key, "arguments": jsonable(one.arguments),
+        "destination_type": one.destination_type, "routing_key": one.routing_key, "arguments": jsonable(one.arguments),
         "properties_key": one.properties_key,
     }
 

@@ -187,7 +187,7 @@ def binding_made(binding):
     """Of ``binding.created`` and ``binding.deleted``."""
     return {
         "source_name": binding.source.name, "source_kind": "exchange", "destination_name": binding.destination.name,
-        "destination_kind": "exchange" if hasattr(binding.destination, "alternate") else "queue", "routing_key": binding.routing_key,
+        "destination_kind": binding.destination_type, "routing_key": binding.routing_key,
         "arguments": binding.arguments, "vhost": binding.source.vhost,
     }
 

@@ -3,6 +3,8 @@ import hashlib
 from base64 import urlsafe_b64encode
 from urllib.parse import quote_plus
 
+from gomq_py.broker.exchanges.exchange import Exchange
+
 
 class Binding:
     """``source`` is an Exchange, ``destination`` a queue or an Exchange; ``identity`` is what makes two bindings of one source the same."""
@@ -20,6 +22,11 @@ class Binding:
     def durable(self):
         """Whether it outlives a restart: only if both ends do."""
         return self.source.durable and self.destination.durable
+
+    @property
+    def destination_type(self):
+        """ "exchange" or "queue"; a sink counts as a queue."""
+        return "exchange" if isinstance(self.destination, Exchange) else "queue"
 
     @property
     def properties_key(self):

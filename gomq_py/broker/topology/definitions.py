@@ -138,12 +138,11 @@ def _exchanges(vhost):
 def _bindings(vhost):
     for exchange in list(vhost.exchanges.values()):
         for binding in list(exchange.bindings()):
-            to_exchange = vhost.exchanges.get(binding.destination.name) is binding.destination
-            if not to_exchange and binding.destination.exclusive_owner is not None:
+            if binding.destination_type == "queue" and binding.destination.exclusive_owner is not None:
                 continue
             yield {
                 "source": exchange.name, "vhost": vhost.name, "destination": binding.destination.name,
-                "destination_type": "exchange" if to_exchange else "queue", "routing_key": binding.routing_key,
+                "destination_type": binding.destination_type, "routing_key": binding.routing_key,
                 "arguments": jsonable(binding.arguments),
             }
 

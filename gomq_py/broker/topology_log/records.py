@@ -64,10 +64,9 @@ def unbound(binding):
 
 
 def _binding(op, binding):
-    to_queue = not hasattr(binding.destination, "alternate")
     return {
         "op": op, "vhost": binding.source.vhost, "source": binding.source.name, "destination": binding.destination.name,
-        "to": "queue" if to_queue else "exchange", "key": binding.routing_key, "arguments": binding.arguments,
+        "to": binding.destination_type, "key": binding.routing_key, "arguments": binding.arguments,
     }
 
 
