@@ -10,6 +10,9 @@ from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import node
 from gomq_py.http.columns import at
 
+# Of a text, or of what is shown as one: enough to sort by.
+KEPT_CHARACTERS = 200
+
 
 class Kind:
     """``build(row)`` answers its JSON; ``name_of(row)`` what a filter looks at; ``now(row)`` the row as it is now, or None when it is gone.
@@ -32,7 +35,12 @@ class Kind:
         if found is not None:
             return found
         path = field.split(".")
-        return lambda row: at(self.build(row), path)
+        return lambda row: _kept(at(self.build(row), path))
+
+
+def _kept(value):
+    """What is kept of a field that nobody is expected to sort by: no objects, which are large where there are many rows."""
+    return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 
 def _itself(row):

@@ -77,7 +77,8 @@ def _by_session(number):
     """The user of a session. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number, users)
-    if session is None or not users.may_come_from(session.user.name, request.remote_addr or ""):
+    is_kept = session is not None and session.user.expires_at_s is None  # a token's user is none of ours, whatever it is called
+    if session is None or is_kept and not users.may_come_from(session.user.name, request.remote_addr or ""):
         raise SessionEnded("The session has ended")
     foreign_pages.check_token(sessions().token(number))
     g.session = session

@@ -20,6 +20,7 @@ def _authenticate():
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
+        receive_body(MAX_CREDENTIALS_OCTETS)  # first: a session may not begin with a password that was changed while the body came
         return login.by_password(request.authorization)
     if request.mimetype != "application/json":
         raise UnsupportedType("send Content-Type: application/json with username and password, or an Authorization header")
