@@ -299,7 +299,10 @@ class GroupCommit:
         due = time.monotonic() + UNHURRIED_S
         while not self._hurried and not self._stopping:
             self._wake.clear()
-            if self._soon and (left := self._soon_since + SOON_S - time.monotonic()) > 0:
+            now = time.monotonic()
+            if now >= due:
+                return
+            if self._soon and (left := min(due, self._soon_since + SOON_S) - now) > 0:
                 self._wake.wait(left)
             elif self._soon:
                 self._make_soon()
