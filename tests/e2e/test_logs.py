@@ -129,7 +129,7 @@ def test_a_token_whose_issuer_is_away_costs_lines_and_no_traceback(broker_proces
 
 def test_a_fault_at_boot_is_an_entry_of_the_log(tmp_path):
     """What nobody has thought of: a traceback of ours is for the log, in its format, and not for standard error."""
-    program = "import sys; from gomq_py import cli, launcher; launcher.Launcher._build = lambda self: 1 / 0; sys.exit(cli.main(sys.argv[1:]))"
+    program = "import sys; from gomq_py import cli, node; node.Node.lead = lambda self: 1 / 0; sys.exit(cli.main(sys.argv[1:]))"
     config = tmp_path / "gomq.ini"
     config.write_text("[main]\nlog_format = json\n")
 

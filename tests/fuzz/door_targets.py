@@ -10,6 +10,8 @@ from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, TokenUser
 from gomq_py.http.app import create_control_app
+from gomq_py.http.feed import Feed
+from gomq_py.http.index import Index
 from gomq_py.http.node import Node as HTTPNode
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementHandler, _Server
@@ -96,9 +98,12 @@ class _Broker:
         settings = self.node.broker.settings
         self._amqp = AMQPServer(self.node.broker, settings, self.node.hub)
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
-        self.shown = HTTPNode(self.node.broker, self._amqp, settings, lambda: [], "gomq@fuzz", rates)
+        self._index, self._feed = Index(settings.stats_interval / 1000), Feed(self.node.broker.events)
+        self.shown = HTTPNode(self.node.broker, self._amqp, settings, lambda: [], "gomq@fuzz", rates, self._index, self._feed)
 
     def stop(self):
+        self._feed.close()
+        self._index.close()
         self._amqp.close()
         self.node.stop()
 
