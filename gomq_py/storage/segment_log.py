@@ -128,12 +128,14 @@ class SegmentLog(_store.Store):
         """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart has read it again."""
         if self.failure is not None and not self._closing:
             return
-        self._stop(StoreClosed(self.folder, 0, f"closed after an error: {error}"))
-        self._fenced = True
-        self._unsynced = []
-        self._close_files()
-        if self.listener is not None:
-            self.listener.store_fenced(self, error)
+        try:
+            self._stop(StoreClosed(self.folder, 0, f"closed after an error: {error}"))
+            self._fenced = True
+            self._unsynced = []
+            self._close_files()
+        finally:  # whoever asks whether the queue has failed must hear so
+            if self.listener is not None:
+                self.listener.store_fenced(self, error)
 
     # what must be flushed
 

@@ -6,7 +6,8 @@ import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicNack, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,
+    BasicAck, BasicNack, ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk,
+    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,
     TxCommitOk, TxSelect, TxSelectOk,
 )
 from gomq_py.content.properties import Properties
@@ -121,6 +122,36 @@ def test_publish_that_went_to_the_queue_and_to_others_is_nacked(door, files):
 
     assert client.expect(BasicNack).delivery_tag == 1
     assert lucky.expect(BasicAck).delivery_tag == 1
+
+
+def test_delayed_message_whose_flush_fails_is_nacked(door, files):
+    client = publisher(door)
+    client.call(
+        ExchangeDeclare(exchange="later", type="x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}), ExchangeDeclareOk)
+    files.sick = door.broker.vhosts["/"].exchanges["later"].delayed_store.store.folder
+
+    for number in (1, 2):
+        client.publish("k", exchange="later", properties=Properties(delivery_mode=2, headers={"x-delay": 10_000_000}).encode())
+        assert client.expect(BasicNack).delivery_tag == number
+
+
+def test_repeat_of_a_message_whose_flush_fails_is_nacked_too(door, files):
+    fill(door)
+    first, second = publisher(door), publisher(door)
+    first.call(ExchangeDeclare(exchange="once", type="fanout", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 10}),
+               ExchangeDeclareOk)
+    first.call(QueueBind(queue="sick", exchange="once"), QueueBindOk)
+    same = Properties(delivery_mode=2, headers={"x-deduplication-header": "1"}).encode()
+
+    def work():
+        first.publish("", exchange="once", properties=same)
+        wait_for_messages(door, sick=2)
+        second.publish("", exchange="once", properties=same)
+        wait_until(lambda: door.broker.vhosts["/"].exchanges["once"].state.publish_in == 2, sleep=gevent.sleep)
+
+    fail_together(door, files, work)
+
+    assert first.expect(BasicNack).delivery_tag == second.expect(BasicNack).delivery_tag == 1
 
 
 def test_publishes_of_one_read_are_refused_together(door, files):

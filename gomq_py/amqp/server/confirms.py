@@ -16,6 +16,8 @@ from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
 _CONFIRM = Struct(">BHIIQBB")
 assert _CONFIRM.size == 21
 _PAYLOAD_SIZE = 13
+# A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the others.
+NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 def confirm_select(channel, method):
@@ -71,7 +73,7 @@ class Confirms:
         if batch not in self._batches:
             return
         batch.synced = True
-        batch.error = error
+        batch.error = NOT_KEPT if error is None and batch.is_lost() else error
         answers = []
         while self._batches and self._batches[0].synced:
             first = self._batches.popleft()
@@ -125,5 +127,9 @@ class _Batch:
         self.error = None
 
     def is_lost(self):
-        """Whether one of their queues is closed: its flush failed, as another queue's may have, or it is gone."""
-        return any(getattr(queue, "closed", False) for queues in self._queues for queue in queues)
+        """Whether a store of one of their queues has failed."""
+        for queues in self._queues:
+            for queue in queues:
+                if queue.failed:
+                    return True
+        return False

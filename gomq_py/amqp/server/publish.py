@@ -178,7 +178,7 @@ def _stored(channel, publication):
         if not publication.taken:
             channel.refused.append(channel.published)
         elif publication.durable:
-            channel.wait_for_disk(tuple(publication.destinations))
+            channel.wait_for_disk(tuple(publication.awaited))
         channel.connection.note_published(channel)
 
 

@@ -8,6 +8,7 @@ from array import array
 from collections import deque
 
 from gomq_py.amqp.server import publish, settle
+from gomq_py.amqp.server.confirms import NOT_KEPT
 from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk
@@ -173,7 +174,7 @@ class Commit:
             self._taken = publish.store(channel, publication) and self._taken
             if publication.durable:
                 self._durable = True
-                self._targets.update(publication.destinations)
+                self._targets.update(publication.awaited)
             if clock.is_over():
                 return not self._publications
         return True
@@ -199,6 +200,7 @@ class Commit:
 
     def _published(self, error):
         """The messages are on disk, or (``error``) are not: then what was to be settled goes back."""
+        error = self._refusal(error)
         if error is not None:
             self._parts = deque((settle.REQUEUE, queue, locations) for _, queue, locations in self._parts)
         self._hold_queues()
@@ -248,11 +250,15 @@ class Commit:
             replies.fill(place, error)
         else:
             mark(self._queues)
-            self._when_safe(lambda error: replies.fill(place, error), self._is_lost)
+            self._when_safe(lambda error: replies.fill(place, self._refusal(error)), self._is_lost)
 
     def _is_lost(self):
-        """Whether a queue of it is closed: its flush has failed, as that of another queue may have, or it is gone."""
-        return any(getattr(queue, "closed", False) for queue in (*self._targets, *(self._queues or ())))
+        """Whether a store of one of its queues has failed."""
+        return any(queue.failed for queue in (*self._targets, *(self._queues or ())))
+
+    def _refusal(self, error):
+        """What the disk said, for who waited: a queue may have failed in an earlier flush than the one that was waited for."""
+        return NOT_KEPT if error is None and self._is_lost() else error
 
 
 class Settlement(Job):

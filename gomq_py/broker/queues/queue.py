@@ -483,6 +483,7 @@ class Queue(destination.Destination):
 
     def fail(self, error):
         """The store cannot go on (I/O error, fenced): the queue closes, the broker lives."""
+        self.failed = True  # of one that is closed already, too: its last flush may be what failed
         if self.closed:
             return
         LOG.error("queue '%s' in vhost '%s' closed: %s", self.name, self.vhost, error)

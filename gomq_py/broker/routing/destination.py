@@ -13,15 +13,15 @@ LATER = 2
 
 class Destination(turn_taker.TurnTaker):
     """Takes messages. ``unable`` tells of the last one that was refused: True where its store could not take
-    it (a full disk, a fault), and may later.
+    it (a full disk, a fault), and may later. ``failed``: its store had a fault, so that what it took last may not be on disk.
     """
 
-    __slots__ = ("durable", "unable")
+    __slots__ = ("durable", "unable", "failed")
 
     def __init__(self, name, durable=False):
         super().__init__(name)
         self.durable = durable
-        self.unable = False
+        self.unable = self.failed = False
 
     def publish(self, message):
         """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so),

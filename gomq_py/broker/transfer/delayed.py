@@ -43,6 +43,7 @@ class DelayQueue(Destination):
         self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers, durability.when_safe)
         self.due = DueTimer(timers, self._transfer.start)
         self._message = Message()
+        store.listener = self
         self._rebuild()
 
     @property
@@ -165,9 +166,20 @@ class DelayQueue(Destination):
 
     def fail(self, error):
         """The store cannot go on."""
+        self.failed = True
+        if self.closed:
+            return
         LOG.error("%s closed: %s", self.name, error)
         self.closed = True
         self.hold_back()
+
+    def store_fenced(self, store, error):
+        """The store heard of an I/O error from the disk (storage.sync)."""
+        self.fail(error)
+
+    def record_damaged(self, store, path, start, end, count):
+        """A stored message failed its checksum and was set aside; the others go on."""
+        LOG.error("%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
 
 class DueMessages(Source):

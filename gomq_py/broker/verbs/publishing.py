@@ -32,14 +32,14 @@ class Publication:
     """
 
     __slots__ = (
-        "exchange", "message", "destinations", "more_keys", "mandatory", "durable", "seen", "taken",
+        "exchange", "message", "destinations", "awaited", "more_keys", "mandatory", "durable", "seen", "taken",
         "somebody_took",
     )
 
     def __init__(self, exchange, message, destinations, more_keys=(), mandatory=False):
         self.exchange = exchange
         self.message = message
-        self.destinations = destinations
+        self.destinations = self.awaited = destinations
         self.more_keys = more_keys
         self.mandatory = mandatory
         self.durable = message.describe()["persistent"] and any(one.durable for one in destinations)
@@ -51,7 +51,7 @@ class Publication:
         nothing.
         """
         self.message.restamp(now_ms)
-        self.destinations = [
+        self.destinations = self.awaited = [
             destination for destination in self.destinations
             if not isinstance(destination, Queue) or vhost.queues.get(destination.name) is destination
         ]

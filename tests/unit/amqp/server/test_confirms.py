@@ -9,6 +9,8 @@ from gomq_py.amqp.wire.frames import FrameReader
 from gomq_py.amqp.wire.methods import BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, TxSelect, TxSelectOk, decode_method
 from tests.support.door import publish_frames
 
+QUEUES = ((SimpleNamespace(failed=False),),)
+
 
 class Disk:
     def __init__(self):
@@ -39,19 +41,29 @@ def answers(written):
     return found
 
 
+def test_publish_to_a_queue_that_failed_in_an_earlier_flush_is_nacked_though_this_one_succeeds():
+    told, queue = channel(), SimpleNamespace(failed=False)
+    told.confirms.published(2, [], unsynced=((SimpleNamespace(failed=False), queue),))
+    queue.failed = True
+
+    told.disk.finish()
+
+    assert answers(told.written) == [("nack", 2, True)]
+
+
 def test_transient_publishes_are_confirmed_at_once_with_one_ack():
     told = channel()
 
-    told.confirms.published(5, [], unsynced=False)
+    told.confirms.published(5, [], unsynced=())
 
     assert answers(told.written) == [("ack", 5, True)]
 
 
 def test_single_publish_is_confirmed_alone():
     told = channel()
-    told.confirms.published(5, [], unsynced=False)
+    told.confirms.published(5, [], unsynced=())
 
-    told.confirms.published(6, [], unsynced=False)
+    told.confirms.published(6, [], unsynced=())
 
     assert answers(told.written)[1:] == [("ack", 6, False)]
 
@@ -59,7 +71,7 @@ def test_single_publish_is_confirmed_alone():
 def test_durable_publishes_are_confirmed_after_the_sync():
     told = channel()
 
-    told.confirms.published(3, [], unsynced=True)
+    told.confirms.published(3, [], unsynced=QUEUES)
 
     assert told.written == []
     told.disk.finish()
@@ -69,16 +81,16 @@ def test_durable_publishes_are_confirmed_after_the_sync():
 def test_refused_publishes_are_nacked_in_their_place():
     told = channel()
 
-    told.confirms.published(7, [1, 4, 5], unsynced=False)
+    told.confirms.published(7, [1, 4, 5], unsynced=())
 
     assert answers(told.written) == [("nack", 1, False), ("ack", 3, True), ("nack", 4, False), ("nack", 5, False), ("ack", 7, True)]
 
 
 def test_transient_publishes_do_not_confirm_durable_ones_that_wait():
     told = channel()
-    told.confirms.published(2, [], unsynced=True)
+    told.confirms.published(2, [], unsynced=QUEUES)
 
-    told.confirms.published(4, [3], unsynced=False)
+    told.confirms.published(4, [3], unsynced=())
 
     assert told.written == []
     told.disk.finish()
@@ -87,8 +99,8 @@ def test_transient_publishes_do_not_confirm_durable_ones_that_wait():
 
 def test_later_sync_that_ends_first_confirms_nothing_early():
     told = channel()
-    told.confirms.published(2, [], unsynced=True)
-    told.confirms.published(4, [], unsynced=True)
+    told.confirms.published(2, [], unsynced=QUEUES)
+    told.confirms.published(4, [], unsynced=QUEUES)
 
     told.disk.waiting.pop(1)(None)
     assert told.written == []
@@ -99,8 +111,8 @@ def test_later_sync_that_ends_first_confirms_nothing_early():
 
 def test_failed_sync_refuses_everything_it_covered():
     told = channel()
-    told.confirms.published(3, [2], unsynced=True)
-    told.confirms.published(5, [], unsynced=True)
+    told.confirms.published(3, [2], unsynced=QUEUES)
+    told.confirms.published(5, [], unsynced=QUEUES)
 
     told.disk.finish(OSError("disk"))
     told.disk.finish()
@@ -110,7 +122,7 @@ def test_failed_sync_refuses_everything_it_covered():
 
 def test_nothing_is_confirmed_after_close():
     told = channel()
-    told.confirms.published(3, [], unsynced=True)
+    told.confirms.published(3, [], unsynced=QUEUES)
 
     told.confirms.close()
     told.disk.finish()
@@ -128,7 +140,7 @@ def test_every_publish_is_answered_exactly_once(batches):
         refused = [number + index + 1 for index, is_refused in enumerate(publishes) if is_refused]
         refused_all.update(refused)
         number += len(publishes)
-        told.confirms.published(number, refused, durable)
+        told.confirms.published(number, refused, QUEUES if durable else ())
     outcomes = [outcome for _, durable, outcome in batches if durable]
     bad = False
     for outcome in outcomes:
