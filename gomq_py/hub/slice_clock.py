@@ -12,13 +12,14 @@ SLICE_S = 0.002
 class SliceClock:
     """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another slice.
 
-    ``every``: items between two looks at the clock, where an item costs less than a microsecond. ``clock``: in seconds.
+    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs less than a microsecond.
+    ``clock``: in seconds.
     """
 
     __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")
 
-    def __init__(self, seconds=SLICE_S, every=1, clock=time.perf_counter):
-        self._seconds = seconds
+    def __init__(self, seconds=None, every=1, clock=time.perf_counter):
+        self._seconds = SLICE_S if seconds is None else seconds
         self._every = every
         self._clock = clock
         self.begin()

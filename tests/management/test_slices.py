@@ -17,7 +17,7 @@ from gomq_py.client.errors import ClientError
 from gomq_py.http import answers, kinds, shapes
 from gomq_py.http.answers import node
 from gomq_py.http.columns import at
-from gomq_py.hub import turns
+from gomq_py.hub import slice_clock, turns
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.waiting import in_time
 
@@ -53,10 +53,9 @@ class Runs:
 @pytest.fixture(scope="module")
 def short_slices():
     """A fourth of the usual time: some answers here take but ten milliseconds, and a slice must be a small share of that."""
-    usual = SliceClock.__init__.__defaults__
-    SliceClock.__init__.__defaults__ = usual[0] / 4, *usual[1:]
-    yield
-    SliceClock.__init__.__defaults__ = usual
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slice_clock, "SLICE_S", slice_clock.SLICE_S / 4)
+        yield
 
 
 @pytest.fixture(scope="module")

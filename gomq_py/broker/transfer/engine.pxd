@@ -1,5 +1,6 @@
 cimport cython
 from gomq_py.hub.job cimport Job
+from gomq_py.hub.slice_clock cimport SliceClock
 from gomq_py.storage.message cimport Message
 
 cdef class Source:
@@ -28,7 +29,7 @@ cdef class Transfer(Job):
     cdef bint _is_resting, _is_full, _closed
     cpdef start(self)
     cpdef try_again_later(self)
-    @cython.locals(message=Message, more=bint, left=int)
+    @cython.locals(message=Message, clock=SliceClock, more=bint, left=int)
     cpdef bint step(self) except -1
     @cython.locals(octets=Py_ssize_t)
     cdef bint _next(self, Message message) except -1

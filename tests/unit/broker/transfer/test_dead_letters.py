@@ -387,7 +387,7 @@ class Full(Destination):
 @pytest.mark.parametrize("again", [False, True], ids=["the first time", "after they waited for room"])
 def test_slice_of_letters_ends_with_its_time(node, monkeypatch, again):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(engine, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(engine, "CLOCK", partial(SliceClock, clock=StepClock()))
     target = Full(node.broker.scheduler)
     target.unable = again
     node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))

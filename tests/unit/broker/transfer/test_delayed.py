@@ -76,7 +76,7 @@ def test_many_that_are_due_together_go_in_slices(bench, monkeypatch):
 
 def test_slice_ends_with_its_time_and_the_others_go_on_in_their_order(bench, monkeypatch):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(engine, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(engine, "CLOCK", partial(SliceClock, clock=StepClock()))
     park = make(bench, bench.store("park"))
     bodies = [b"%05d" % (number % 3) for number in range(20)]
     bench.publish(park, *bodies)

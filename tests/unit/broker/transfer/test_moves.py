@@ -56,7 +56,7 @@ def fill(node, name, count=6, **options):
 
 def test_slice_of_a_move_ends_with_its_time(node, monkeypatch):
     """Every look at the clock finds that a millisecond has passed, and a slice has five."""
-    monkeypatch.setattr(engine, "SliceClock", partial(SliceClock, clock=StepClock()), raising=False)
+    monkeypatch.setattr(engine, "CLOCK", partial(SliceClock, clock=StepClock()))
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs, after_each = [], [], []
