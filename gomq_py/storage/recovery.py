@@ -63,8 +63,11 @@ class Recovery:
         self.gone = {}  # number of a segment that is not there any more -> its messages
 
     def run(self):
+        names = self._names()
+        if not names and not self._counts_listed():
+            return RecoveryReport()  # a new queue, of which thousands may be declared in a second
         found = {}
-        for name in self._names():
+        for name in names:
             match = _NAME.fullmatch(name)
             if match:
                 found.setdefault(int(match[2]), set()).add(match[1])
