@@ -135,23 +135,81 @@ def test_delayed_message_whose_flush_fails_is_nacked(door, files):
         assert client.expect(BasicNack).delivery_tag == number
 
 
-def test_repeat_of_a_message_whose_flush_fails_is_nacked_too(door, files):
+def once(delivery_mode=2):
+    return Properties(delivery_mode=delivery_mode, headers={"x-deduplication-header": "1"}).encode()
+
+
+def declare_once(client):
+    """An exchange that deduplicates, before the queue ``sick``."""
+    client.call(ExchangeDeclare(exchange="once", type="fanout", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 10}),
+                ExchangeDeclareOk)
+    client.call(QueueBind(queue="sick", exchange="once"), QueueBindOk)
+
+
+@pytest.mark.parametrize("how", ["as it was", "transient", "unroutable"])
+def test_repeat_of_a_message_whose_flush_fails_is_nacked_too(door, files, how):
+    """Whatever the repeat itself would wait for: it is thrown away for the sake of the first."""
     fill(door)
     first, second = publisher(door), publisher(door)
-    first.call(ExchangeDeclare(exchange="once", type="fanout", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 10}),
-               ExchangeDeclareOk)
-    first.call(QueueBind(queue="sick", exchange="once"), QueueBindOk)
-    same = Properties(delivery_mode=2, headers={"x-deduplication-header": "1"}).encode()
+    declare_once(first)
 
     def work():
-        first.publish("", exchange="once", properties=same)
+        first.publish("", exchange="once", properties=once())
         wait_for_messages(door, sick=2)
-        second.publish("", exchange="once", properties=same)
+        if how == "unroutable":
+            door.vhost.unbind_queue("sick", "once", "")
+        second.publish("", exchange="once", properties=once(1 if how == "transient" else 2))
         wait_until(lambda: door.broker.vhosts["/"].exchanges["once"].state.publish_in == 2, sleep=gevent.sleep)
 
     fail_together(door, files, work)
 
     assert first.expect(BasicNack).delivery_tag == second.expect(BasicNack).delivery_tag == 1
+
+
+@pytest.mark.parametrize("how", ["confirmed", "in a transaction", "neither"])
+def test_message_whose_flush_fails_is_no_duplicate_when_it_is_published_again(door, files, how):
+    """Its id stood for something that nobody keeps: a repeat would be confirmed and be nowhere."""
+    fill(door)
+    declare_once(door.client())
+    first = publisher(door) if how == "confirmed" else door.client()
+    if how == "in a transaction":
+        first.call(TxSelect(), TxSelectOk)
+
+    def work():
+        first.publish("", exchange="once", properties=once())
+        if how == "in a transaction":
+            first.send_method(TxCommit())
+        wait_for_messages(door, sick=2)
+
+    fail_together(door, files, work)
+    files.sick = None
+    door.vhost.restart_queue(door.queue("sick"))
+    found = door.queue("sick").ready_count
+    again = publisher(door)
+    for tag in (1, 2):  # the second is a duplicate of the first, which is kept
+        again.publish("", exchange="once", properties=once())
+        assert again.expect(BasicAck).delivery_tag == tag
+
+    assert door.queue("sick").ready_count == found + 1
+    assert door.vhost.exchange("once").deduplication.duplicates == 1
+
+
+def test_queue_that_remembers_ids_takes_again_what_its_disk_refused(door, files):
+    client = publisher(door)
+    client.call(QueueDeclare(queue="once", durable=True, arguments={"x-message-deduplication": True}), QueueDeclareOk)
+    client.publish("once", properties=PERSISTENT)
+    client.expect(BasicAck)
+    files.sick = door.queue("once").store.folder
+    client.publish("once", properties=once())
+    client.expect(BasicNack)
+
+    files.sick = None
+    door.vhost.restart_queue(door.queue("once"))
+    found = door.queue("once").ready_count
+    client.publish("once", properties=once())
+    client.expect(BasicAck)
+
+    assert door.queue("once").ready_count == found + 1
 
 
 def test_publishes_of_one_read_are_refused_together(door, files):

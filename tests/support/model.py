@@ -64,6 +64,9 @@ class FakeFactory:
     def configure(self, queue, settings):
         queue.settings = settings
 
+    def when_safe(self, callback, concerns=None, hurry=True):
+        callback(None)
+
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         return FakeQueue(name, vhost, durable, owner, auto_delete, arguments)
 

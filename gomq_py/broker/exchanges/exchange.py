@@ -30,7 +30,7 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments or {}
         self.alternate = None  # set by the vhost: from the arguments or a policy
-        self.deduplication = None  # SeenIds, set by the vhost likewise
+        self.deduplication = None  # ExchangeIds, set by the vhost likewise
         self.in_force = UNDER_NONE  # policies, set by the vhost
         self.state = ExchangeState()
         self._bindings = {}

@@ -6,6 +6,10 @@ remembered, the oldest is forgotten first. Each is remembered for ``x-cache-ttl`
 message has a header of that name. Ids are in memory only: after a restart every message is new. An id takes
 some 150 octets, whatever its length. A message that died in a queue and comes back to it, as from a queue for
 retries, is no duplicate of itself.
+
+An id counts as seen only while what it stands for is kept. An exchange (ExchangeIds) forgets one whose message a
+queue refused, or the disk: its publisher was told so and tries again. A queue (SeenIds) whose disk fails closes,
+and knows no ids when it is opened again.
 """
 from collections import OrderedDict
 from hashlib import blake2b
@@ -124,6 +128,56 @@ class SeenIds:
     def forget(self, id_):
         """Forget the id of a message that was refused after all, so that its publisher may try again."""
         self._seen.pop(id_, None)
+
+
+class ExchangeIds(SeenIds):
+    """The ids of one exchange, which closes with none of the queues it routes to. ``when_safe`` is Durability's."""
+
+    __slots__ = ("_when_safe", "_unsafe")
+
+    def __init__(self, settings, when_safe):
+        super().__init__(settings)
+        self._when_safe = when_safe
+        self._unsafe = {}  # id: the _Unsafe of a message that is not safe yet
+
+    def until_safe(self, id_, queues):
+        """The message of this id is in these queues, and is to be kept. If that fails, the id is forgotten."""
+        if id_ in self._seen:
+            unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
+            # Asked before whoever is told that it is refused: a repeat that follows is new already. In no hurry:
+            # a publisher without confirms waits for nothing.
+            self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
+
+    def queues_of(self, id_):
+        """The queues of a message that is not safe yet, which its repeats wait for; None where it is."""
+        unsafe = self._unsafe.get(id_)
+        return None if unsafe is None else unsafe.queues
+
+    def answered(self, unsafe, is_kept):
+        """A message is safe, or (not ``is_kept``) was refused."""
+        if self._unsafe.get(unsafe.id) is unsafe:  # else it was forgotten before, and came again
+            del self._unsafe[unsafe.id]
+            if not is_kept:
+                self.forget(unsafe.id)
+
+
+class _Unsafe:
+    """A message that an exchange has routed and that is not safe yet."""
+
+    __slots__ = ("id", "queues", "_ids")
+
+    def __init__(self, ids, id_, queues):
+        self._ids = ids
+        self.id = id_
+        self.queues = queues
+
+    def is_lost(self):
+        """Whether a store of one of its queues has failed."""
+        return any(queue.failed for queue in self.queues)
+
+    def answered(self, error):
+        """It is safe, or (``error``) is not. A queue may have failed in an earlier flush."""
+        self._ids.answered(self, error is None and not self.is_lost())
 
 
 def has_died_in(queue, properties):

@@ -8,7 +8,7 @@ import time
 
 from gomq_py.broker.features import alternate_exchange, consumer_timeout
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
-from gomq_py.broker.features.deduplication import SeenIds, deduplication_of
+from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, KEYS, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
@@ -23,17 +23,20 @@ _NOT_OF_STREAMS = frozenset(
 
 
 class VHostPolicies(Job):
-    """``user`` and ``operator`` are PolicySets. ``configure(queue, settings)`` is the queue factory's."""
+    """``user`` and ``operator`` are PolicySets. ``configure(queue, settings)`` and ``when_safe`` are the queue
+    factory's.
+    """
 
     name = "applying policies"
 
-    def __init__(self, vhost, scheduler, configure):
+    def __init__(self, vhost, scheduler, configure, when_safe):
         super().__init__()
         self.user = PolicySet()
         self.operator = PolicySet()
         self._vhost = vhost
         self._scheduler = scheduler
         self._configure = configure
+        self._when_safe = when_safe
         self._round = None
         # Of the processor's time, so that a change is in force at once for some queues however busy the
         # machine is.
@@ -70,7 +73,7 @@ class VHostPolicies(Job):
         self._vhost.set_alternate(exchange, policy.get(alternate_exchange.POLICY_KEY))
         settings = deduplication_of(exchange.arguments, policy)
         if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):
-            exchange.deduplication = None if settings is None else SeenIds(settings)
+            exchange.deduplication = None if settings is None else ExchangeIds(settings, self._when_safe)
             self._vhost.routes_changed(exchange)
 
     def _in_force(self, kind, name):

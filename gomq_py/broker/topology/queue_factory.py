@@ -49,6 +49,7 @@ class QueueFactory:
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
+        self.when_safe = durability.when_safe
         self._durability = durability
         self._committer = durability.disk
         self._segment_bytes = segment_bytes

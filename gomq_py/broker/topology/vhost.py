@@ -68,7 +68,7 @@ class VHost(Routing):
         self.waiting = set()  # those of them that nobody acted on when they were set
         self.limits = {}
         self.totals = Totals()
-        self.policies = VHostPolicies(self, factory.scheduler, factory.configure)
+        self.policies = VHostPolicies(self, factory.scheduler, factory.configure, factory.when_safe)
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
         for predeclared, type_, internal in PREDECLARED:

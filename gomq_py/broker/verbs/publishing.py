@@ -140,10 +140,10 @@ def store(caller, publication, now_ms, wait=None):
     """
     # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not
     # stored.
-    is_noted = publication.seen is not None and publication.seen[0] is not None
+    is_noted = _is_noted(publication)
     publication.message.may_wait = wait is not None and not is_noted
-    if _is_duplicate(publication, now_ms):
-        publication.destinations = ()
+    if is_noted and _is_duplicate(publication, now_ms):
+        _follow_the_first(publication)
     vhost, message, destinations = caller.vhost, publication.message, publication.destinations
     publication.exchange.state.publish_in += 1
     if vhost.tracing:
@@ -171,8 +171,11 @@ def stored(publication, taken, somebody_took):
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
     exchange.state.publish_out += count
-    if not taken and publication.seen is not None and exchange.deduplication is not None:
-        exchange.deduplication.forget(publication.seen[0])  # what a queue refused may be tried again
+    if _is_noted(publication) and exchange.deduplication is not None:
+        if not taken:
+            exchange.deduplication.forget(publication.seen[0])  # what a queue refused may be tried again
+        elif publication.durable and count:
+            exchange.deduplication.until_safe(publication.seen[0], tuple(publication.destinations))
     if not count:
         exchange.state.unroutable += 1
         if publication.mandatory:
@@ -208,7 +211,20 @@ def traced(caller):
     return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
+def _is_noted(publication):
+    """Whether its exchange deduplicates, and it has an id."""
+    return publication.seen is not None and publication.seen[0] is not None
+
+
 def _is_duplicate(publication, now_ms):
-    """Whether its exchange has seen the message's id, which is noted if not. A duplicate goes nowhere."""
+    """Whether its exchange has seen the message's id, which is noted if not."""
     seen = publication.exchange.deduplication
-    return seen is not None and publication.seen is not None and not seen.take(*publication.seen, now_ms)
+    return seen is not None and not seen.take(*publication.seen, now_ms)
+
+
+def _follow_the_first(publication):
+    """A duplicate goes nowhere, and is safe when the first of its id is."""
+    publication.destinations = ()
+    queues = publication.exchange.deduplication.queues_of(publication.seen[0])
+    publication.durable = queues is not None
+    publication.awaited = queues or ()

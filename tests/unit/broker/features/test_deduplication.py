@@ -1,4 +1,5 @@
 """Deduplication: what counts as the same id, how many are remembered and for how long, on queues and on exchanges."""
+import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
@@ -12,6 +13,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.door import Door
 from tests.support.node import Node
+from tests.support.waiting import wait_until
 
 ON = {"x-message-deduplication": True}
 
@@ -174,6 +176,39 @@ def test_message_that_a_queue_behind_the_exchange_refuses_may_come_again(door, c
 
     client.publish("q", b"x", exchange="x", properties=properties("a"))
     assert isinstance(client.expect(BasicNack), BasicNack)
+
+
+def test_repeat_is_confirmed_when_the_first_is_safe_and_is_new_when_that_was_refused(tmp_path):
+    """Whoever refused: here a log, for all queues are well; or a copy elsewhere that is to be kept, too."""
+    with Door(tmp_path / "data", manual=True) as door:
+        door.vhost.declare_queue("q", durable=True)
+        exchange = door.vhost.declare_exchange("x", "direct", durable=True, arguments=ON)
+        door.vhost.bind_queue("q", "x", "q")
+        client = door.client()
+        client.call(ConfirmSelect(), ConfirmSelectOk)
+        message = Properties(delivery_mode=2, headers={"x-deduplication-header": "a"}).encode()
+
+        def publish_twice():
+            before = exchange.state.publish_in
+            for _ in range(2):
+                client.publish("q", exchange="x", properties=message)
+            wait_until(lambda: exchange.state.publish_in == before + 2, sleep=gevent.sleep)
+            client.expect_silence()
+
+        def expect_all(answer, last):
+            while client.expect(answer).delivery_tag < last:
+                pass
+
+        publish_twice()
+        door.committer.finish(OSError(5, "Input/output error"))
+        expect_all(BasicNack, 2)
+        publish_twice()
+        door.committer.finish()
+        expect_all(BasicAck, 4)
+        assert (door.queue("q").ready_count, exchange.deduplication.duplicates) == (2, 2)
+
+        client.publish("q", exchange="x", properties=message)
+        assert client.expect(BasicAck).delivery_tag == 5, "the first is safe: nothing is waited for"
 
 
 def test_rolled_back_message_was_never_seen(door, client):
