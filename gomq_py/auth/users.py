@@ -6,6 +6,7 @@ verifying a bcrypt hash takes long and is a plain function (``Users.matching_has
 import hashlib
 import hmac
 import os
+import time
 from ipaddress import IPv6Address, ip_address
 
 from gomq_py.auth import passwords
@@ -28,10 +29,12 @@ _COMPACT_OVER = 1000
 class User:
     """A user. ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes notice.
 
+    ``login_revision`` changes when the user gets another password or other tags, or is deleted: see LoginProof.
     ``limits``: {name: whole number}, what the operator set; broker.user_limits says what they mean.
     """
 
-    __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits", "state")
+    __slots__ = (
+        "name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits", "state", "login_revision")
 
     expires_at_s = None  # Unix time at which the login ends; auth.tokens has users for whom it does
 
@@ -44,6 +47,7 @@ class User:
         self.limits = {}
         self.topic_permissions = {}
         self.state = state
+        self.login_revision = 0
 
     def __repr__(self):
         return f"<User {self.name!r}>"
@@ -58,6 +62,33 @@ class User:
 
     def has_tag(self, tag):
         return tag in self.tags
+
+    def change_login(self, password_hash, hashing_algorithm, tags):
+        """Take these over. Where they are those that there were, whoever has logged in stays so."""
+        before = self.password_hash, self.hashing_algorithm, frozenset(self.tags)
+        self.password_hash, self.hashing_algorithm, self.tags = password_hash, hashing_algorithm, tuple(tags)
+        if before != (password_hash, hashing_algorithm, frozenset(tags)):
+            self.login_revision += 1
+
+
+class LoginProof:
+    """That somebody has just logged in as ``user``, for whoever acts on that later: when a body has come, or for a session.
+
+    What the user may do in vhosts is no part of it: that is looked up whenever it is needed.
+    """
+
+    __slots__ = ("user", "_revision")
+
+    def __init__(self, user):
+        self.user = user
+        self._revision = user.login_revision
+
+    def is_good(self, unix_s=None):
+        """Whether the user still exists with the same password and tags, and the token, if it was one, has not expired."""
+        expires_at_s = self.user.expires_at_s
+        if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
+            return False
+        return self.user.login_revision == self._revision
 
 
 class Users:
@@ -183,7 +214,7 @@ class Users:
         """Change a user's tags. Raises KeyError, OSError."""
         user = self._users[name]
         self._append({"op": "user", "name": name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(tags)})
-        user.tags = tuple(tags)
+        user.change_login(user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
         """Replace a user's limits, {name: whole number}. Raises KeyError for an unknown user, OSError."""
@@ -199,6 +230,7 @@ class Users:
         self._append({"op": "user-delete", "name": name})
         del self._users[name]
         self._costliest = None
+        user.login_revision += 1
         user.permissions.clear()
         user.topic_permissions.clear()
         user.state.revision += 1
@@ -276,7 +308,7 @@ class Users:
         if user is None:
             user = self._users[name] = User(name, password_hash, algorithm, tags, self._make_state())
         else:
-            user.password_hash, user.hashing_algorithm, user.tags = password_hash, algorithm, tuple(tags)
+            user.change_login(password_hash, algorithm, tags)
         for vhost in grants:
             user.permissions[vhost] = Permission(name, vhost, ".*", ".*", ".*")
             user.state.revision += 1

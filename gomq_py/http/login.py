@@ -10,7 +10,7 @@ from werkzeug.datastructures import Authorization
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
-from gomq_py.auth.users import User
+from gomq_py.auth.users import LoginProof, User
 from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http import foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
@@ -76,7 +76,7 @@ def sessions():
 def _by_session(number):
     """The user of a session. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
-    session = sessions().find(number, users)
+    session = sessions().find(number)
     is_kept = session is not None and session.user.expires_at_s is None  # a token's user is none of ours, whatever it is called
     if session is None or is_kept and not users.may_come_from(session.user.name, request.remote_addr or ""):
         raise SessionEnded("The session has ended")
@@ -128,7 +128,8 @@ REFUSALS = {
 def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
     """Only for users whose tags reach ``tag``. Sets ``g.user``, ``g.tags`` and ``g.session`` (None: it came with a password or token).
 
-    The body, of at most ``max_octets``, is there when the view begins. ``who()`` answers the user.
+    The body, of at most ``max_octets``, is there when the view begins, and the login still good then, whichever kind it was.
+    ``who()`` answers the user, and does not switch after it has found that the login is good.
     """
 
     def decorate(view):
@@ -136,23 +137,28 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
         def guarded(*args, **kwargs):
             g.session = None
             g.user = who()
+            g.proof = LoginProof(g.user)
             g.tags = reach(g.user)
             require_tag(tag)
-            users = node().broker.users
-            is_kept = users.get(g.user.name) is g.user
             receive_body(max_octets)
-            if is_kept and users.get(g.user.name) is not g.user:
-                raise LoginFailed("Login failed")  # deleted while the body came
-            if g.session is not None and not sessions().is_good(g.session, users):
-                raise SessionEnded("The session has ended")  # likewise
-            g.tags = reach(g.user)
-            require_tag(tag)
+            check_login()
             return view(*args, **kwargs)
 
         setattr(guarded, "required_tag", tag)  # for the description
         return guarded
 
     return decorate
+
+
+def check_login():
+    """After a wait, of whatever length: who logged in may still act. Raises LoginFailed, SessionEnded.
+
+    Meanwhile the user may have been deleted or have got another password or other tags, a token may have expired, a page have logged out.
+    """
+    if g.session is not None and not sessions().is_good(g.session):
+        raise SessionEnded("The session has ended")
+    if not g.proof.is_good():
+        raise LoginFailed("Login failed")
 
 
 def require_tag(tag):

@@ -2,8 +2,9 @@
 
 Beside login, which asks here who sent a cookie. In memory only: a restart ends every session. A session's number is 256
 random bits, and what is kept is its hash; the token is made of the number with a key of this process, so that neither can be
-told from what is here. A session is as good as the login it began with: it ends when the user is deleted or gets another
-password, other tags or other rights. Bounded, for each user and in all. Never yields.
+told from what is here. A session is as good as the login it began with (auth.users.LoginProof): it ends when the user is
+deleted or gets another password or other tags. What the user may do is looked up for each request. Bounded, for each user
+and in all. Never yields.
 """
 import hashlib
 import hmac
@@ -11,7 +12,8 @@ import os
 import time
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from contextlib import contextmanager
+
+from gomq_py.auth.users import LoginProof
 
 COOKIE = "gomq_session"
 TOKEN_HEADER = "X-CSRF-Token"
@@ -27,26 +29,13 @@ NUMBER_OCTETS = 32
 class Session:
     """Somebody who has logged in. ``digest`` is of its number."""
 
-    __slots__ = ("digest", "user", "begun_s", "used_s", "_rights")
+    __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
 
     def __init__(self, digest, user, now_s):
         self.digest = digest
         self.user = user
+        self.proof = LoginProof(user)
         self.begun_s = self.used_s = now_s
-        self.renew()
-
-    def renew(self):
-        """What the user may do now is what it is good for."""
-        self._rights = _rights_of(self.user)
-
-    @property
-    def is_good(self):
-        """Whether password, tags and rights of the user are those with which it began."""
-        return self._rights == _rights_of(self.user)
-
-
-def _rights_of(user):
-    return user.password_hash, user.hashing_algorithm, user.tags, None if user.state is None else user.state.revision
 
 
 class Sessions:
@@ -73,25 +62,22 @@ class Sessions:
             self._sessions.popitem(last=False)
         return number, session
 
-    def find(self, number, users):
-        """The Session with this number, or None where there is none that is good; ``users`` are the broker's. It counts as used."""
+    def find(self, number):
+        """The Session with this number, or None where there is none that is good. It counts as used."""
         session = self._sessions.get(_digest(number))
         if session is None:
             return None
-        if not self.is_good(session, users):
+        if not self.is_good(session):
             self.end(session)
             return None
         session.used_s = self._now_s()
         self._sessions.move_to_end(session.digest)
         return session
 
-    def is_good(self, session, users):
+    def is_good(self, session):
         """Whether it is still there, in time, and its user as it was."""
-        known = users.get(session.user.name)
         is_there = self._sessions.get(session.digest) is session
-        # The broker's own users are those it has now; a token's is good for as long as the token.
-        return is_there and self.seconds_left(session) > 0 and session.is_good and (
-            known is session.user or session.user.expires_at_s is not None)
+        return is_there and self.seconds_left(session) > 0 and session.proof.is_good(self._unix_s())
 
     def seconds_left(self, session):
         """How long it lasts if it is not used meanwhile."""
@@ -110,14 +96,6 @@ class Sessions:
     def token(self, number):
         """What requests of the session with this number that change something bring along."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
-
-    @contextmanager
-    def keeping(self, user):
-        """Inside, what the user does gives rights to that user: sessions that were good stay so. Nothing inside may switch."""
-        good = [session for session in self._sessions.values() if session.user is user and session.is_good]
-        yield
-        for session in good:
-            session.renew()
 
 
 def _digest(number):

@@ -142,14 +142,6 @@ def change_tags(api, name):
     api.put(f"users/{name}", {"password": "ann's", "tags": "monitoring"})
 
 
-def change_rights(api, name):
-    api.put(f"permissions/%2F/{name}", {"configure": "", "write": "", "read": ""})
-
-
-def take_rights(api, name):
-    api.delete(f"permissions/%2F/{name}")
-
-
 def delete(api, name):
     api.delete(f"users/{name}")
 
@@ -159,8 +151,8 @@ def make_anew(api, name):
     api.put(f"users/{name}", {"password": "ann's", "tags": "management"})
 
 
-@pytest.mark.parametrize("change", [change_password, change_tags, change_rights, take_rights, delete, make_anew])
-def test_a_session_ends_when_password_tags_or_rights_of_its_user_change(api, page, ann, change):
+@pytest.mark.parametrize("change", [change_password, change_tags, delete, make_anew])
+def test_a_session_ends_when_password_or_tags_of_its_user_change(api, page, ann, change):
     page.log_in(*ann)
     before = page.ask("GET", "whoami").status_code
 
@@ -171,13 +163,58 @@ def test_a_session_ends_when_password_tags_or_rights_of_its_user_change(api, pag
     assert "WWW-Authenticate" not in after.headers
 
 
-def test_a_session_is_kept_by_who_makes_a_virtual_host(page):
+def change_rights(api, name):
+    api.put(f"permissions/%2F/{name}", {"configure": "", "write": "", "read": ""})
+
+
+def take_rights(api, name):
+    api.delete(f"permissions/%2F/{name}")
+
+
+def put_the_same(api, name):
+    user = api.get(f"users/{name}").json()
+    api.put(f"users/{name}", user).raise_for_status()
+
+
+def import_definitions(api, name):
+    api.post("definitions", api.get("definitions").json()).raise_for_status()
+
+
+def make_and_delete_a_vhost(api, name):
+    api.put("vhosts/session-vhost").raise_for_status()
+    api.put(f"permissions/session-vhost/{name}", {"configure": ".*", "write": ".*", "read": ".*"}).raise_for_status()
+    api.delete("vhosts/session-vhost").raise_for_status()
+
+
+@pytest.mark.parametrize("change", [change_rights, take_rights, put_the_same, import_definitions, make_and_delete_a_vhost])
+def test_a_session_outlives_what_does_not_change_the_login_of_its_user(api, page, ann, change):
+    page.log_in(*ann)
+
+    change(api, ann[0])
+
+    assert page.ask("GET", "whoami").status_code == 200
+
+
+@pytest.mark.parametrize(("change", "status"), [(change_rights, 200), (take_rights, 401)])
+def test_a_session_may_from_then_on_what_its_user_may(api, page, ann, change, status):
+    page.log_in(*ann)
+    before = page.ask("PUT", "queues/%2F/of-session", json={}).status_code
+
+    change(api, ann[0])
+
+    assert before == 201
+    assert page.ask("GET", "queues/%2F").status_code == status
+    assert page.ask("DELETE", "queues/%2F/of-session").status_code == 401
+    api.delete("queues/%2F/of-session")
+
+
+def test_who_makes_and_deletes_a_virtual_host_stays_logged_in(page):
     page.log_in()
 
     made = page.ask("PUT", "vhosts/session-vhost", json={})
+    gone = page.ask("DELETE", "vhosts/session-vhost")
 
-    assert (made.status_code, page.ask("GET", "whoami").status_code) == (201, 200)
-    assert page.ask("DELETE", "vhosts/session-vhost").status_code == 204
+    assert (made.status_code, gone.status_code, page.ask("GET", "whoami").status_code) == (201, 204, 200)
 
 
 def test_a_user_without_a_tag_has_no_session(api, page):

@@ -1,4 +1,7 @@
-"""Bodies that come late: what a request names is looked for when the body is there, for it may be deleted while that comes."""
+"""Bodies that come late: what a request names is looked for when the body is there, for it may be deleted while that comes; and who asks may
+have lost the right to.
+"""
+import base64
 import contextlib
 import json
 import socket
@@ -37,6 +40,7 @@ def late(api):
     api.put("queues/late/q").raise_for_status()
     yield
     api.delete("vhosts/late")
+    api.delete("vhosts/late2")
     api.delete("users/late")
 
 
@@ -69,30 +73,87 @@ def test_what_is_deleted_while_the_body_comes_is_not_there(managed, api, late, v
         assert "late" not in [right["vhost"] for right in api.get("permissions").json() if right["user"] == "late"]
 
 
-@pytest.mark.parametrize("change", ["delete", "put"])
-def test_user_who_is_deleted_or_loses_the_tag_while_the_body_comes_changes_nothing(managed, api, late, change):
-    client, octets = begin(managed, "PUT", "vhosts/late2", {}, "Authorization: Basic bGF0ZTpsYXRl")
+def lose_password(api):
+    api.put("users/late", {"password": "another", "tags": "administrator"}).raise_for_status()
 
-    if change == "delete":
-        api.delete("users/late").raise_for_status()
-    else:
-        api.put("users/late", {"password": "late", "tags": ""}).raise_for_status()
+
+def lose_tag(api):
+    user = api.get("users/late").json()
+    api.put("users/late", {**user, "tags": "management"}).raise_for_status()
+
+
+def be_deleted(api):
+    api.delete("users/late").raise_for_status()
+
+
+def be_made_anew(api):
+    be_deleted(api)
+    api.put("users/late", {"password": "late", "tags": "administrator"}).raise_for_status()
+    api.put("permissions/late/late", RIGHTS).raise_for_status()
+
+
+def log_in_basic(api):
+    return f"Authorization: Basic {base64.b64encode(b'late:late').decode()}"
+
+
+def log_in_with_session(api):
+    begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
+    return f"Cookie: gomq_session={begun.cookies['gomq_session']}\r\nX-CSRF-Token: {begun.json()['csrf_token']}"
+
+
+LOGINS = [log_in_basic, log_in_with_session]
+
+
+@pytest.mark.parametrize("lose", [lose_password, lose_tag, be_deleted, be_made_anew])
+@pytest.mark.parametrize("log_in", LOGINS)
+def test_user_whose_login_ends_while_the_body_comes_changes_nothing(managed, api, late, log_in, lose):
+    client, octets = begin(managed, "PUT", "vhosts/late2", {}, log_in(api))
+
+    lose(api)
 
     assert end(client, octets) == 401
     assert api.get("vhosts/late2").status_code == 404
 
 
-@pytest.mark.parametrize("change", [{"password": "another", "tags": "administrator"}, {"password": "late", "tags": "monitoring"}, None])
-def test_session_that_ends_while_the_body_comes_changes_nothing(managed, api, late, change):
+@pytest.mark.parametrize("log_in", LOGINS)
+def test_user_who_loses_the_permission_while_the_body_comes_changes_nothing(managed, api, late, log_in):
+    client, octets = begin(managed, "PUT", "queues/late/q2", {}, log_in(api))
+
+    api.delete("permissions/late/late").raise_for_status()
+
+    assert end(client, octets) == 401
+    assert api.get("queues/late/q2").status_code == 404
+
+
+@pytest.mark.parametrize("log_in", LOGINS)
+def test_user_who_gets_other_rights_while_the_body_comes_is_served(managed, api, late, log_in):
+    client, octets = begin(managed, "PUT", "queues/late/q2", {}, log_in(api))
+
+    api.put("permissions/late/late", RIGHTS).raise_for_status()
+    user = api.get("users/late").json()
+    api.put("users/late", user).raise_for_status()
+
+    assert end(client, octets) == 201
+
+
+@pytest.mark.parametrize("change", [lose_password, be_deleted])
+@pytest.mark.parametrize("with_header", [True, False])
+def test_no_session_begins_with_a_password_that_ends_while_the_body_comes(managed, api, late, change, with_header):
+    who = log_in_basic(api) if with_header else "X-None: 0"
+    client, octets = begin(managed, "POST", "session", {} if with_header else {"username": "late", "password": "late"}, who)
+
+    change(api)
+
+    assert end(client, octets) == 401
+
+
+def test_session_that_is_ended_while_the_body_comes_changes_nothing(managed, api, late):
     begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
     who = f"Cookie: gomq_session={begun.cookies['gomq_session']}\r\nX-CSRF-Token: {begun.json()['csrf_token']}"
     client, octets = begin(managed, "PUT", "vhosts/late2", {}, who)
 
-    if change is None:
-        requests.delete(f"{api.base}/api/session", cookies=begun.cookies, timeout=in_time(60),
-                        headers={"X-CSRF-Token": begun.json()["csrf_token"]}).raise_for_status()
-    else:
-        api.put("users/late", change).raise_for_status()
+    requests.delete(f"{api.base}/api/session", cookies=begun.cookies, timeout=in_time(60),
+                    headers={"X-CSRF-Token": begun.json()["csrf_token"]}).raise_for_status()
 
     assert end(client, octets) == 401
     assert api.get("vhosts/late2").status_code == 404

@@ -9,7 +9,7 @@ from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.arguments import boolean_of, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
 from gomq_py.http.finding import find_vhost, visible_vhosts
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, sessions
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("vhosts", __name__)
@@ -41,10 +41,11 @@ def put_vhost(name):
         "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype"))),
         "protected_from_deletion": None if wanted.get("protected_from_deletion") is None else boolean_of(wanted, "protected_from_deletion")}
     node().broker.wait_until_gone(name)
+    check_login()
     existed = name in node().broker.vhosts
-    creator = g.user.name if g.user.name in node().broker.users else None  # a token's or the control socket's user has no rights to be kept
-    with sessions().keeping(g.user):
-        vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
+    # A token's or the control socket's user has no rights to be kept, whatever it is called.
+    creator = g.user.name if node().broker.users.get(g.user.name) is g.user else None
+    vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
     node().broker.describe_vhost(vhost, **described)
     if tracing is not None:
         vhost.set_tracing(tracing)

@@ -1,11 +1,15 @@
 """What the management door makes of a refused login."""
-
+import io
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
+from gomq_py.auth.users import User
+from gomq_py.http.answers import no_content
 from gomq_py.http.app import create_app
+from gomq_py.http.login import ADMINISTRATOR, access
 
 
 @pytest.mark.parametrize(
@@ -27,3 +31,87 @@ def test_refusals_say_nothing_but_what_to_do(error, status, headers, failed):
     assert answer.status_code == status and "secret" not in answer.text
     assert {name: answer.headers[name] for name in headers} == headers
     assert app.extensions["gomq.logins"].failed_count == failed
+
+
+class Account(User):
+    """A user that the test changes; with ``expires_at_s`` it is a token's."""
+
+    expires_at_s = None
+
+    def __init__(self):
+        super().__init__("bob", "hash", "SHA256", ("administrator",), None)
+
+
+class SlowBody(io.RawIOBase):
+    """``{}``, and ``meanwhile()`` happens before it comes."""
+
+    def __init__(self, meanwhile):
+        super().__init__()
+        self._meanwhile = meanwhile
+        self._octets = io.BytesIO(b"{}")
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self._meanwhile()
+        return self._octets.readinto(buffer)
+
+
+@pytest.fixture
+def bob():
+    return Account()
+
+
+@pytest.fixture
+def door(bob):
+    """An app that has one more route, ``PUT /api/act``, which answers 204; whoever gives credentials is bob."""
+    logins = SimpleNamespace(login=lambda *_: bob, login_with_token=lambda _: bob)
+    users = SimpleNamespace(get=lambda _: bob, may_come_from=lambda *_: True)
+    durability = SimpleNamespace(wait=lambda: None)
+    app = create_app(SimpleNamespace(broker=SimpleNamespace(logins=logins, users=users, durability=durability)))
+    app.add_url_rule("/api/act", view_func=access(ADMINISTRATOR)(no_content), methods=["PUT"])
+    return app.test_client()
+
+
+def basic(door):
+    return {"Authorization": "Basic Ym9iOng="}
+
+
+def bearer(door):
+    return {"Authorization": "Bearer a.b.c"}
+
+
+def cookie(door):
+    return {"X-CSRF-Token": door.post("/api/session", headers=basic(door), json={}).json["csrf_token"]}
+
+
+def nothing(bob):
+    pass
+
+
+def another_password(bob):
+    bob.change_login("another hash", "SHA256", bob.tags)
+
+
+def fewer_tags(bob):
+    bob.change_login(bob.password_hash, "SHA256", ("management",))
+
+
+def another_tag(bob):
+    bob.change_login(bob.password_hash, "SHA256", ("administrator", "monitoring"))
+
+
+def expired(bob):
+    bob.expires_at_s = time.time() - 1
+
+
+@pytest.mark.parametrize("credentials", [basic, bearer, cookie])
+@pytest.mark.parametrize(("change", "status"), [(nothing, 204), (another_password, 401), (fewer_tags, 401), (another_tag, 401), (expired, 401)])
+def test_no_login_of_any_kind_outlives_its_end_while_the_body_comes(door, bob, credentials, change, status):
+    bob.expires_at_s = time.time() + 3600
+    headers = credentials(door)
+
+    answer = door.put("/api/act", headers=headers, environ_overrides={"wsgi.input": SlowBody(lambda: change(bob)), "CONTENT_LENGTH": "2"})
+
+    assert answer.status_code == status

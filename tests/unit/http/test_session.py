@@ -3,13 +3,26 @@ import gc
 
 import pytest
 
-from gomq_py.auth.users import User
+from gomq_py.auth.users import User, Users
 from gomq_py.http import session as session_module
 from gomq_py.http.session import ENDS_AFTER_S, ENDS_IDLE_S, Sessions
+from gomq_py.storage.files import Files
 
 
 class State:
     revision = 0
+
+
+class NoCommitter:
+    """Nothing here waits for the disk."""
+
+    enabled = False
+
+    def mark_file(self, file):
+        pass
+
+    def mark_folder(self, path):
+        pass
 
 
 @pytest.fixture
@@ -18,8 +31,19 @@ def clock():
 
 
 @pytest.fixture
-def users():
-    return {name: User(name, f"hash of {name}", "SHA256", ("management",), State()) for name in ("ann", "bob")}
+def store(tmp_path):
+    store = Users(Files(), tmp_path / "users", NoCommitter(), State).open()
+    for name in ("ann", "bob"):
+        store.set_user(name, password=name, tags=("management", "policymaker"))
+        store.set_permission(name, "/", "a", "b", "c")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def users(store):
+    """The users by name."""
+    return {user.name: user for user in store}
 
 
 @pytest.fixture
@@ -30,8 +54,8 @@ def sessions(clock):
 def test_a_session_is_found_by_its_number_alone(sessions, users):
     number, session = sessions.begin(users["ann"])
 
-    assert sessions.find(number, users) is session
-    assert [sessions.find(other, users) for other in ("", number[:-1], number + "A", "x" * 43, "\udc80")] == [None] * 5
+    assert sessions.find(number) is session
+    assert [sessions.find(other) for other in ("", number[:-1], number + "A", "x" * 43, "\udc80")] == [None] * 5
 
 
 def test_what_is_kept_tells_neither_number_nor_token(sessions, users):
@@ -63,7 +87,7 @@ def test_a_session_that_is_used_lasts_until_its_end(sessions, users, clock):
     number, session = sessions.begin(users["ann"])
     began = clock[0]
 
-    while sessions.find(number, users) is not None:
+    while sessions.find(number) is not None:
         assert 0 < sessions.seconds_left(session) <= ENDS_IDLE_S
         clock[0] += ENDS_IDLE_S - 1
 
@@ -75,7 +99,7 @@ def test_a_session_that_is_not_used_ends_sooner(sessions, users, clock):
     number, _ = sessions.begin(users["ann"])
     clock[0] += ENDS_IDLE_S
 
-    assert sessions.find(number, users) is None
+    assert sessions.find(number) is None
 
 
 def test_a_session_of_a_token_ends_with_the_token(sessions, users, clock):
@@ -84,70 +108,95 @@ def test_a_session_of_a_token_ends_with_the_token(sessions, users, clock):
 
     user = TokenUser("eve", "", "", ("management",), State())
     number, session = sessions.begin(user)
-    before = sessions.find(number, users)
+    before = sessions.find(number)
     left = sessions.seconds_left(session)
     clock[0] += 60
 
-    assert (before, left, sessions.find(number, users)) == (session, 60, None)
+    assert (before, left, sessions.find(number)) == (session, 60, None)
 
 
-def password(users):
-    users["ann"].password_hash = "another"
+def password(store):
+    store.set_user("ann", password="another", tags=("management", "policymaker"))
 
 
-def tags(users):
-    users["ann"].tags = ("administrator",)
+def tags(store):
+    store.set_tags("ann", ("management",))
 
 
-def rights(users):
-    users["ann"].state.revision += 1
+def tags_and_back(store):
+    tags(store)
+    store.set_tags("ann", ("management", "policymaker"))
 
 
-def deleted(users):
-    del users["ann"]
+def deleted(store):
+    store.delete_user("ann")
 
 
-def made_anew(users):
-    users["ann"] = User("ann", "hash of ann", "SHA256", ("management",), State())
+def made_anew(store):
+    ann = store.get("ann")
+    deleted(store)
+    same(store, ann)
 
 
-@pytest.mark.parametrize("change", [password, tags, rights, deleted, made_anew])
-def test_a_session_ends_when_its_user_is_another_than_at_its_begin(sessions, users, change):
+@pytest.mark.parametrize("change", [password, tags, tags_and_back, deleted, made_anew])
+def test_a_session_ends_when_its_user_is_another_than_at_its_begin(sessions, store, users, change):
     anns, session = sessions.begin(users["ann"])
     bobs, _ = sessions.begin(users["bob"])
-    change(users)
 
-    assert not sessions.is_good(session, users)
-    assert sessions.find(anns, users) is None
-    assert sessions.find(bobs, users) is not None
+    change(store)
 
-
-def test_rights_that_a_user_gets_by_what_it_does_end_no_session_of_it(sessions, users):
-    number, _ = sessions.begin(users["ann"])
-    with sessions.keeping(users["ann"]):
-        rights(users)
-
-    assert sessions.find(number, users) is not None
+    assert not sessions.is_good(session)
+    assert sessions.find(anns) is None
+    assert sessions.find(bobs) is not None
 
 
-def test_a_session_that_was_ended_before_is_not_good_again_by_what_its_user_does(sessions, users):
-    number, _ = sessions.begin(users["ann"])
-    tags(users)
-    with sessions.keeping(users["ann"]):
-        rights(users)
+def same(store, ann=None):
+    """As definitions are imported, with the tags in another order."""
+    ann = ann or store.get("ann")
+    store.set_user("ann", password_hash=ann.password_hash, hashing_algorithm=ann.hashing_algorithm, tags=ann.tags[::-1])
 
-    assert sessions.find(number, users) is None
+
+def same_tags(store):
+    store.set_tags("ann", ["policymaker", "management"])
+
+
+def same_rights(store):
+    store.set_permission("ann", "/", "a", "b", "c")
+
+
+def other_rights(store):
+    store.set_permission("ann", "/", "", "", "")
+    store.set_topic_permission("ann", "/", "amq.topic", "a", "b")
+
+
+def another_vhost(store):
+    store.set_permission("ann", "another", ".*", ".*", ".*")
+    store.forget_vhost("another", "ann")
+
+
+def limits(store):
+    store.set_limits("ann", {"max-connections": 1})
+
+
+@pytest.mark.parametrize("change", [same, same_tags, same_rights, other_rights, another_vhost, limits])
+def test_a_session_outlives_what_does_not_change_the_login_of_its_user(sessions, store, users, change):
+    number, session = sessions.begin(users["ann"])
+
+    change(store)
+
+    assert sessions.is_good(session)
+    assert sessions.find(number) is session
 
 
 def test_one_user_has_so_many_sessions_and_the_one_unused_for_longest_gives_way(sessions, users, monkeypatch):
     monkeypatch.setattr(session_module, "SESSIONS_OF_USER_MAX", 3)
     bobs, _ = sessions.begin(users["bob"])
     numbers = [sessions.begin(users["ann"])[0] for _ in range(3)]
-    sessions.find(numbers[0], users)
+    sessions.find(numbers[0])
 
     numbers.append(sessions.begin(users["ann"])[0])
 
-    assert [sessions.find(number, users) is not None for number in (bobs, *numbers)] == [True, True, False, True, True]
+    assert [sessions.find(number) is not None for number in (bobs, *numbers)] == [True, True, False, True, True]
 
 
 def test_there_are_so_many_sessions_in_all(sessions, users, monkeypatch):
@@ -163,4 +212,4 @@ def test_a_session_that_was_ended_is_found_no_more(sessions, users):
     sessions.end(session)
     sessions.end(session)
 
-    assert sessions.find(number, users) is None
+    assert sessions.find(number) is None
