@@ -25,9 +25,10 @@ class Management:
 
     def __init__(self, broker, amqp, settings, listeners):
         """``listeners()`` answers what is open in this process."""
-        self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
+        self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=amqp.hub.spawn)
         self._feed = Feed(broker.events)
         self._index = Index(settings.stats_interval / 1000)
+        amqp.hub.at_close(self._index.close)
         self._node = Node(
             broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates, self._index, self._feed)
         self._apps = {}

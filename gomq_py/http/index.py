@@ -70,6 +70,7 @@ class Index:
         self._now_s = now_s
         self._kept = OrderedDict()  # (kind, what): _Kept
         self._timer = None
+        self._is_closed = False
 
     def values(self, rows, what, read):
         """``read(row)`` of each of these Rows, which is the fact named ``what``. May switch."""
@@ -97,7 +98,8 @@ class Index:
         return column
 
     def close(self):
-        """Forget everything."""
+        """Forget everything, and keep nothing for long any more."""
+        self._is_closed = True
         self._kept.clear()
         self._stop_timer()
 
@@ -124,7 +126,7 @@ class Index:
     # what nobody asks for any more is forgotten
 
     def _start_timer(self):
-        if self._timer is None:
+        if self._timer is None and not self._is_closed:
             self._timer = gevent.get_hub().loop.timer(2 * self._interval_s, ref=False)
             self._timer.start(self.forget)
 

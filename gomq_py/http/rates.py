@@ -72,13 +72,16 @@ class View:
 
 
 class Rates:
-    """``interval_s`` between two samples of a history, ``samples_max`` of them are kept; clocks are given by tests."""
+    """``interval_s`` between two samples of a history, ``samples_max`` of them are kept. ``spawn`` begins the greenlet
+    that takes them; clocks are given by tests.
+    """
 
-    def __init__(self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time):
+    def __init__(self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time, spawn=gevent.spawn):
         self._interval_s = interval_s
         self._samples_max = samples_max
         self._now_s = now_s
         self._unix_s = unix_s
+        self._spawn = spawn
         self._looks = {}
         self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
@@ -137,7 +140,7 @@ class Rates:
 
     def _keep(self):
         if self._keeper is None:
-            self._keeper = gevent.spawn(self._keep_while_wanted)
+            self._keeper = self._spawn(self._keep_while_wanted)
             self._keeper.name = "rates"
 
     def _keep_while_wanted(self):

@@ -47,6 +47,7 @@ class Admission:
         self._guests: dict[int, Guest] = {}
         self._pending: dict[Guest, None] = {}
         self._hosts: Counter[str] = Counter()
+        self._is_closed = False
 
     @property
     def count(self) -> int:
@@ -63,7 +64,9 @@ class Admission:
         return len(self._pending) < self._settings.max_pending_logins or self._drop_a_dawdler()
 
     def enter(self, connection: Any, host: str) -> Guest | None:
-        """Count an accepted socket; None: it must be closed, and the log says why."""
+        """Count an accepted socket; None: it must be closed, and the log says why, unless everything ends."""
+        if self._is_closed:
+            return None
         if len(self._guests) >= self._most:
             self._log.warning(
                 "descriptors", "connection from %s refused: there are %d, and the other descriptors are for files (ulimit -n)", host,
@@ -80,6 +83,8 @@ class Admission:
 
         A socket that comes from elsewhere is counted from here on; whoever brought it calls ``leave``.
         """
+        if self._is_closed:
+            return None
         limit = self._settings.max_connections_per_address
         if limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -106,7 +111,8 @@ class Admission:
         self._pending.pop(guest, None)
 
     def close(self) -> None:
-        """Shut down the sockets of all there are: whoever serves one finds its end, and closes it."""
+        """Shut down the sockets of all there are: whoever serves one finds its end, and closes it. Nobody comes in any more."""
+        self._is_closed = True
         for fileno in self._guests:
             shut_down(fileno)
 

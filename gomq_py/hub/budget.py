@@ -23,17 +23,21 @@ class Budget:
         self._call_later = call_later
         self._waiting = []
         self._watch = None
+        self._is_closed = False
 
     def close(self):
-        """Stop watching."""
+        """Stop watching; nobody who waits goes on any more."""
+        self._is_closed = True
+        self._waiting = []
         if self._watch is not None:
             self._watch.kill(block=False)
             self._watch = None
 
     def _wait(self, waiter):
         """``waiter.resume_held()`` is called when it is worth asking anew."""
-        self._waiting.append(waiter)
-        self._watch_on()
+        if not self._is_closed:
+            self._waiting.append(waiter)
+            self._watch_on()
 
     def _watch_on(self):
         if self._waiting and self._watch is None:
@@ -48,6 +52,8 @@ class Budget:
 
     def _resume(self, waiters):
         for waiter in waiters:
+            if self._is_closed:
+                break
             try:
                 waiter.resume_held()
             except Exception:  # the others wait for nobody but us

@@ -31,7 +31,7 @@ class Hub:
     def __init__(self, settings):
         self._settings = settings
         self._buffers = None
-        self._closing = []
+        self._closing = {}  # what is called at the end, as keys
         self._greenlets = set()
         self.is_closed = False
         self.scheduler = Scheduler()
@@ -61,8 +61,18 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub is closed: for what only its owner knows how to end. The last one first; it must not switch."""
-        self._closing.append(function)
+        """Call ``function()`` when the hub is closed, or at once where it is: for what only its owner knows how to end.
+
+        The last one first. It must not switch.
+        """
+        if self.is_closed:
+            self._end(function)
+        else:
+            self._closing[function] = None
+
+    def not_at_close(self, function):
+        """It has ended by itself: do not call. A function that is not to be called anyway changes nothing."""
+        self._closing.pop(function, None)
 
     def close(self):
         """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every socket that is still served ends.
@@ -79,8 +89,9 @@ class Hub:
         self.coalescer.close()
         self.bodies.close()
         self.large_output.close()
+        self.endings.close()
         while self._closing:
-            self._end(self._closing.pop())
+            self._end(self._closing.popitem()[0])
         gevent.killall([one for one in self._greenlets if one is not gevent.getcurrent()], block=False)
         self.lingering.close()
         self.admission.close()

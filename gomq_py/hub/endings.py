@@ -23,11 +23,13 @@ class Endings(Job):
         self._scheduler = scheduler
         self._slice_clock = slice_clock
         self._waiting = deque()  # (iterator of ends; then)
+        self._is_closed = False
 
     def give_back(self, ends, then):
         """Call each of ``ends``, an iterable that is asked for one at a time, and then ``then()``."""
-        self._waiting.append((iter(ends), then))
-        self._scheduler.start(self)
+        if not self._is_closed:
+            self._waiting.append((iter(ends), then))
+            self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
         """The same at once, where they are few and nobody waits."""
@@ -36,6 +38,11 @@ class Endings(Job):
         self.give_back(chain(first, ends), then)
         if len(self._waiting) == 1 and len(first) <= FEW:
             self.finish()
+
+    def close(self):
+        """Nothing is given back any more: what connections held stays as it is."""
+        self._is_closed = True
+        self._waiting.clear()
 
     def finish(self):
         """Do all of it now."""

@@ -29,13 +29,14 @@ class Lingering:
         self._seconds = seconds
         self._octets = octets
         self._greenlets: dict[Any, None] = {}
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._greenlets)
 
     def end(self, socket: Any) -> None:
         """Say that nothing more comes, and wait until the peer has closed too; the caller closes the socket then. May switch."""
-        if len(self._greenlets) >= self._most:
+        if self._is_closed or len(self._greenlets) >= self._most:
             return
         greenlet = gevent.getcurrent()
         self._greenlets[greenlet] = None
@@ -49,7 +50,8 @@ class Lingering:
             del self._greenlets[greenlet]
 
     def close(self) -> None:
-        """Wait for nobody any more: their greenlets end, and close the sockets."""
+        """Wait for nobody any more, nor for who comes later: their greenlets end, and close the sockets."""
+        self._is_closed = True
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:

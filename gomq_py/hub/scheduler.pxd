@@ -16,4 +16,5 @@ cdef class Scheduler:
     @cython.locals(budget=Py_ssize_t, taker=TurnTaker, touched=list)
     cdef _finish(self)
     cdef _arm(self)
+    cdef _let_go(self)
     cdef _flush_late(self)

@@ -86,9 +86,7 @@ class Scheduler:
         self.armed = False
         if self.timer is not None:
             self.timer.stop()
-        self.touched = []
-        self.late.clear()
-        self.jobs.clear()
+        self._let_go()
 
     def is_armed(self):
         """Whether anything waits for the next poll."""
@@ -97,6 +95,8 @@ class Scheduler:
     def finish(self):
         """The batch is over: flush what was touched and give each a turn, within the budget. Never raises."""
         self.walking = False
+        if self.closed:
+            self._let_go()
         if self.late:
             self._flush_late()
         if self.touched:
@@ -116,6 +116,8 @@ class Scheduler:
         touched = self.touched
         self.touched = []
         for taker in touched:
+            if self.closed:
+                break
             taker.touched = False
             try:
                 taker.flush()
@@ -128,6 +130,7 @@ class Scheduler:
 
     def _arm(self):
         if self.closed:
+            self._let_go()
             return
         if self.timer is None:
             if self.loop is None:
@@ -136,6 +139,12 @@ class Scheduler:
             self.timer = self.loop.timer(0.0)
         self.armed = True
         self.timer.start(self._run_late)
+
+    def _let_go(self):
+        """Nothing that waits is carried out. New lists: somebody may be going through the old ones."""
+        self.touched = []
+        self.late = deque()
+        self.jobs = deque()
 
     def _run_late(self):
         self.timer.stop()
@@ -162,6 +171,8 @@ class Scheduler:
                 goes_on = self._step(job)
             except Exception as error:
                 goes_on = self._failed(job, error)
+            if self.closed:
+                break
             if goes_on:
                 self.jobs.append(job)
             else:

@@ -58,7 +58,8 @@ class Stream:
         self.received_octets = 0
         self.socket = socket
         self.receive_into, self.pending = receive_functions(socket)
-        self.watcher = self.lane = self.handler = self.ended = self.after_poll = None
+        self.watcher = self.lane = self.handler = self.after_poll = None
+        self.ended = AsyncResult()
         self.room = buffers.input_view[buffers.reserve:]
         self.tail = b""
         self.holds = {}
@@ -75,15 +76,14 @@ class Stream:
         """
         self.lane = lane
         self.handler = handler
-        self.ended = AsyncResult()
         self.output.on_broken = self.stop
         loop = gevent.get_hub().loop
         self.watcher = loop.io(self.socket.fileno(), READABLE)
         self.after_poll = loop.timer(0.0)
         try:
-            if not self.holds:
+            if not self.holds and not self.ended.ready():
                 self.watcher.start(self._readable)
-            if rest:
+            if rest and not self.ended.ready():
                 self.tail = rest
                 self.rewalk = True
                 self.after_poll.start(self._readable_again)
@@ -96,8 +96,8 @@ class Stream:
             self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """End run(): it returns, or raises ``error``."""
-        if self.ended is None or self.ended.ready():
+        """End run(): it returns, or raises ``error``; at once where it has not begun. A second call changes nothing."""
+        if self.ended.ready():
             return
         self._stop_watching()
         if error is None:

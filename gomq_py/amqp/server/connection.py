@@ -94,7 +94,7 @@ class Connection:
         """Serve the client until it is gone. May switch."""
         attempt = LoginAttempt(self.server, self.socket, self.name, self.peer_host, self.peer_port)
         session = attempt.run()
-        if session is None:
+        if session is None or self.hub.is_closed:
             return
         self.hub.admission.logged_in(self.guest)
         self.client_properties, self.capabilities, self.mechanism = attempt.client_properties, attempt.capabilities, attempt.mechanism
@@ -122,6 +122,7 @@ class Connection:
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
         self.lane = FastLane(
             self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
+        hub.at_close(self._cut_off)
         server.register(self)
         hub.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
@@ -154,6 +155,7 @@ class Connection:
         """Give everything back. Safe to call twice."""
         if not moved(self, OF_CONNECTION, ENDED):
             return
+        self.hub.not_at_close(self._cut_off)
         self.hub.heartbeats.forget(self)
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
@@ -378,6 +380,12 @@ class Connection:
         LOG.warning("connection %s: %s", self.name, why)
         self.output.close()
         self._stop()
+
+    def _cut_off(self):
+        """The hub is closed: nothing is read or written any more, nobody is told, and queues keep what it held."""
+        self.stream.stop()  # before the output lets go of whoever waits for it, which would have it read again
+        self.output.close()
+        self.server.forget(self)
 
     def _refuse(self, channel_id, error):
         """Turn an error into channel.close or connection.close."""

@@ -29,9 +29,12 @@ class ConsumerTimeouts:
         self._order = []
         self._due = {}  # channel: its due second
         self._timer = None
+        self._is_closed = False
 
     def watch(self, channel):
         """Something in the channel's ring is subject to a timeout: look when the first of it is due."""
+        if self._is_closed:
+            return
         due_ms = channel.unacked.due_ms()
         if due_ms == 0:
             self.forget(channel)
@@ -54,7 +57,8 @@ class ConsumerTimeouts:
             del self._buckets[second][channel]
 
     def close(self):
-        """Stop the timer."""
+        """Stop the timer; no channel is watched any more."""
+        self._is_closed = True
         self._buckets.clear()
         self._order.clear()
         self._due.clear()

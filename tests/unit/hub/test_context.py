@@ -6,11 +6,14 @@ import gevent
 import pytest
 from gevent import socket
 
+from gomq_py.amqp.server.login import LoginAttempt
+from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver, QueueDeclare, QueueDeclareOk
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.hub.turns import give_way
 from tests.support.door import Door
 from tests.support.jobs import Doing
+from tests.support.no_switch import no_switch
 from tests.support.waiting import in_time, wait_until
 
 
@@ -151,3 +154,124 @@ def test_whoever_has_not_logged_in_is_let_go_of_when_the_broker_stops(tmp_path):
         assert stranger.socket.recv(1) == b""
         gevent.joinall(door.greenlets, timeout=in_time(30))
         assert door.hub.admission.count == 0
+
+
+def test_what_clients_have_sent_is_not_read_after_the_end_and_what_they_held_stays_as_it_is(tmp_path):
+    """Nobody has taken leave of them: close() alone is what a kill leaves. Queues get nothing, and nothing back."""
+    with Door(tmp_path / "data") as door:
+        publisher, consumer = door.client(), door.client()
+        publisher.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        publisher.publish("q", b"held")
+        consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+        consumer.expect_message(BasicDeliver)
+        queue = door.queue("q")
+
+        publisher.publish("q", b"late")
+        door.hub.close()
+
+        publisher.expect_end()
+        consumer.expect_end()
+        gevent.joinall(door.greenlets, timeout=in_time(30))
+        assert (queue.ready_count, queue.unacked_count) == (0, 1)
+        assert not door.server.connections
+
+
+def test_nothing_is_sent_after_the_end(tmp_path):
+    with Door(tmp_path / "data") as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        client.publish("q", b"x" * (8 << 20))
+        client.call(BasicConsume(queue="q"), BasicConsumeOk)
+        output = door.connection().output
+        wait_until(output.pending_octets, what="more than the socket takes", sleep=gevent.sleep)
+
+        door.hub.close()
+
+        sent = output.sent_octets
+        assert output.pending_octets() == 0
+        while client.frame() is not None:
+            pass
+        assert output.sent_octets == sent
+
+
+def test_a_login_that_ends_after_the_hub_is_no_connection(tmp_path, monkeypatch):
+    with Door(tmp_path / "data") as door:
+        run = LoginAttempt.run
+
+        def run_and_close(attempt):
+            session = run(attempt)
+            door.hub.close()
+            return session
+
+        monkeypatch.setattr(LoginAttempt, "run", run_and_close)
+        client = door.stranger()
+        client.log_in()
+
+        client.expect_end()
+        assert door.server.churn.connection_created == 0
+
+
+def test_nobody_comes_in_after_the_end(hub):
+    ours, theirs = socket.socketpair()
+    hub.close()
+
+    assert hub.admission.enter(theirs, "") is None and hub.admission.identify(theirs, "") is None
+    ours.close()
+    theirs.close()
+
+
+def test_an_owner_that_has_ended_by_itself_is_not_told(hub):
+    told = []
+    hub.at_close(told.append)
+
+    hub.not_at_close(told.append)
+    hub.not_at_close(told.clear)
+    hub.close()
+
+    assert told == []
+
+
+def test_an_owner_that_comes_after_the_end_is_told_at_once(hub):
+    told = []
+    hub.close()
+
+    hub.at_close(lambda: told.append("ended"))
+
+    assert told == ["ended"]
+
+
+def test_nobody_who_waits_goes_on_and_nothing_is_given_back_after_the_end(hub):
+    """What connections do while they end, behind the hub: whatever they let go of wakes nobody."""
+    done = []
+    first, second = Waiting(done), Waiting(done)
+    hub.bodies.limit = 10
+    assert hub.bodies.grow(first, 8) and not hub.bodies.grow(second, 8)
+    hub.endings.give_back([lambda: done.append("before")], lambda: done.append("before"))
+
+    hub.close()
+    hub.bodies.release(first)
+    hub.endings.give_back_few([lambda: done.append("after")], lambda: done.append("after"))
+    hub.endings.finish()
+
+    assert done == []
+
+
+class Waiting:
+    """What waits for memory."""
+
+    def __init__(self, done):
+        self.done = done
+
+    def resume_held(self):
+        self.done.append("resumed")
+
+
+def test_a_socket_that_ends_after_the_hub_waits_for_no_peer(hub):
+    ours, theirs = socket.socketpair()
+    hub.close()
+
+    with no_switch():
+        hub.lingering.end(theirs)
+
+    ours.close()
+    theirs.close()

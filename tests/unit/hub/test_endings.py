@@ -183,6 +183,9 @@ class KeptEndings:
 
     give_back_few = give_back
 
+    def close(self):
+        self.ends.clear()
+
     def finish(self):
         while self.ends:
             self.ends.pop(0)()

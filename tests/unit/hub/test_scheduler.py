@@ -242,3 +242,42 @@ def test_on_a_real_loop_an_idle_scheduler_has_nothing_to_run():
     wait_until(lambda: log, sleep=gevent.sleep)
 
     assert not scheduler.is_armed()
+
+
+def test_batch_that_ends_after_the_end_gives_nobody_a_turn_and_starts_no_timer(scheduler, loop):
+    log = []
+    scheduler.begin(5)
+    scheduler.touch(Turning("walked", log))
+    scheduler.close()
+    scheduler.later(Turning("later", log))
+
+    scheduler.finish()
+    scheduler.touch(Turning("after", log))
+    scheduler.start(Doing(lambda: log.append("job")))
+    scheduler.finish()
+
+    assert log == [] and not scheduler.is_armed() and not loop.poll()
+
+
+@pytest.mark.parametrize("waits_for_a_poll", [False, True])
+def test_turn_that_brings_about_the_end_is_the_last_one(scheduler, loop, waits_for_a_poll):
+    log = []
+    takers = Turning("first", log, then=scheduler.close), Turning("second", log)
+    for taker in takers:
+        scheduler.later(taker) if waits_for_a_poll else scheduler.touch(taker)
+    if not waits_for_a_poll:
+        scheduler.finish()
+    else:
+        loop.poll()
+
+    assert log == [("flush", "first"), ("turn", "first")] and not loop.poll()
+
+
+def test_job_that_brings_about_the_end_has_no_further_slice_and_no_other_has_one(scheduler, loop):
+    done = []
+    scheduler.start(Doing(lambda: (done.append("first"), scheduler.close(), True)[-1]))
+    scheduler.start(Doing(lambda: done.append("second")))
+
+    loop.poll()
+
+    assert done == ["first"] and not loop.poll() and not scheduler.failed_jobs

@@ -223,3 +223,17 @@ def test_a_busy_connection_leaves_others_their_turn(peer):
     flood.kill()
     other.running.kill()
     assert order.index("quiet") - sent_at <= 3
+
+
+def test_stream_that_was_stopped_before_it_runs_reads_nothing():
+    ours, theirs = socket_pair()
+    buffers = HubBuffers(4096)
+    output = Output(ours, buffers)
+    stream = Stream(ours, buffers, output, Coalescer())
+    lane = Lines(buffers, output)
+    theirs.sendall(b"one\n")
+
+    stream.stop()
+    stream.run(lane, lane, b"rest\n")
+
+    assert lane.calls == []

@@ -301,3 +301,17 @@ def test_timer_runs_only_while_something_is_watched(tmp_path):
         client.publish("q", b"work")
         client.expect_message(BasicDeliver)
         assert door.server.timeouts._timer is not None
+
+
+def test_nothing_is_watched_after_the_end(clock, monkeypatch):
+    """What lies in a channel that ends after the hub starts no timer."""
+    monkeypatch.setattr("gomq_py.amqp.server.consumer_timeouts.gevent", None)
+    timeouts = ConsumerTimeouts(clock)
+    channel = HeldChannel(timeouts)
+    timeouts.close()
+
+    channel.deliver(SettlingQueue("q", 5000), 1, int(clock()))
+    clock.now_s += 60
+    timeouts.run_due()
+
+    assert not timeouts.is_watching(channel) and channel.errors == []
