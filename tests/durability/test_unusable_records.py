@@ -91,8 +91,8 @@ class ItemFault(Exception):
 
 @pytest.mark.parametrize("owner, name", [
     (Parameters, "restore"), (VHost, "add_exchange"), (QueueFactory, "create"), (VHost, "recover_queue"), (VHost, "add_binding"),
-    (QueueFactory, "configure"), (VHost, "set_alternate"), (PolicyComponent, "check"), (PolicyComponent, "changed"), (LimitsComponent, "changed"),
-    (recovery, "decoded"), (recovery, "_binding_key"),
+    (QueueFactory, "configure"), (VHost, "set_alternate"), (VHost, "set_tee"), (PolicyComponent, "check"), (PolicyComponent, "changed"),
+    (LimitsComponent, "changed"), (recovery, "decoded"), (recovery, "_binding_key"),
 ])
 def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, name, caplog, monkeypatch):
     """A fault at each step of the recovery of each kind of record; some kinds it costs all that is of them, and no more."""
@@ -100,7 +100,8 @@ def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, 
     node.vhost.declare_exchange("x", "topic", durable=True)
     node.vhost.declare_queue("last", durable=True, arguments={"x-max-length": 5})
     node.vhost.bind_queue("last", "x", "k")
-    node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": ".*", "definition": {"alternate-exchange": "amq.topic", "max-length": 7}})
+    node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": ".*", "definition": {
+        "alternate-exchange": "amq.topic", "max-length": 7, "tee-to-stream": "log"}})
     node.broker.parameters.set(node.vhost, "vhost-limits", "limits", {"max-queues": 100})
     node.stop()
     real = getattr(owner, name)

@@ -5,6 +5,7 @@ import pytest
 import gomq_py
 from gomq_py.patterns import Pattern
 from tests.management.conftest import API
+from tests.support.waiting import TIMEOUT_S
 
 
 @pytest.fixture
@@ -21,6 +22,38 @@ def inside(managed, vhost):
     connection = pika.BlockingConnection(pika.URLParameters(managed.url(vhost=vhost)))
     yield connection.channel()
     connection.close()
+
+
+def test_a_tee_gives_a_stream_what_a_queue_gets_and_takes_nothing_from_it(api, inside, vhost):
+    inside.queue_declare("work", durable=True)
+    inside.queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
+    inside.confirm_delivery()
+    inside.basic_publish("", "work", b"before")  # the route is remembered without the tee
+
+    made = api.put(f"policies/{vhost}/tee", {"pattern": "^work$", "definition": {"tee-to-stream": "log"}, "apply-to": "queues"})
+    inside.basic_publish("", "work", b"1", mandatory=True)
+    inside.basic_publish("amq.direct", "work", b"to nobody")
+    inside.queue_bind("work", "amq.direct", "work")
+    inside.basic_publish("amq.direct", "work", b"2")
+    api.delete(f"policies/{vhost}/tee")
+    inside.basic_publish("", "work", b"after")
+
+    assert made.status_code == 201
+    assert [inside.basic_get("work", auto_ack=True)[2] for _ in range(4)] == [b"before", b"1", b"2", b"after"]
+    inside.basic_qos(prefetch_count=10)
+    found = inside.consume("log", arguments={"x-stream-offset": "first"}, inactivity_timeout=TIMEOUT_S)
+    copies = [next(found) for _ in range(2)]
+    assert [(method.exchange, method.routing_key, body) for method, _, body in copies] == [("", "work", b"1"), ("amq.direct", "work", b"2")]
+    assert api.get(f"streams/{vhost}/log").json()["next_offset"] == 2
+
+
+def test_a_mandatory_message_that_only_a_tee_could_take_comes_back(api, inside, vhost):
+    inside.queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
+    inside.confirm_delivery()
+    api.put(f"policies/{vhost}/tee", {"pattern": "^amq.fanout$", "definition": {"tee-to-stream": "log"}})
+
+    with pytest.raises(pika.exceptions.UnroutableError):
+        inside.basic_publish("amq.fanout", "", b"x", mandatory=True)
 
 
 def test_a_policy_is_in_force_at_once_and_gone_when_it_is_deleted(api, inside, vhost):

@@ -5,6 +5,8 @@ Below broker.vhost, which keeps both ends of a binding in step and walks from ex
 exchange only says which of its own bindings match. Changes only when its vhost says so. Never yields, never
 stores.
 """
+from typing import Any
+
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.policies.policy import UNDER_NONE
 
@@ -21,6 +23,7 @@ class Exchange:
     type = ""
     needs_headers = False
     needs_properties = False  # routing.with_properties() is wanted for match()
+    delayed_store: Any = None  # of what is to be routed later; the delayed exchange has one
 
     def __init__(self, name, vhost, durable=False, auto_delete=False, internal=False, arguments=None):
         self.name = name

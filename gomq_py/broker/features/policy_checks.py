@@ -38,6 +38,13 @@ def text(feature, value):
         raise _invalid(feature, value, "a text")
 
 
+def name(feature, value):
+    """A name that something can have."""
+    text(feature, value)
+    if not value or not fits_short_string(value):
+        raise _invalid(feature, value[:40], f"a name of 1 to {NAME_OCTETS_MAX} octets")
+
+
 def routing_key(feature, value):
     """A text that a routing key holds."""
     text(feature, value)

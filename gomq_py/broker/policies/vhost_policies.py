@@ -6,7 +6,7 @@ take long, do not hold up the hub. An entity that is declared meanwhile gets the
 """
 import time
 
-from gomq_py.broker.features import alternate_exchange, consumer_timeout
+from gomq_py.broker.features import alternate_exchange, consumer_timeout, tee
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
@@ -17,9 +17,9 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-# Keys whose arguments streams do not take; what a consumer may take its time for is its channel's affair.
+# Keys that mean nothing for streams; what a consumer may take its time for is its channel's affair.
 _NOT_OF_STREAMS = frozenset(
-    key for key, row in KEYS.items() if row.argument is not None and STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
+    key for key, row in KEYS.items() if STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
 
 
 class VHostPolicies(Job):
@@ -68,9 +68,11 @@ class VHostPolicies(Job):
     def _configure_queue(self, queue, policy):
         settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN
         self._configure(queue, None if settings.is_plain else settings)
+        self._vhost.set_tee(queue, policy.get(tee.POLICY_KEY))
 
     def _configure_exchange(self, exchange, policy):
         self._vhost.set_alternate(exchange, policy.get(alternate_exchange.POLICY_KEY))
+        self._vhost.set_tee(exchange, policy.get(tee.POLICY_KEY))
         settings = deduplication_of(exchange.arguments, policy)
         if settings != (None if exchange.deduplication is None else exchange.deduplication.settings):
             exchange.deduplication = None if settings is None else ExchangeIds(settings, self._when_safe)

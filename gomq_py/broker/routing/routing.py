@@ -3,29 +3,36 @@ alternates, and what cached routes depend on.
 
 The part of a vhost that is asked per message; it decides nothing about declaring. A route that was found
 stays right until the revision of its exchange changes: whoever changes what an exchange leads to tells all
-that lead to it.
+that lead to it. A tee is part of the route, and so costs nothing where there is none.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.features.alternate_exchange import alternate_of
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
 
 
 class Routing:
-    """Base of VHost. ``exchanges`` by name; ``_bindings_to`` is {destination: {binding: None}}."""
+    """Base of VHost. ``exchanges`` and ``queues`` are by name; ``_bindings_to`` is {destination: {binding:
+    None}}.
+    """
 
     def __init__(self):
         self.exchanges = {}
+        self.queues = {}
         self._bindings_to = {}
         self.needs_properties = False  # some exchange looks at properties besides headers
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
+        self._tees = {}  # queue or exchange: name of the stream that gets what it gets
+        self._teed = {}  # name of such a stream: {queue or exchange: None}
 
-    def route(self, exchange, routing_key, headers=None, more_keys=()):
+    def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None):
         """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and
-        alternates, which may form cycles.
+        alternates, which may form cycles. Tees come last.
 
         ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
+        ``apart`` is a queue that is left out, as if nothing led to it.
         """
-        return tuple(self._reach(exchange, routing_key, headers, more_keys)[0])
+        return tuple(self._reach(exchange, routing_key, headers, more_keys, apart)[0])
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
         """As route() without knowing the headers: None where an exchange on the way looks at them."""
@@ -37,7 +44,7 @@ class Routing:
                 return None
         return tuple(found)
 
-    def _reach(self, exchange, routing_key, headers, more_keys):
+    def _reach(self, exchange, routing_key, headers, more_keys, apart=None):
         """Destinations in the order they were found, and the exchanges passed on the way."""
         found = {}
         seen = {exchange}
@@ -58,7 +65,58 @@ class Routing:
                 elif destination not in seen:
                     seen.add(destination)
                     ahead.append(destination)
+        if apart is not None:
+            found.pop(apart, None)
+        if self._tees and found:
+            self._add_tees(found, seen)
         return found, seen
+
+    # tees
+
+    def _add_tees(self, found, passed):
+        """Add the streams that get what these destinations, and the exchanges passed on the way, get.
+
+        Only where something was found: a tee must not hide from a publisher that no queue takes its messages.
+        """
+        names = [self._tees.get(destination) for destination in found]
+        # What an exchange delays is routed when its time has come.
+        names += [self._tees.get(exchange) for exchange in passed
+                  if exchange.delayed_store is None or exchange.delayed_store not in found]
+        for name in names:
+            stream = self.queues.get(name)
+            if stream is not None and queue_type_of(stream.arguments) == STREAM:
+                found[stream] = None
+
+    def set_tee(self, entity, name):
+        """What the queue or exchange gets goes to the stream of this name as well, while there is one; None:
+        to no other.
+        """
+        if name == self._tees.get(entity):
+            return
+        self.forget_tee(entity)
+        if name is not None:
+            self._tees[entity] = name
+            self._teed.setdefault(name, {})[entity] = None
+        if isinstance(entity, Exchange):
+            self.routes_changed(entity)
+            return
+        for source in {binding.source for binding in self._bindings_to.get(entity, ())}:
+            self.routes_changed(source)
+        self.routes_changed(self.exchanges[""])
+
+    def forget_tee(self, entity):
+        name = self._tees.pop(entity, None)
+        if name is not None:
+            del self._teed[name][entity]
+            if not self._teed[name]:
+                del self._teed[name]
+
+    def tee_changed(self, name):
+        """A queue of this name came or went: what goes to it as to a tee is routed differently now."""
+        if name in self._teed:
+            # Not routes_changed() of each that has it: there may be 100 000 queues.
+            for exchange in self.exchanges.values():
+                exchange.state.revision += 1
 
     # alternates
 

@@ -53,7 +53,6 @@ class VHost(Routing):
         self.tags = list(tags)
         self.default_queue_type = CLASSIC  # of queues that are declared without one
         self.protected_from_deletion = False
-        self.queues = {}
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
         self.tables = TableLimits()
@@ -329,6 +328,7 @@ class VHost(Routing):
         for binding in bindings:
             binding.source.unbind(binding)
         self._bindings_to.pop(queue, None)
+        self.forget_tee(queue)
         queue.on_unused = None
         if queue.exclusive_owner is not None:
             self._exclusive[queue.exclusive_owner].pop(queue, None)
@@ -482,6 +482,7 @@ class VHost(Routing):
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._remove_delayed_store(exchange)
         self.forget_alternate(exchange)
+        self.forget_tee(exchange)
         exchange.state.revision += 1
         self.alternate_changed(exchange.name)
         self._unbind_all_from(exchange)
@@ -495,6 +496,7 @@ class VHost(Routing):
         if queue.exclusive_owner is not None:
             self._exclusive.setdefault(queue.exclusive_owner, {})[queue] = None
         self.default_exchange.state.revision += 1
+        self.tee_changed(queue.name)
 
     def _drop_queue(self, queue):
         if queue.durable:
@@ -504,6 +506,8 @@ class VHost(Routing):
         self.totals.add_queue(queue)
         self._disown(queue)
         self.default_exchange.state.revision += 1
+        self.forget_tee(queue)
+        self.tee_changed(queue.name)
         queue.on_unused = None
         self._unbind_all_from(queue)
         self._factory.remove(queue, f"{described('queue', queue.name, self.name)} deleted")

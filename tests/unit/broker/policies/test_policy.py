@@ -73,7 +73,7 @@ def test_operators_policy_caps_numbers_and_overrides_the_rest():
 @pytest.mark.parametrize("key, good", [
     ("message-ttl", 0), ("expires", 1), ("max-length", 0), ("max-length-bytes", 1 << 40), ("delivery-limit", -1), ("overflow", "reject-publish-dlx"),
     ("dead-letter-exchange", ""), ("dead-letter-routing-key", "k"), ("alternate-exchange", "x"), ("consumer-timeout", 5), ("max-age", "7D"),
-    ("delayed-message", True), ("federation-upstream-set", "all"), ("ha-mode", "all"), ("queue-mode", "lazy"),
+    ("tee-to-stream", "x" * 255), ("delayed-message", True), ("federation-upstream-set", "all"), ("ha-mode", "all"), ("queue-mode", "lazy"),
 ])
 def test_accepted(key, good):
     assert Policy("p", ".*", {key: good}).definition == {key: good}
@@ -82,7 +82,7 @@ def test_accepted(key, good):
 @pytest.mark.parametrize("key, bad", [
     ("message-ttl", -1), ("message-ttl", "5"), ("message-ttl", True), ("expires", 0), ("max-length", 1.5), ("delivery-limit", "x"),
     ("overflow", "no"), ("dead-letter-exchange", 5), ("alternate-exchange", None), ("max-age", "7"), ("delayed-message", "true"),
-    ("never-heard-of", 1),
+    ("tee-to-stream", ""), ("tee-to-stream", "x" * 256), ("tee-to-stream", 5), ("never-heard-of", 1),
 ])
 def test_refused(key, bad):
     with pytest.raises(PolicyError, match=key):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer import engine, moves
@@ -232,6 +233,19 @@ def test_letters_go_back_to_their_exchange_clean(node, letters):
 
     assert (bodies(node.vhost.queue("work")), bodies(other)) == ([b"0", b"1", b"2"], [b"1"])
     assert Properties.decode(node.take("other")[1]).headers == {"mine": 1}
+
+
+def test_letters_that_would_go_back_to_their_own_queue_stay_there_though_it_has_a_tee(node, letters):
+    """The stream alone would not do: whoever consumes the queue would never see them again."""
+    node.vhost.delete_queue("work")
+    node.vhost.bind_queue("dead", "x", "k.#")
+    log = declare(node, "log", queue_type="stream")
+    PolicyComponent().changed(node.vhost, "tee", {"pattern": ".*", "definition": {"tee-to-stream": "log"}})
+
+    result = run(node, letters, to_origin(node.vhost, letters, allow, allow, to="exchange"))
+
+    assert result.stayed == {"no queue is bound for it": 3}
+    assert (letters.ready_count, log.ready_count) == (3, 0)
 
 
 def test_letters_that_have_nowhere_to_go_stay_and_say_why(node, letters):

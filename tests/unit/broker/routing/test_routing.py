@@ -1,0 +1,162 @@
+"""Routing: what a tee adds to a route, and when remembered routes hear of it (exchanges: test_exchange.py)."""
+import pytest
+
+from gomq_py.broker.policies.vhost_policies import PolicyComponent
+from tests.support.model import make_vhost, routed
+
+STREAM = {"x-queue-type": "stream"}
+
+
+@pytest.fixture
+def vhost():
+    """With the queues q and r, both bound to amq.direct, and the stream log."""
+    vhost, _, _ = make_vhost()
+    for name in ("q", "r"):
+        vhost.declare_queue(name)
+        vhost.bind_queue(name, "amq.direct", name)
+    vhost.declare_queue("log", durable=True, arguments=STREAM)
+    return vhost
+
+
+def tee(vhost, pattern, stream="log", name="tee", **options):
+    """Put a policy in force that tees what matches to the stream; None: take the policy back."""
+    if stream is None:
+        PolicyComponent().cleared(vhost, name)
+    else:
+        definition = {"tee-to-stream": stream}
+        PolicyComponent().changed(vhost, name, {"pattern": pattern, "definition": definition, **options})
+    vhost._factory.run_all()
+
+
+def revisions(vhost, *exchanges):
+    return [vhost.exchange(name).state.revision for name in exchanges]
+
+
+def test_what_reaches_a_queue_goes_to_its_tee_whatever_exchange_it_came_over(vhost):
+    vhost.bind_exchange("amq.direct", "amq.topic", "#")
+
+    tee(vhost, "^q$")
+
+    for exchange in ("", "amq.direct", "amq.topic"):
+        assert routed(vhost, exchange, "q") == ["log", "q"]
+    assert routed(vhost, "amq.direct", "r") == ["r"]
+
+
+def test_what_an_exchange_routes_goes_to_its_tee(vhost):
+    tee(vhost, "^amq.direct$", **{"apply-to": "exchanges"})
+
+    assert routed(vhost, "amq.direct", "q") == ["log", "q"]
+    assert routed(vhost, "", "q") == ["q"]
+
+
+def test_tee_gets_one_copy_of_a_message_that_reaches_several_queues_of_it(vhost):
+    vhost.bind_queue("q", "amq.fanout", "")
+    vhost.bind_queue("r", "amq.fanout", "")
+    vhost.bind_queue("log", "amq.fanout", "")
+
+    tee(vhost, ".*")
+
+    assert [each.name for each in vhost.route(vhost.exchange("amq.fanout"), "")].count("log") == 1
+
+
+@pytest.mark.parametrize("pattern", ["^amq.direct$", "^q$"])
+def test_tee_takes_nothing_that_no_queue_gets(vhost, pattern):
+    """Else a publisher would not be told that its message came to nobody."""
+    tee(vhost, pattern)
+
+    assert routed(vhost, "amq.direct", "unknown") == []
+
+
+def test_stream_is_no_tee_of_itself_or_of_another_stream(vhost):
+    vhost.declare_queue("other", durable=True, arguments=STREAM)
+
+    tee(vhost, ".*", **{"apply-to": "queues"})
+
+    assert routed(vhost, "", "log") == ["log"]
+    assert routed(vhost, "", "other") == ["other"]
+    assert vhost.queue("other").in_force.definition == {}
+
+
+@pytest.mark.parametrize("name", ["r", "missing"])
+def test_tee_that_is_no_stream_gets_nothing(vhost, name):
+    tee(vhost, "^q$", name)
+
+    assert routed(vhost, "", "q") == ["q"]
+
+
+def test_tee_that_is_declared_later_or_deleted_changes_remembered_routes(vhost):
+    tee(vhost, "^q$", "late")
+    before = revisions(vhost, "", "amq.direct")
+    vhost.declare_queue("late", durable=True, arguments=STREAM)
+    between = revisions(vhost, "", "amq.direct")
+    assert routed(vhost, "amq.direct", "q") == ["late", "q"]
+
+    vhost.delete_queue("late")
+
+    assert routed(vhost, "amq.direct", "q") == ["q"]
+    assert all(a < b < c for a, b, c in zip(before, between, revisions(vhost, "", "amq.direct"), strict=True))
+
+
+@pytest.mark.parametrize("pattern", ["^amq.direct$", "^q$"])
+def test_tee_that_comes_or_goes_by_its_policy_changes_remembered_routes_upstream(vhost, pattern):
+    vhost.bind_exchange("amq.direct", "amq.topic", "#")
+    before = revisions(vhost, "amq.topic", "amq.direct")
+
+    tee(vhost, pattern)
+    between = revisions(vhost, "amq.topic", "amq.direct")
+    tee(vhost, pattern, None)
+
+    after = revisions(vhost, "amq.topic", "amq.direct")
+    assert all(a < b < c for a, b, c in zip(before, between, after, strict=True))
+    assert routed(vhost, "amq.topic", "q") == ["q"]
+
+
+def test_other_policy_leads_to_another_stream(vhost):
+    vhost.declare_queue("log2", durable=True, arguments=STREAM)
+    tee(vhost, "^q$")
+
+    tee(vhost, "^q$", "log2")
+
+    assert routed(vhost, "", "q") == ["log2", "q"]
+
+
+def test_queue_that_is_declared_under_the_policy_has_its_tee(vhost):
+    tee(vhost, "^new")
+
+    vhost.declare_queue("new")
+
+    assert routed(vhost, "", "new") == ["log", "new"]
+
+
+def test_queues_and_exchanges_that_go_are_forgotten(vhost):
+    vhost.declare_exchange("x", "fanout")
+    tee(vhost, "^(q|x)$")
+
+    vhost.delete_queue("q")
+    vhost.delete_exchange("x")
+
+    assert vhost._tees == {} and vhost._teed == {}
+
+
+def test_delayed_message_goes_to_the_tee_of_its_exchange_when_its_time_has_come(vhost):
+    vhost.declare_exchange("late", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    vhost.bind_queue("q", "late", "")
+    tee(vhost, "^late$")
+
+    assert routed(vhost, "late", "", {"x-delay": 1000}) == ["amq.delayed-late"]
+    assert routed(vhost, "late", "", {"x-delay": -1000}) == ["log", "q"]
+
+
+def test_queue_that_is_left_out_of_a_route_leaves_nothing_for_its_tee(vhost):
+    """A dead letter that goes back would else be in the stream alone, and lost to its queue."""
+    tee(vhost, "^(q|amq.direct)$")
+
+    assert vhost.route(vhost.exchange("amq.direct"), "q", apart=vhost.queue("q")) == ()
+
+
+def test_policy_of_an_operator_has_no_tee():
+    vhost, _, _ = make_vhost()
+
+    with pytest.raises(ValueError, match="tee-to-stream is not a recognised policy setting"):
+        definition = {"tee-to-stream": "log"}
+        PolicyComponent(operator=True).check(vhost, "p", {"pattern": "", "definition": definition})
