@@ -1,4 +1,4 @@
-"""Broker: the root of the model. Vhosts, users, and what all of them share: scheduler, segment pool, topology log.
+"""Broker: the root of the model.
 
 Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it. Knows no socket and no frame.
 """
@@ -38,14 +38,18 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``durability``; ``events``, which doors tell what happens.
+    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``durability``;
+    ``events``, which doors tell what happens.
 
-    ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about something durable. They subscribe to
-    ``alarms``, which ``resource_watch`` raises once the node has started it.
+    ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about
+    something durable. They subscribe to ``alarms``, which ``resource_watch`` raises once the node has started
+    it.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub):
-        """An empty model: nothing of the folder is read, or changed, before ``recover``. ``hub``: the Hub it runs in.
+        """An empty model: nothing of the folder is read, or changed, before ``recover``.
+
+        ``hub``: the Hub it runs in.
 
         Raises BackendError.
         """
@@ -65,9 +69,11 @@ class Broker:
         self.dead_letters = DeadLetters(self.vhosts, durability, self.scheduler, timers)
         self.moves = set()  # those of operators that are under way
         self._factory = QueueFactory(
-            data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers, self._queue_expired)
+            data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers,
+            self._queue_expired)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
-        self._factory.exchange_defaults["consistent_hash_algorithm"] = settings.default_consistent_hash_algorithm
+        algorithm = settings.default_consistent_hash_algorithm
+        self._factory.exchange_defaults["consistent_hash_algorithm"] = algorithm
         self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
@@ -100,8 +106,9 @@ class Broker:
             self._log_exchange = self._open_log_exchange()
 
     def damage(self):
-        """(messages found damaged in this run, files kept of damage or of what was not where it belongs). The files stay until somebody deletes
-        them.
+        """(messages found damaged in this run, files kept of damage or of what was not where it belongs).
+
+        The files stay until somebody deletes them.
         """
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
@@ -139,7 +146,9 @@ class Broker:
                         yield level, entry
 
     def _finish_moves(self):
-        """No message sets out any more, and those that are under way arrive: after an orderly end none is in two places."""
+        """No message sets out any more, and those that are under way arrive: after an orderly end none is in
+        two places.
+        """
         for move in list(self.moves):
             move.close()
         for vhost in self.vhosts.values():
@@ -155,15 +164,19 @@ class Broker:
             LOG.error("the last sync failed: %s", error)
 
     def on_consumer_timeout(self, callback):
-        """Call ``callback()`` whenever the time that deliveries of some queue may stay unacked has changed."""
+        """Call ``callback()`` whenever the time that deliveries of some queue may stay unacked has changed.
+        """
         self._factory.on_consumer_timeout = callback
 
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """A new vhost, or the one there is. ``creator`` names a user who gets all rights in it. Raises OSError, PreconditionFailed.
+        """A new vhost, or the one there is.
 
-        One of this name that is being deleted is gone first: at once, unless the caller has waited for it (``wait_until_gone``).
+        ``creator`` names a user who gets all rights in it. Raises OSError, PreconditionFailed.
+
+        One of this name that is being deleted is gone first: at once, unless the caller has waited for it
+        (``wait_until_gone``).
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -171,7 +184,8 @@ class Broker:
             self.leaving[name].finish()
         check_length("vhost", name)
         for user in list(self.users):
-            self.users.forget_vhost(name, user.name)  # what a crash left of one that was being deleted: nobody has rights in a new one
+            # what a crash left of one that was being deleted: nobody has rights in a new one
+            self.users.forget_vhost(name, user.name)
         vhost = self._add_vhost(name, description, tags)
         if creator is not None:
             self.users.set_permission(creator, name, ".*", ".*", ".*")
@@ -184,12 +198,19 @@ class Broker:
         self.events.emit("vhost.created", events.vhost_created, vhost)
         return vhost
 
-    def describe_vhost(self, vhost, description=None, tags=None, default_queue_type=None, protected_from_deletion=None):
-        """Change what is said about a vhost; None leaves it as it is. Raises OSError, ValueError for a type that there is not."""
+    def describe_vhost(
+        self, vhost, description=None, tags=None, default_queue_type=None, protected_from_deletion=None
+    ):
+        """Change what is said about a vhost; None leaves it as it is.
+
+        Raises OSError, ValueError for a type that there is not.
+        """
         if default_queue_type is not None and default_queue_type not in TYPES:
             raise ValueError(f"default_queue_type must be one of {', '.join(sorted(TYPES))}")
         before = vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion
-        wanted = (description, None if tags is None else list(tags), default_queue_type, protected_from_deletion)
+        wanted = (
+            description, None if tags is None else list(tags), default_queue_type, protected_from_deletion
+        )
         after = tuple(old if new is None else new for old, new in zip(before, wanted))
         if after == before:
             return
@@ -201,9 +222,12 @@ class Broker:
             raise
 
     def delete_vhost(self, name, connections=()):
-        """Returns the vhost that went, or None; nobody finds it any more. ``connections`` are those in it, which are closed.
+        """Returns the vhost that went, or None; nobody finds it any more.
 
-        Its queues go in slices, and what users may do in it; a small vhost is all gone when this returns. Raises OSError, PreconditionFailed.
+        ``connections`` are those in it, which are closed.
+
+        Its queues go in slices, and what users may do in it; a small vhost is all gone when this returns.
+        Raises OSError, PreconditionFailed.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -211,7 +235,9 @@ class Broker:
         self.check_may_be_deleted(vhost)
         self._log.append(records.vhost_deleted(name))
         del self.vhosts[name]
-        deletion = self.leaving[name] = VHostDeletion(vhost, connections, self.users, partial(self._vhost_gone, vhost))
+        deletion = self.leaving[name] = VHostDeletion(
+            vhost, connections, self.users, partial(self._vhost_gone, vhost)
+        )
         if deletion.step():
             self.scheduler.start(deletion)
         return vhost
@@ -220,7 +246,9 @@ class Broker:
     def check_may_be_deleted(vhost):
         """Refuse to delete a vhost that an operator has protected. Raises PreconditionFailed."""
         if vhost.protected_from_deletion:
-            raise PreconditionFailed(f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion")
+            raise PreconditionFailed(
+                f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion"
+            )
 
     def wait_until_gone(self, name):
         """Wait until nothing is left of a vhost of this name that was deleted. May switch."""
@@ -236,7 +264,10 @@ class Broker:
         """Nobody has used the queue for its x-expires."""
         vhost = self.vhosts.get(queue.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
-            LOG.info("queue %r in vhost %r expired: unused for %d ms", queue.name, queue.vhost, queue.limits.settings.expires_ms)
+            LOG.info(
+                "queue %r in vhost %r expired: unused for %d ms", queue.name, queue.vhost,
+                queue.limits.settings.expires_ms,
+            )
             vhost.delete_queue(queue.name, owner=queue.exclusive_owner)
 
     # boot
@@ -244,7 +275,8 @@ class Broker:
     def _open_pool(self):
         data_dir = self._data_dir
         self._pool = self._factory.pool = SegmentPool(
-            data_dir.pool_folder, self._files, self.durability.disk, self.settings.segment_size, start_timer=self._timers.start)
+            data_dir.pool_folder, self._files, self.durability.disk, self.settings.segment_size,
+            start_timer=self._timers.start)
         self._pool.last_end = data_dir.last_end
         self._pool.listed = data_dir.listed
 
@@ -252,7 +284,9 @@ class Broker:
         left_out = []
         deleted = {}  # names of vhosts of which the last word is that they are gone
         found = recovery.noting_deleted(self._log.replay(), deleted)
-        descriptions, global_parameters = recovery.replay(found, lambda: self._log.is_damaged, left_out.append)
+        descriptions, global_parameters = recovery.replay(
+            found, lambda: self._log.is_damaged, left_out.append
+        )
         self._log.say_damage(LOG, "definitions", "Check queues, exchanges and bindings")
         for name, description in descriptions.items():
             record = description.record
@@ -263,7 +297,8 @@ class Broker:
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
         self._log.leave_out(left_out)
-        if not (left_out or self._log.lacks_records):  # or what said that one of the name was made again may be lost
+        # or what said that one of the name was made again may be lost
+        if not (left_out or self._log.lacks_records):
             self.users.forget_vhosts(deleted.keys() - self.vhosts.keys())
         lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
         self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or lost_a_folder)
@@ -293,21 +328,32 @@ class Broker:
     def _make_defaults(self):
         """The first boot: vhost /, and the first users with all rights in it.
 
-        No user where the users' file was damaged or all were deleted: a ``guest`` with a known password must not come back. The vhost wherever
-        there is none.
+        No user where the users' file was damaged or all were deleted: a ``guest`` with a known password must
+        not come back. The vhost wherever there is none.
         """
         if not self.vhosts:
             self._add_vhost(DEFAULT_VHOST)
         if self.users.is_new:
             self.users.begin([
-                (name, passwords.check_hash(password_hash, algorithm), algorithm, ("administrator",), list(self.vhosts))
+                (
+                    name, passwords.check_hash(password_hash, algorithm), algorithm, ("administrator",),
+                    list(self.vhosts),
+                )
                 for name, password_hash, algorithm in self._first_users()])
 
     def _first_users(self):
         """(name, hash, algorithm) of those that a configuration names, or else of the default user."""
         settings = self.settings
         if settings.first_users:
-            return [(name, password_hash, passwords.BCRYPT) for name, password_hash in settings.first_users.items()]
+            return [
+                (name, password_hash, passwords.BCRYPT)
+                for name, password_hash in settings.first_users.items()
+            ]
         if not settings.default_user:
             return []
-        return [(settings.default_user, settings.default_password_hash or passwords.hash_password("guest"), passwords.SHA256)]
+        return [
+            (
+                settings.default_user, settings.default_password_hash or passwords.hash_password("guest"),
+                passwords.SHA256,
+            )
+        ]

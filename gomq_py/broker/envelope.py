@@ -1,5 +1,5 @@
-"""Envelope: what the broker itself reads of a message's properties when it is published: who sent it, how long it lives and how well it is kept, and
-further keys to route it by.
+"""Envelope: what the broker itself reads of a message's properties when it is published: who sent it, how
+long it lives and how well it is kept, and further keys to route it by.
 
 For broker.verbs.publishing, which checks every publish with it. Pure functions of decoded properties.
 """
@@ -10,8 +10,9 @@ from gomq_py.content.properties import PERSISTENT, TRANSIENT
 from gomq_py.errors import PreconditionFailed
 
 EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
-# Words that the keys in CC and BCC of a message may have together. Where an exchange has as many costly patterns as max_topic_words lets it have, a
-# word takes some 10 us, and all keys of a message are matched in one piece; ordinary exchanges take 1 us for a key.
+# Words that the keys in CC and BCC of a message may have together. Where an exchange has as many costly
+# patterns as max_topic_words lets it have, a word takes some 10 us, and all keys of a message are matched in
+# one piece; ordinary exchanges take 1 us for a key.
 MAX_EXTRA_WORDS = 1024
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -19,7 +20,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 def check_user_id(user_id, user):
     """The user_id property names ``user``, or nobody. Raises PreconditionFailed."""
     if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
-        raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
+        raise PreconditionFailed(
+            f"user_id property set to '{user_id}' but authenticated user was '{user.name}'"
+        )
 
 
 def is_persistent(delivery_mode):
@@ -30,7 +33,10 @@ def is_persistent(delivery_mode):
 
 
 def expiration_ms(expiration):
-    """The expiration property as milliseconds, None without one. Raises PreconditionFailed with RabbitMQ's reasons."""
+    """The expiration property as milliseconds, None without one.
+
+    Raises PreconditionFailed with RabbitMQ's reasons.
+    """
     if expiration is None:
         return None
     number = _INTEGER.match(expiration)
@@ -48,19 +54,26 @@ def expiration_ms(expiration):
 
 
 def keys_among(headers):
-    """The routing keys in CC and BCC, each once. What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed."""
+    """The routing keys in CC and BCC, each once.
+
+    What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed.
+    """
     given = []
     for name in (EXTRA_KEYS, SECRET_KEYS):
         if not headers or name not in headers:
             continue
         values = headers[name]
         if not isinstance(values, list):
-            raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}')
+            raise PreconditionFailed(
+                f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}'
+            )
         given.extend(value for value in values if isinstance(value, str))
     if not given:
         return ()
     keys = tuple(dict.fromkeys(given))
     words = len(keys) + sum(key.count(".") for key in keys)
     if words > MAX_EXTRA_WORDS:
-        raise PreconditionFailed(f"invalid message: the routing keys in CC and BCC have {words} words, more than {MAX_EXTRA_WORDS}")
+        raise PreconditionFailed(
+            f"invalid message: the routing keys in CC and BCC have {words} words, more than {MAX_EXTRA_WORDS}"
+        )
     return keys

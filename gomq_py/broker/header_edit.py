@@ -1,5 +1,7 @@
-"""Header edit: changes of a stored message's properties that leave every other octet as the publisher sent it, and properties of the broker's own
-messages, which tell of those of others. Pure functions over wire form.
+"""Header edit: changes of a stored message's properties that leave every other octet as the publisher sent
+it, and properties of the broker's own messages, which tell of those of others.
+
+Pure functions over wire form.
 """
 from gomq_py.broker.tables import WIRE_DEPTH
 from gomq_py.content.fields import encode_table
@@ -10,12 +12,15 @@ EMPTY_TABLE = encode_table({})
 # Flags of properties (content.properties).
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = 0x8000, 0x4000, 0x2000, 0x0100
 
-# What stands in a message of the broker's own for tables and arrays that would lie deeper in it than the wire allows.
+# What stands in a message of the broker's own for tables and arrays that would lie deeper in it than the wire
+# allows.
 CUT = "(nested too deep to be shown)"
 
 
 class PropertyEdit:
-    """Properties about to change: ``headers`` (raw table, u32 size first) may be set, ``expiration`` (text or None) only be dropped."""
+    """Properties about to change: ``headers`` (raw table, u32 size first) may be set, ``expiration`` (text or
+    None) only be dropped.
+    """
 
     __slots__ = ("headers", "expiration", "_properties", "_scan")
 
@@ -29,7 +34,9 @@ class PropertyEdit:
         at = scan.headers_at
         self.headers = properties[at:at + scan.headers_length] if at >= 0 else EMPTY_TABLE
         at = scan.expiration_at
-        self.expiration = None if at < 0 else properties[at + 1:at + 1 + properties[at]].decode("utf-8", "surrogateescape")
+        self.expiration = (
+            None if at < 0 else properties[at + 1:at + 1 + properties[at]].decode("utf-8", "surrogateescape")
+        )
 
     def octets(self):
         """The changed properties in wire form; a table that is empty and was not there before is left out."""
@@ -60,8 +67,10 @@ class PropertyEdit:
 
 
 def told_in_headers(properties):
-    """Properties in wire form whose headers tell of other messages and arguments, which lie deeper in them than they did: what no client could read
-    any more is cut. Raises ValueError or TypeError for what a table cannot hold.
+    """Properties in wire form whose headers tell of other messages and arguments, which lie deeper in them
+    than they did: what no client could read any more is cut.
+
+    Raises ValueError or TypeError for what a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):

@@ -1,7 +1,9 @@
-"""Names of exchanges and queues: what a client may choose, how the broker writes them. A leaf of the broker; knows no entity.
+"""Names of exchanges and queues: what a client may choose, how the broker writes them.
 
-RabbitMQ drops carriage returns and line feeds from the names in topology methods, keeps ``amq.`` for itself, and accepts everything else a short
-string can hold. Names are str, decoded with ``surrogateescape``.
+A leaf of the broker; knows no entity.
+
+RabbitMQ drops carriage returns and line feeds from the names in topology methods, keeps ``amq.`` for itself,
+and accepts everything else a short string can hold. Names are str, decoded with ``surrogateescape``.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -27,13 +29,18 @@ def check_not_reserved(kind, name):
 
 
 def check_length(kind, name):
-    """Refuse names that no short string holds: over AMQP there are none, other doors ask for them. Raises PreconditionFailed."""
+    """Refuse names that no short string holds: over AMQP there are none, other doors ask for them.
+
+    Raises PreconditionFailed.
+    """
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
 
 
 def fits_short_string(text):
-    """Whether a field of at most 255 octets holds the text; one with half a character in it, as JSON may have, fits nowhere."""
+    """Whether a field of at most 255 octets holds the text; one with half a character in it, as JSON may
+    have, fits nowhere.
+    """
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS_MAX
     except UnicodeEncodeError:
@@ -53,6 +60,7 @@ def described(kind, name, vhost):
 def locked(queue, vhost):
     """RabbitMQ's words to somebody who asks for another connection's exclusive queue."""
     return (
-        f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be originally declared on another connection or "
-        "the exclusive property value does not match that of the original declaration."
+        f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be "
+        "originally declared on another connection or the exclusive property value does not match that of "
+        "the original declaration."
     )

@@ -1,8 +1,11 @@
-"""Tables: how deep, how long and how large what outsiders nest may be: arguments, headers, parameters. One check for every door.
+"""Tables: how deep, how long and how large what outsiders nest may be: arguments, headers, parameters.
 
-The wire itself refuses what is nested so deep that reading it could exhaust the stack. Here are the operator's limits: a frame of 128 KiB holds up to
-130 000 entries, each an object of its own for a moment. JSON nests deeper, and is longer, than any frame of AMQP; what is taken from it has to be
-shown, exported and delivered again, so that it is held to the same limits before anything is stored.
+One check for every door.
+
+The wire itself refuses what is nested so deep that reading it could exhaust the stack. Here are the
+operator's limits: a frame of 128 KiB holds up to 130 000 entries, each an object of its own for a moment.
+JSON nests deeper, and is longer, than any frame of AMQP; what is taken from it has to be shown, exported and
+delivered again, so that it is held to the same limits before anything is stored.
 """
 import math
 
@@ -10,9 +13,11 @@ from gomq_py.broker.values import is_integer
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed, PreconditionFailed
 
-# Infinity, which a reader of JSON makes of 1e400, and what is not a number: no answer could show them, and what exports them would import nothing.
+# Infinity, which a reader of JSON makes of 1e400, and what is not a number: no answer could show them, and
+# what exports them would import nothing.
 NOT_FINITE = "a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
-# Octets of the smallest entry (in an array, a value without content) and of the smallest nested array (a type, a size).
+# Octets of the smallest entry (in an array, a value without content) and of the smallest nested array (a
+# type, a size).
 ENTRY_OCTETS, NEST_OCTETS = 1, 5
 # The wire's own bound: who is given no smaller one need not be looked at for depth.
 WIRE_DEPTH = 32
@@ -23,8 +28,10 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """``depth`` of nesting, ``entries`` in a table with all that it holds, ``frame_max``: octets of the frame it travels in. ``safe_octets``: a table
-    of no more can break neither depth nor entries.
+    """``depth`` of nesting, ``entries`` in a table with all that it holds, ``frame_max``: octets of the frame
+    it travels in.
+
+    ``safe_octets``: a table of no more can break neither depth nor entries.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -38,7 +45,10 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """What is too much of a table, list or JSON value, in words behind its name; None where nothing is. However deep it is, this is not."""
+        """What is too much of a table, list or JSON value, in words behind its name; None where nothing is.
+
+        However deep it is, this is not.
+        """
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -46,7 +56,11 @@ class TableLimits:
             entries += sum(map(len, level))
             if entries > self.entries:
                 return f"of more than {self.entries} entries (max_table_entries)"
-            level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one) if isinstance(inner, (dict, list))]
+            level = [
+                inner for one in level
+                for inner in (one.values() if isinstance(one, dict) else one)
+                if isinstance(inner, (dict, list))
+            ]
             depth += 1
         return None
 
@@ -70,7 +84,10 @@ class TableLimits:
     # from anywhere
 
     def check_table(self, what, table):
-        """Refuse what no field table within the limits holds; ``what`` names it. Raises PreconditionFailed."""
+        """Refuse what no field table within the limits holds; ``what`` names it.
+
+        Raises PreconditionFailed.
+        """
         if not table:
             return
         fault = self.fault_of(table)
@@ -79,19 +96,30 @@ class TableLimits:
         if fault is None:
             try:
                 octets = len(encode_table(table))
-                fault = None if octets <= self.frame_max else f"of {octets} octets, more than a frame has (frame_max {self.frame_max})"
+                fault = (
+                    None if octets <= self.frame_max
+                    else f"of {octets} octets, more than a frame has (frame_max {self.frame_max})"
+                )
             except (ValueError, TypeError, OverflowError) as error:
                 raise PreconditionFailed(f"{what}: {error}") from None
         if fault is not None:
             raise PreconditionFailed(f"{what}: field table {fault}")
 
     def check_properties(self, octets):
-        """Refuse properties, in wire form, that fit into no header frame: no consumer could be sent them. Raises PreconditionFailed."""
+        """Refuse properties, in wire form, that fit into no header frame: no consumer could be sent them.
+
+        Raises PreconditionFailed.
+        """
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
-            raise PreconditionFailed(f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})")
+            raise PreconditionFailed(
+                f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})"
+            )
 
     def check_json(self, what, value):
-        """Refuse a JSON value that is too deep or too long, or has texts or numbers that are none. Raises ValueError."""
+        """Refuse a JSON value that is too deep or too long, or has texts or numbers that are none.
+
+        Raises ValueError.
+        """
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")
@@ -104,7 +132,10 @@ class TableLimits:
 
 def check_numbers(what, value):
     """Refuse integers of a JSON value that not every reader of JSON reads again. Raises ValueError."""
-    if any(isinstance(item, int) and not isinstance(item, bool) and not is_integer(item) for item in _leaves(value)):
+    if any(
+        isinstance(item, int) and not isinstance(item, bool) and not is_integer(item)
+        for item in _leaves(value)
+    ):
         raise ValueError(f"{what}: a number of more than 64 bits")
 
 

@@ -1,4 +1,7 @@
-"""Field values: how the values of argument tables compare and how RabbitMQ writes them in reply texts. A leaf of the broker."""
+"""Field values: how the values of argument tables compare and how RabbitMQ writes them in reply texts.
+
+A leaf of the broker.
+"""
 from datetime import datetime
 from decimal import Decimal
 
@@ -15,7 +18,10 @@ _MISSING = object()
 
 def is_integer(value):
     """Whether it is an integer of 64 bits; booleans are none, nor are timestamps."""
-    return isinstance(value, int) and not isinstance(value, (bool, Seconds)) and MIN_INTEGER <= value <= MAX_INTEGER
+    return (
+        isinstance(value, int) and not isinstance(value, (bool, Seconds))
+        and MIN_INTEGER <= value <= MAX_INTEGER
+    )
 
 
 def is_count(value):
@@ -24,7 +30,9 @@ def is_count(value):
 
 
 def equal(one, other):
-    """Whether two decoded values are the same: numbers compare by value whatever their width, booleans are no numbers, octets equal their text."""
+    """Whether two decoded values are the same: numbers compare by value whatever their width, booleans are no
+    numbers, octets equal their text.
+    """
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, str) and isinstance(other, bytes):
@@ -39,8 +47,14 @@ def equal(one, other):
 
 
 def same_argument(one, other, key):
-    """Whether a key is in both tables with equal values, or in neither. Integers of any width may be equal, an integer and a float never are."""
-    return (key in one) == (key in other) and _class(one.get(key)) is _class(other.get(key)) and equal(one.get(key), other.get(key))
+    """Whether a key is in both tables with equal values, or in neither.
+
+    Integers of any width may be equal, an integer and a float never are.
+    """
+    return (
+        (key in one) == (key in other) and _class(one.get(key)) is _class(other.get(key))
+        and equal(one.get(key), other.get(key))
+    )
 
 
 def _class(value):
@@ -78,12 +92,17 @@ def written(value):
 
 
 def difference(key, entity, received, current):
-    """RabbitMQ's text for an argument or property that is not what it was; either side may be absent (see ``difference_in``)."""
+    """RabbitMQ's text for an argument or property that is not what it was; either side may be absent (see
+    ``difference_in``).
+    """
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received {_typed(received)} but current is none"
-    return f"inequivalent arg '{key}' for {entity}: received '{written(received)}' but current is '{written(current)}'"
+    return (
+        f"inequivalent arg '{key}' for {entity}: received '{written(received)}' but current is "
+        f"'{written(current)}'"
+    )
 
 
 def difference_in(key, entity, received, current):

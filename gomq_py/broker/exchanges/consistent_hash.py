@@ -5,8 +5,10 @@ A binding's key is its weight, a whole number: the share of the keys it gets. ``
 ``hash-header``) hashes a header instead of the routing key, RabbitMQ's ``hash-property`` one of three
 properties. When bindings come and go only the share of one changes hands, by either algorithm:
 
-    ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at or behind its CRC-32
-    jump    Lamping and Veach's jump hash over the destinations in a row, each as often as it weighs: even, and moves keys only for the last ones
+    ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at
+            or behind its CRC-32
+    jump    Lamping and Veach's jump hash over the destinations in a row, each as often as it weighs: even,
+            and moves keys only for the last ones
 """
 from array import array
 from bisect import bisect_left, bisect_right, insort
@@ -58,10 +60,15 @@ class ConsistentHashExchange(Exchange):
     def check_arguments(entity, arguments):
         """Refuse what cannot be hashed by. Raises PreconditionFailed."""
         if arguments.get(ALGORITHM, RING) not in (RING, JUMP):
-            raise PreconditionFailed(f"invalid arg '{ALGORITHM}' for {entity}: {written(arguments[ALGORITHM])}; expected ring or jump")
+            raise PreconditionFailed(
+                f"invalid arg '{ALGORITHM}' for {entity}: {written(arguments[ALGORITHM])}; expected ring or "
+                "jump"
+            )
         for key in (HASH_ON, HASH_HEADER):
             if not isinstance(arguments.get(key, ""), str):
-                raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
+                raise PreconditionFailed(
+                    f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}"
+                )
         if HASH_PROPERTY in arguments:
             if arguments[HASH_PROPERTY] not in PROPERTIES:
                 raise PreconditionFailed(f"Unsupported property: {written(arguments[HASH_PROPERTY])}")
@@ -72,7 +79,8 @@ class ConsistentHashExchange(Exchange):
         weight = weight_of(routing_key)
         if weight is None or not 0 < weight <= MAX_WEIGHT:
             raise PreconditionFailed(
-                f"The binding key must be an integer between 1 and {MAX_WEIGHT}, the weight of the destination; got '{routing_key}'")
+                f"The binding key must be an integer between 1 and {MAX_WEIGHT}, the weight of the "
+                f"destination; got '{routing_key}'")
 
     def match(self, routing_key, headers, targets):
         key = routing_key
@@ -99,7 +107,10 @@ class ConsistentHashExchange(Exchange):
 
 def weight_of(routing_key):
     """The weight a binding key says, or None."""
-    return int(routing_key) if routing_key.isascii() and routing_key.isdigit() and len(routing_key) < 10 else None
+    return (
+        int(routing_key) if routing_key.isascii() and routing_key.isdigit() and len(routing_key) < 10
+        else None
+    )
 
 
 class Ring:
@@ -111,11 +122,14 @@ class Ring:
     """
 
     def __init__(self):
-        self._parts = {}  # number of the part: (its points, sorted, the indexes of their names, and the number of each among those of its name)
+        # number of the part: (its points, sorted, the indexes of their names, and the number of each among
+        # those of its name)
+        self._parts = {}
         self._filled = []  # the numbers of the parts, sorted
         self._names = []  # of destinations; None where it is free
         self._free = []
-        self._bound = {}  # name: (its index, [(destination, weight)] as they came; more than one where it is bound again)
+        # name: (its index, [(destination, weight)] as they came; more than one where it is bound again)
+        self._bound = {}
 
     def add(self, destination, weight):
         name = destination.name
@@ -182,7 +196,9 @@ class Ring:
     def _place(self, points, indexes, numbers, point, name, i):
         """Where in its part a point is, or belongs."""
         at = bisect_left(points, point)
-        while at < len(points) and points[at] == point and (self._names[indexes[at]], numbers[at]) < (name, i):
+        while (
+            at < len(points) and points[at] == point and (self._names[indexes[at]], numbers[at]) < (name, i)
+        ):
             at += 1
         return at
 

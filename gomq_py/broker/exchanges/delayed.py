@@ -3,8 +3,8 @@
 
 The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in
 ``delayed_store``, a broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has
-come the header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a
-timestamp, or Unix milliseconds) names the time itself.
+come the header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at``
+(a timestamp, or Unix milliseconds) names the time itself.
 """
 from datetime import datetime
 
@@ -116,7 +116,8 @@ def gone_on(message, now_ms):
     released = Message()
     released.assign(
         message.get_exchange(), message.get_routing_key(), edit.octets(), message.get_body(), now_ms,
-        expires_at_ms=0 if expires_ms is None else now_ms + expires_ms, priority=fields["priority"], persistent=fields["persistent"])
+        expires_at_ms=0 if expires_ms is None else now_ms + expires_ms, priority=fields["priority"],
+        persistent=fields["persistent"])
     return released, decode_table(edit.headers)[0]
 
 

@@ -51,7 +51,9 @@ class Exchange:
     def bindings(self):
         """Every binding from this exchange, in the order they were made."""
         if self.departed:
-            return [binding for binding in self._bindings.values() if binding.destination not in self.departed]
+            return [
+                binding for binding in self._bindings.values() if binding.destination not in self.departed
+            ]
         return list(self._bindings.values())
 
     def find(self, identity):

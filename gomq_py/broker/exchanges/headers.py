@@ -26,9 +26,13 @@ class HeadersExchange(Exchange):
     def check_binding(self, routing_key, arguments):
         mode = arguments.get(X_MATCH, "all")
         if not isinstance(mode, str):
-            raise PreconditionFailed(f"Invalid x-match field type {type_name(mode)} (value {mode!r}); expected longstr")
+            raise PreconditionFailed(
+                f"Invalid x-match field type {type_name(mode)} (value {mode!r}); expected longstr"
+            )
         if mode not in MODES:
-            raise PreconditionFailed(f'Invalid x-match field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x')
+            raise PreconditionFailed(
+                f'Invalid x-match field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x'
+            )
 
     def match(self, routing_key, headers, targets):
         headers = headers or {}
@@ -39,7 +43,11 @@ class HeadersExchange(Exchange):
     def _added(self, binding):
         mode = binding.arguments.get(X_MATCH, "all")
         with_x = mode.endswith("-with-x")
-        wanted = [(key, value) for key, value in binding.arguments.items() if key != X_MATCH and (with_x or not key.startswith("x-"))]
+        wanted = [
+            (key, value)
+            for key, value in binding.arguments.items()
+            if key != X_MATCH and (with_x or not key.startswith("x-"))
+        ]
         self._rules[binding.identity] = (binding.destination, mode.startswith("all"), wanted)
 
     def _removed(self, binding):

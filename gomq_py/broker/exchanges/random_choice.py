@@ -20,7 +20,8 @@ class RandomExchange(Exchange):
 
     def part_with(self, destination, count):
         super().part_with(destination, count)
-        self._destinations = [one for one in self._destinations if one is not destination]  # or messages for the others would be lost
+        # or messages for the others would be lost
+        self._destinations = [one for one in self._destinations if one is not destination]
 
     def _added(self, binding):
         self._destinations.append(binding.destination)

@@ -25,8 +25,9 @@ class TopicExchange(Exchange):
         added = self._trie.costly_words_added(routing_key) if self._max_words else 0
         if added and self._trie.costly_words() + added > self._max_words:
             raise PreconditionFailed(
-                f"cannot bind to {described('exchange', self.name, self.vhost)} with the pattern '{routing_key}': limit of "
-                f"{self._max_words} words in costly patterns (max_topic_words) is reached")
+                f"cannot bind to {described('exchange', self.name, self.vhost)} with the pattern "
+                f"'{routing_key}': limit of {self._max_words} words in costly patterns (max_topic_words) is "
+                "reached")
 
     def match(self, routing_key, headers, targets):
         self._trie.match(routing_key, targets)

@@ -48,7 +48,8 @@ class TopicTrie:
         self.step = 0
         self.size = 0
         self.walked = 0
-        self.arrangements = {}  # arrangement of *: how many walked patterns have it, without those with words behind a #
+        # arrangement of *: how many walked patterns have it, without those with words behind a #
+        self.arrangements = {}
         self.shards = TopicShards()
 
     def add(self, pattern, destination):
@@ -169,7 +170,10 @@ class TopicTrie:
     def is_empty(self):
         """Whether not even a node is left."""
         root = self.root
-        return not self.shards.words and not root.words and root.star is None and root.hash is None and root.destinations is None
+        return (
+            not self.shards.words and not root.words and root.star is None and root.hash is None
+            and root.destinations is None
+        )
 
     def _enter(self, node, front, targets):
         """Put the node into the front, and the ``#`` behind it, which may match no word at all; each once per
@@ -198,7 +202,10 @@ class TopicTrie:
         return child
 
     def _prune(self, node):
-        while node.parent is not None and node.destinations is None and not node.words and node.star is None and node.hash is None:
+        while (
+            node.parent is not None and node.destinations is None and not node.words and node.star is None
+            and node.hash is None
+        ):
             parent = node.parent
             if node.word == "*":
                 parent.star = None

@@ -14,7 +14,8 @@ from gomq_py.errors import PreconditionFailed, UnknownType
 
 EXCHANGE_TYPES = {
     kind.type: kind for kind in (
-        DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange, RandomExchange, DelayedExchange,
+        DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange,
+        RandomExchange, DelayedExchange,
     )
 }
 
@@ -51,6 +52,8 @@ def check_exchange_arguments(kind, entity, arguments):
     """
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
-            raise PreconditionFailed(f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}")
+            raise PreconditionFailed(
+                f"invalid type '{type_name(arguments[key])}' for arg '{key}' in {entity}"
+            )
     check_values(entity, arguments, DEDUPLICATION)
     kind.check_arguments(entity, arguments)

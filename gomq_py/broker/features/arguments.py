@@ -28,7 +28,9 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
     """
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
     if not isinstance(dead_letter_exchange, str):
-        raise PreconditionFailed(f"invalid type '{type_name(dead_letter_exchange)}' for arg '{DEAD_LETTER_EXCHANGE}' in {entity}")
+        raise PreconditionFailed(
+            f"invalid type '{type_name(dead_letter_exchange)}' for arg '{DEAD_LETTER_EXCHANGE}' in {entity}"
+        )
     check_values(entity, arguments, (QUEUE_TYPE,))  # before the rest, which depends on it
     kind = queue_type_of(arguments)
     check_values(entity, arguments, [key for key in ARGUMENTS if kind in ARGUMENTS[key][1]])
@@ -36,7 +38,9 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
         if key in ARGUMENTS and kind not in ARGUMENTS[key][1]:
             raise PreconditionFailed(f"invalid arg '{key}' for {entity} of queue type {TYPE_MODULES[kind]}")
     if kind != CLASSIC:
-        for wrong, name in ((auto_delete, "auto-delete"), (exclusive, "exclusive-owner"), (not durable, "non-durable")):
+        for wrong, name in (
+            (auto_delete, "auto-delete"), (exclusive, "exclusive-owner"), (not durable, "non-durable")
+        ):
             if wrong:
                 raise PreconditionFailed(f"invalid property '{name}' for {entity}")
 

@@ -18,7 +18,8 @@ def priority_of(arguments):
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=PRIORITY, check=checks.integer,
-        effect="Consumers of higher priority are served first, while they have capacity. 0 where nothing is said.",
+        effect="Consumers of higher priority are served first, while they have capacity. 0 where nothing is "
+        "said.",
     ),
     # Without effect: no queue has a mirror that could take over. RabbitMQ refuses what is no boolean.
     ConsumerArgument(

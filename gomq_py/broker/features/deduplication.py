@@ -21,7 +21,9 @@ from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.values import is_count
 from gomq_py.content.fields import get_key
 
-ENABLED, SIZE, TTL, HEADER = "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"
+ENABLED, SIZE, TTL, HEADER = (
+    "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"
+)
 POLICY_KEY = "message-deduplication"
 ARGUMENTS = (ENABLED, SIZE, TTL, HEADER)
 _DEATHS = DEATHS.encode()
@@ -49,7 +51,8 @@ ROWS = (
     Feature(
         argument=ENABLED, place=27, kinds=NO_STREAM, check=checks.boolean,
         policy=POLICY_KEY, check_policy=policy_checks.boolean,
-        setting="deduplication", merge=lambda _feature, arguments, policy: deduplication_of(arguments, policy),
+        setting="deduplication",
+        merge=lambda _feature, arguments, policy: deduplication_of(arguments, policy),
         effect="A message whose id was seen lately is taken and thrown away. Exchanges take it, too.",
     ),
     Feature(
@@ -187,7 +190,10 @@ def has_died_in(queue, properties):
     if _DEATHS not in properties:
         return False
     deaths = get_key(PropertyEdit(properties).headers, DEATHS)
-    return isinstance(deaths, list) and any(isinstance(death, dict) and death.get("queue") == queue for death in deaths)
+    return (
+        isinstance(deaths, list)
+        and any(isinstance(death, dict) and death.get("queue") == queue for death in deaths)
+    )
 
 
 def id_of(value):
@@ -197,4 +203,6 @@ def id_of(value):
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")
-    return whole if len(whole) <= WHOLE_ID_OCTETS else blake2b(whole, digest_size=WHOLE_ID_OCTETS + 1).digest()
+    return (
+        whole if len(whole) <= WHOLE_ID_OCTETS else blake2b(whole, digest_size=WHOLE_ID_OCTETS + 1).digest()
+    )

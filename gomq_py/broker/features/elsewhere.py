@@ -21,8 +21,12 @@ ROWS = (
         policy="federation-upstream-pattern", check_policy=policy_checks.anything, component=FEDERATION,
         effect=_OF_A_PLUGIN,
     ),
-    Feature(policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN),
-    Feature(policy="routing-key", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN),
+    Feature(
+        policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN
+    ),
+    Feature(
+        policy="routing-key", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN
+    ),
     Feature(
         policy=DELAYED, check_policy=policy_checks.boolean, component=DELAYED,
         effect="None: an exchange delays by its type.",
@@ -31,10 +35,13 @@ ROWS = (
         policy="ha-mode", operator=True, check_policy=policy_checks.one_of("all", "exactly", "nodes"),
         effect=_OF_A_CLUSTER,
     ),
-    *(Feature(policy=key, operator=True, check_policy=policy_checks.anything, effect=_OF_A_CLUSTER) for key in (
-        "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
-        "target-group-size",
-    )),
+    *(
+        Feature(policy=key, operator=True, check_policy=policy_checks.anything, effect=_OF_A_CLUSTER)
+        for key in (
+            "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown",
+            "ha-promote-on-failure", "target-group-size",
+        )
+    ),
     Feature(policy="queue-master-locator", check_policy=policy_checks.anything, effect=_OF_A_CLUSTER),
     Feature(
         policy="max-segment-size-bytes", check_policy=policy_checks.anything,

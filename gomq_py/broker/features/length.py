@@ -19,19 +19,21 @@ ROWS = (
     ),
     Feature(
         argument="x-max-length-bytes", place=7, check=checks.not_negative,
-        policy="max-length-bytes", operator=True, check_policy=policy_checks.count, word="maximum length in bytes",
-        setting="max_bytes", merge=smallest,
+        policy="max-length-bytes", operator=True, check_policy=policy_checks.count,
+        word="maximum length in bytes", setting="max_bytes", merge=smallest,
         flag=Flag(name="--max-length-bytes", kind=int, help="Octets of bodies it holds at most."),
         effect="The queue holds at most so many octets of bodies, a stream of records.",
     ),
     Feature(
-        argument="x-overflow", place=11, kinds=NO_STREAM, check=checks.one_of("invalid_overflow", *_OVERFLOWS),
+        argument="x-overflow", place=11, kinds=NO_STREAM,
+        check=checks.one_of("invalid_overflow", *_OVERFLOWS),
         policy="overflow", operator=True, check_policy=policy_checks.one_of(*_OVERFLOWS),
         setting="overflow", merge=first_text(DROP_HEAD),
         flag=Flag(
             name="--reject-on-overflow", value=REJECT_PUBLISH,
             help="Refuse what does not fit instead of dropping the oldest."),
-        effect="What happens to what is too much: the oldest go, or new ones are refused, or refused and dead-lettered.",
+        effect="What happens to what is too much: the oldest go, or new ones are refused, or refused and "
+        "dead-lettered.",
     ),
     # Without effect: no queue keeps messages in memory.
     Feature(

@@ -8,7 +8,9 @@ from gomq_py.broker.features.feature import (
     CLASSIC, CLASSIC_ONLY, QUORUM, QUORUM_ONLY, STREAM, STREAM_ONLY, Feature, Flag,
 )
 
-QUEUE_TYPE, MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER = "x-queue-type", "x-max-priority", "x-single-active-consumer"
+QUEUE_TYPE, MAX_PRIORITY, SINGLE_ACTIVE_CONSUMER = (
+    "x-queue-type", "x-max-priority", "x-single-active-consumer"
+)
 QUEUE_MODE_KEY = "queue-mode"
 
 
@@ -62,7 +64,9 @@ ROWS = (
     ),
     Feature(
         argument="x-queue-leader-locator", place=21,
-        check=checks.one_of("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"),
+        check=checks.one_of(
+            "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"
+        ),
         policy="queue-leader-locator", check_policy=policy_checks.anything,
         effect="None: there is one node.",
     ),

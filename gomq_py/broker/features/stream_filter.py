@@ -86,8 +86,8 @@ def _check(_value, arguments):
 
 CONSUMER_ROWS = tuple(
     ConsumerArgument(
-        argument=argument, kinds=STREAM_ONLY, check=_check, refusal="failed consuming from stream {entity}: {reason}",
-        effect=effect,
+        argument=argument, kinds=STREAM_ONLY, check=_check,
+        refusal="failed consuming from stream {entity}: {reason}", effect=effect,
     ) for argument, effect in (
         (MATCH_TYPE, "`all`: every value must be there, too; `any`: one value or one condition is enough."),
         (MATCH_UNFILTERED, "Messages without a value are wanted, too."),

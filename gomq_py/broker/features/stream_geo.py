@@ -3,7 +3,8 @@
 The earth is taken for a sphere.
 
     geo-within-radius   {lat, lon, radius_km}
-    geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the 180th meridian
+    geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the
+                        180th meridian
     geo-polygon         {points: [[lat, lon], ...]}, three or more, in order; edges are straight in degrees
 
 A message without a position matches none of them. Each maker raises ValueError for what makes no sense.
@@ -17,16 +18,23 @@ EARTH_RADIUS_KM = 6371
 
 def within_radius(value):
     """Great-circle distance (haversine)."""
-    lat, lon = _position(_named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"), "geo-within-radius")
+    lat, lon = _position(
+        _named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"),
+        "geo-within-radius",
+    )
     radius_km = _named(value, "geo-within-radius", "radius_km")
     if radius_km < 0:
         raise ValueError("geo-within-radius: radius_km must not be negative")
-    return lambda headers: (there := position_of(headers)) is not None and distance_km(lat, lon, *there) <= radius_km
+    return lambda headers: (
+        (there := position_of(headers)) is not None and distance_km(lat, lon, *there) <= radius_km
+    )
 
 
 def bbox(value):
     """Between two latitudes and two longitudes, edges included."""
-    min_lat, max_lat, min_lon, max_lon = (_named(value, "geo-bbox", key) for key in ("min_lat", "max_lat", "min_lon", "max_lon"))
+    min_lat, max_lat, min_lon, max_lon = (
+        _named(value, "geo-bbox", key) for key in ("min_lat", "max_lat", "min_lon", "max_lon")
+    )
     _position(min_lat, min_lon, "geo-bbox")
     _position(max_lat, max_lon, "geo-bbox")
     if min_lat > max_lat:
@@ -36,7 +44,10 @@ def bbox(value):
         there = position_of(headers)
         if there is None or not min_lat <= there[0] <= max_lat:
             return False
-        return min_lon <= there[1] <= max_lon if min_lon <= max_lon else there[1] >= min_lon or there[1] <= max_lon
+        return (
+            min_lon <= there[1] <= max_lon if min_lon <= max_lon
+            else there[1] >= min_lon or there[1] <= max_lon
+        )
     return condition
 
 
@@ -49,7 +60,12 @@ def polygon(value):
     for point in points:
         if not isinstance(point, list) or len(point) != 2:
             raise ValueError("geo-polygon: a point must be an array of a latitude and a longitude")
-        corners.append(_position(_number(point[0], "geo-polygon", "lat"), _number(point[1], "geo-polygon", "lon"), "geo-polygon"))
+        corners.append(
+            _position(
+                _number(point[0], "geo-polygon", "lat"), _number(point[1], "geo-polygon", "lon"),
+                "geo-polygon",
+            )
+        )
     return lambda headers: (there := position_of(headers)) is not None and is_inside(there, corners)
 
 
@@ -78,7 +94,10 @@ def is_inside(there, corners):
     inside = False
     lat_before, lon_before = corners[-1]
     for lat_here, lon_here in corners:
-        if (lat_here > lat) != (lat_before > lat) and lon < (lon_before - lon_here) * (lat - lat_here) / (lat_before - lat_here) + lon_here:
+        if (
+            (lat_here > lat) != (lat_before > lat)
+            and lon < (lon_before - lon_here) * (lat - lat_here) / (lat_before - lat_here) + lon_here
+        ):
             inside = not inside
         lat_before, lon_before = lat_here, lon_here
     return inside

@@ -16,6 +16,7 @@ def prefetch_bytes_of(arguments):
 CONSUMER_ROWS = (
     ConsumerArgument(
         argument=PREFETCH_BYTES, kinds=STREAM_ONLY, check=checks.not_negative,
-        effect="Octets of bodies it may hold unacknowledged, besides the prefetch count. One message it gets in any case.",
+        effect="Octets of bodies it may hold unacknowledged, besides the prefetch count. One message it gets "
+        "in any case.",
     ),
 )

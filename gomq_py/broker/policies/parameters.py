@@ -14,8 +14,8 @@ from gomq_py.broker.topology_log import records
 GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
 # What a component without an owner would be for, if this broker had it.
 _FEATURES = {
-    "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation", "sharding": "sharding",
-    "delayed-message": "policies that delay",
+    "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation",
+    "sharding": "sharding", "delayed-message": "policies that delay",
 }
 # Components that had an owner in every release. Of all others, records that do not say whether they wait are
 # of releases that had none.
@@ -73,7 +73,10 @@ class Parameters:
         """
         if component not in self._components:
             return {component: _why_idle(component)}
-        return {key: _why_idle(owner) for key, owner in _owners_in(component, value).items() if owner not in self._components}
+        return {
+            key: _why_idle(owner)
+            for key, owner in _owners_in(component, value).items() if owner not in self._components
+        }
 
     @staticmethod
     def waits(vhost, component, name):
@@ -158,8 +161,14 @@ class Parameters:
 
 def _owners_in(component, value):
     """{key: component whose owner acts on it} of a policy; of other values nothing."""
-    definition = value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict) else None
-    return {key: KEYS_OF_COMPONENTS[key] for key in definition if key in KEYS_OF_COMPONENTS} if isinstance(definition, dict) else {}
+    definition = (
+        value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
+        else None
+    )
+    return (
+        {key: KEYS_OF_COMPONENTS[key] for key in definition if key in KEYS_OF_COMPONENTS}
+        if isinstance(definition, dict) else {}
+    )
 
 
 def _why_idle(component):

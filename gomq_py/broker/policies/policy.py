@@ -70,8 +70,11 @@ class Policy:
         try:
             return self._pattern.found_in(name)
         except TimeoutError:
-            QUIET.error(("policy", self.name, self.pattern), "policy %r is not in force for %s %r: its pattern %r takes too long for that name; "
-                        "write it without nested repeats", self.name, kind, name, self.pattern)
+            QUIET.error(
+                ("policy", self.name, self.pattern),
+                "policy %r is not in force for %s %r: its pattern %r takes too long for that name; "
+                "write it without nested repeats", self.name, kind, name, self.pattern,
+            )
             return False
 
     @property
@@ -81,19 +84,28 @@ class Policy:
 
     def say_untried(self, kind, name):
         """Log that it was not even tried for an entity, because too many of its kind take too long."""
-        QUIET.error(("untried", self.name, self.pattern), "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
-                    "long; write them without nested repeats", self.name, kind, name, COSTLY_TRIES)
+        QUIET.error(
+            ("untried", self.name, self.pattern),
+            "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
+            "long; write them without nested repeats", self.name, kind, name, COSTLY_TRIES,
+        )
 
     def as_value(self):
         """The policy as parameters keep it."""
-        return {"pattern": self.pattern, "apply-to": self.apply_to, "priority": self.priority, "definition": self.definition}
+        return {
+            "pattern": self.pattern, "apply-to": self.apply_to, "priority": self.priority,
+            "definition": self.definition,
+        }
 
 
 def policy_of(name, value, operator=False):
     """The Policy for a value as parameters keep it, and as definitions files have it. Raises PolicyError."""
     if not isinstance(value, dict) or "pattern" not in value or "definition" not in value:
         raise PolicyError("a policy needs a pattern and a definition")
-    return Policy(name, value["pattern"], value["definition"], value.get("priority", 0), value.get("apply-to", ALL), operator)
+    return Policy(
+        name, value["pattern"], value["definition"], value.get("priority", 0), value.get("apply-to", ALL),
+        operator,
+    )
 
 
 class PolicySet:
@@ -154,7 +166,9 @@ class InForce:
         """``without``: keys that mean nothing for entities of this kind."""
         self.policy = policy
         self.operator_policy = operator_policy
-        self.definition = {key: value for key, value in merged(policy, operator_policy).items() if key not in without}
+        self.definition = {
+            key: value for key, value in merged(policy, operator_policy).items() if key not in without
+        }
 
 
 def _is_number(value):

@@ -25,13 +25,19 @@ class QueueSettings:
             setattr(self, row.setting, row.merge(row, arguments, policy))
 
     def __eq__(self, other):
-        return isinstance(other, QueueSettings) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return (
+            isinstance(other, QueueSettings)
+            and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        )
 
     def __hash__(self):
         return hash(tuple(getattr(self, name) for name in self.__slots__))
 
     def __repr__(self):
-        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name) not in (None, DROP_HEAD))
+        given = ", ".join(
+            f"{name}={getattr(self, name)!r}"
+            for name in self.__slots__ if getattr(self, name) not in (None, DROP_HEAD)
+        )
         return f"<QueueSettings {given or 'plain'}>"
 
     @property
@@ -44,7 +50,9 @@ class QueueSettings:
         """Whether the queue itself has something to observe. Channels observe consumer timeouts, streams
         ages.
         """
-        return any(getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue)
+        return any(
+            getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
+        )
 
 
 PLAIN = QueueSettings()

@@ -59,9 +59,13 @@ class VHostPolicies(Job):
         try:
             configure(entity, entity.in_force.definition)
         except Exception as error:
-            names = [policy.name for policy in (entity.in_force.policy, entity.in_force.operator_policy) if policy is not None]
+            names = [
+                policy.name
+                for policy in (entity.in_force.policy, entity.in_force.operator_policy) if policy is not None
+            ]
             LOG.error("%s %r in vhost %r is under no policy, for %s cannot be applied to it: %s: %s",
-                      kind, entity.name, self._vhost.name, " and ".join(map(repr, names)), type(error).__name__, error)
+                      kind, entity.name, self._vhost.name, " and ".join(map(repr, names)),
+                      type(error).__name__, error)
             entity.in_force = UNDER_NONE
             configure(entity, UNDER_NONE.definition)
 
@@ -114,13 +118,19 @@ class VHostPolicies(Job):
         """A generator that configures every queue and exchange anew, unless it was deleted before its turn.
         """
         vhost = self._vhost
-        for there, configure in ((vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)):
+        for there, configure in (
+            (vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)
+        ):
             for entity in list(there.values()):
                 if entity.name and there.get(entity.name) is entity:
                     try:
                         configure(entity)
-                    except Exception:  # whatever is the matter with one must not keep the policy from the others
-                        LOG.exception("the policies in force could not be applied to %r in vhost %r", entity.name, vhost.name)
+                    except Exception:
+                        # whatever is the matter with one must not keep the policy from the others
+                        LOG.exception(
+                            "the policies in force could not be applied to %r in vhost %r", entity.name,
+                            vhost.name,
+                        )
                 yield
 
 

@@ -1,7 +1,8 @@
 """Consumers: the interface a queue delivers through, and the ring that decides whose turn it is.
 
-Doors subclass Consumer; queues keep one ConsumerRing. The ring holds the consumers that can take a message now as far as anybody knows: a consumer
-without credit, or whose socket is full, leaves it and is offered again by its door when that changes, so that it never holds up the others.
+Doors subclass Consumer; queues keep one ConsumerRing. The ring holds the consumers that can take a message
+now as far as anybody knows: a consumer without credit, or whose socket is full, leaves it and is offered
+again by its door when that changes, so that it never holds up the others.
 """
 from collections import deque
 
@@ -9,7 +10,11 @@ UNLIMITED = 1 << 30
 
 
 class Consumer:
-    """One subscription to a queue. ``priority``: higher is served first while it has capacity. ``queue`` is set for as long as it is attached."""
+    """One subscription to a queue.
+
+    ``priority``: higher is served first while it has capacity. ``queue`` is set for as long as it is
+    attached.
+    """
 
     __slots__ = ("queue", "tag", "arguments", "priority", "no_ack", "exclusive", "ringed")
 
@@ -23,11 +28,18 @@ class Consumer:
         self.ringed = False
 
     def capacity(self):
-        """How many messages it may take now. At 0 it leaves the ring until its door calls ``queue.offer(consumer)``."""
+        """How many messages it may take now.
+
+        At 0 it leaves the ring until its door calls ``queue.offer(consumer)``.
+        """
         return UNLIMITED
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue and write them out, as far as its socket goes without waiting. Returns the octets written."""
+        """Take up to ``limit`` messages from the queue and write them out, as far as its socket goes without
+        waiting.
+
+        Returns the octets written.
+        """
         raise NotImplementedError
 
     def is_behind(self):
@@ -41,13 +53,18 @@ class Consumer:
             self.cancel(reason)
 
     def cancel(self, reason):
-        """The queue let go of this consumer (deleted, closed, fenced): tell the peer. ``reason`` is for the log."""
+        """The queue let go of this consumer (deleted, closed, fenced): tell the peer.
+
+        ``reason`` is for the log.
+        """
 
 
 class ConsumerRing:
-    """A queue's consumers, and those of them that are ready, in the order of their turns: highest priority first, round robin within one priority.
+    """A queue's consumers, and those of them that are ready, in the order of their turns: highest priority
+    first, round robin within one priority.
 
-    With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority in order of attaching takes over.
+    With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority
+    in order of attaching takes over.
     """
 
     __slots__ = ("consumers", "single_active", "active", "levels", "priorities", "ready")
@@ -85,7 +102,10 @@ class ConsumerRing:
 
     def offer(self, consumer):
         """The consumer may have capacity again: it goes to the end of its ring unless it is in it."""
-        if consumer.ringed or (self.single_active and consumer is not self.active) or consumer.capacity() <= 0:
+        if (
+            consumer.ringed or (self.single_active and consumer is not self.active)
+            or consumer.capacity() <= 0
+        ):
             return
         index = 0
         while index < len(self.priorities) and self.priorities[index] > consumer.priority:
@@ -98,7 +118,10 @@ class ConsumerRing:
         self.ready += 1
 
     def take_next(self):
-        """Take the consumer whose turn it is out of the ring, or None. Consumers that lost their capacity meanwhile are dropped on the way."""
+        """Take the consumer whose turn it is out of the ring, or None.
+
+        Consumers that lost their capacity meanwhile are dropped on the way.
+        """
         for level in self.levels:
             while level:
                 consumer = level.popleft()

@@ -1,11 +1,14 @@
-"""Due heap: which message is due next, of any number of them, at 16 octets each. Typed arrays, no object per message.
+"""Due heap: which message is due next, of any number of them, at 16 octets each.
+
+Typed arrays, no object per message.
 
 Owned by broker.transfer.delayed. Ties go to the message that was stored first.
 """
 from array import array
 
 FIRST_SLOTS = 64
-# A full heap grows by an eighth: at the most 18 octets a message, and still few moves: each number is copied some eight times in all.
+# A full heap grows by an eighth: at the most 18 octets a message, and still few moves: each number is copied
+# some eight times in all.
 GROWTH_SHIFT = 3
 
 
@@ -32,7 +35,10 @@ class DueHeap:
         self.count += 1
         while at > 0:
             parent = (at - 1) >> 1
-            if self._due[parent] < due_ms or (self._due[parent] == due_ms and self._locations[parent] < location):
+            if (
+                self._due[parent] < due_ms
+                or (self._due[parent] == due_ms and self._locations[parent] < location)
+            ):
                 break
             self._due[at] = self._due[parent]
             self._locations[at] = self._locations[parent]
@@ -56,7 +62,10 @@ class DueHeap:
         while child < self.count:
             if child + 1 < self.count and self._before(child + 1, child):
                 child += 1
-            if due_ms < self._due[child] or (due_ms == self._due[child] and location < self._locations[child]):
+            if (
+                due_ms < self._due[child]
+                or (due_ms == self._due[child] and location < self._locations[child])
+            ):
                 break
             self._due[at] = self._due[child]
             self._locations[at] = self._locations[child]
@@ -67,7 +76,10 @@ class DueHeap:
         return 0
 
     def _before(self, one, other):
-        return self._due[one] < self._due[other] or (self._due[one] == self._due[other] and self._locations[one] < self._locations[other])
+        return (
+            self._due[one] < self._due[other]
+            or (self._due[one] == self._due[other] and self._locations[one] < self._locations[other])
+        )
 
     def _resize(self, room):
         self._due = moved(self._due, self.count, room)

@@ -1,13 +1,16 @@
-"""Due timer: says when something is due, and hands over what is, in order, however much waits: a heap of 16 to 18 octets a message and one timer.
+"""Due timer: says when something is due, and hands over what is, in order, however much waits: a heap of 16
+to 18 octets a message and one timer.
 
-Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only their
-locations. Never yields. What is due together is taken one by one, by a job of whoever waits for it.
+Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only
+their locations. Never yields. What is due together is taken one by one, by a job of whoever waits for it.
 """
 from gomq_py.broker.queues.due_heap import DueHeap
 
 
 class DueTimer:
-    """``on_due()`` is called when the first message is due; ``take`` then gives those that are, and ``arm`` waits for the next."""
+    """``on_due()`` is called when the first message is due; ``take`` then gives those that are, and ``arm``
+    waits for the next.
+    """
 
     def __init__(self, timers, on_due):
         self._timers = timers

@@ -1,6 +1,9 @@
-"""Guard: what a queue asks before and after it changes, where it has limits to observe. The interface; broker.queues.limits is the one that matters.
+"""Guard: what a queue asks before and after it changes, where it has limits to observe.
 
-A queue without limits has none and pays one comparison with None per call. It stands apart from limits because that one needs to see the queue.
+The interface; broker.queues.limits is the one that matters.
+
+A queue without limits has none and pays one comparison with None per call. It stands apart from limits
+because that one needs to see the queue.
 """
 
 
@@ -8,7 +11,8 @@ A queue without limits has none and pays one comparison with None per call. It s
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
 
-# How a message comes back: its channel let go of it, basic.nack, basic.reject. Bits, so that a setting can mean several.
+# How a message comes back: its channel let go of it, basic.nack, basic.reject. Bits, so that a setting can
+# mean several.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 
@@ -35,7 +39,9 @@ class QueueGuard:
         """The turn of the queue is over."""
 
     def returned(self, location, how):
-        """An unacked message is to be requeued (LOST, RETURNED, FAILED); True: it was not, because it went elsewhere, or waits."""
+        """An unacked message is to be requeued (LOST, RETURNED, FAILED); True: it was not, because it went
+        elsewhere, or waits.
+        """
         return False
 
     def came_back(self):

@@ -1,8 +1,10 @@
-"""Limits: expiry, length, delivery count and idleness of one queue, for queues that have such settings; the others have none of this.
+"""Limits: expiry, length, delivery count and idleness of one queue, for queues that have such settings; the
+others have none of this.
 
-Beside queue, which asks it (guard). Everything happens at the head, as in RabbitMQ: the oldest ready message is looked at before a delivery and when
-the queue's turn is over, and one timer waits for its time to come. What leaves by a limit goes to the dead letters, if the queue has an exchange for
-them. Never yields; where a great many messages have to go they go in slices.
+Beside queue, which asks it (guard). Everything happens at the head, as in RabbitMQ: the oldest ready message
+is looked at before a delivery and when the queue's turn is over, and one timer waits for its time to come.
+What leaves by a limit goes to the dead letters, if the queue has an exchange for them. Never yields; where a
+great many messages have to go they go in slices.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -22,7 +24,8 @@ SLICE = 500
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
-# A timer that fires this early is fine: the head is looked at again and the timer set anew. One later than this is set again.
+# A timer that fires this early is fine: the head is looked at again and the timer set anew. One later than
+# this is set again.
 TIMER_SLACK_MS = 2
 
 # Until a queue is expired again that could not be deleted, because the definitions could not be written.
@@ -30,14 +33,17 @@ TRY_AGAIN_MS = 10_000
 
 
 class QueueLimits(guard.QueueGuard):
-    """What ``queue`` has to observe. ``dead_letters`` takes over unacked messages: ``send(queue, location, reason)``, and refused ones:
-    ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when nobody has used the queue for its ``expires_ms``.
+    """What ``queue`` has to observe.
+
+    ``dead_letters`` takes over unacked messages: ``send(queue, location, reason)``, and refused ones:
+    ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when nobody has used the queue for
+    its ``expires_ms``.
     """
 
     __slots__ = (
-        "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes", "delivery_limit", "is_bounded", "drops",
-        "has_exchange", "message", "timer", "timer_ms", "slicing", "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms",
-        "retries", "retried",
+        "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes",
+        "delivery_limit", "is_bounded", "drops", "has_exchange", "message", "timer", "timer_ms", "slicing",
+        "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms", "retries", "retried",
     )
 
     def __init__(self, queue, dead_letters, timers, on_idle):
@@ -54,9 +60,15 @@ class QueueLimits(guard.QueueGuard):
         self.configure(PLAIN)
 
     def configure(self, settings):
-        """Observe these QueueSettings from now on; what is too much or too old already goes in the queue's next turn."""
-        if self.idle_timer is not None and (self.settings is None or settings.expires_ms != self.settings.expires_ms):
-            self.idle_timer.stop()  # the time begins anew, as in RabbitMQ, and the timer waits for the old one
+        """Observe these QueueSettings from now on; what is too much or too old already goes in the queue's
+        next turn.
+        """
+        if (
+            self.idle_timer is not None
+            and (self.settings is None or settings.expires_ms != self.settings.expires_ms)
+        ):
+            # the time begins anew, as in RabbitMQ, and the timer waits for the old one
+            self.idle_timer.stop()
             self.idle_timer = None
         self.settings = settings
         self.ttl_ms = _or_minus_one(settings.message_ttl_ms)
@@ -88,9 +100,11 @@ class QueueLimits(guard.QueueGuard):
     # what the queue asks
 
     def admits(self, message):
-        """Whether the message is new, and there is room for it where the overflow is to refuse what is too much.
+        """Whether the message is new, and there is room for it where the overflow is to refuse what is too
+        much.
 
-        What consumers would take at once is no part of that: a read brings many messages, and RabbitMQ delivers each before it looks at the next.
+        What consumers would take at once is no part of that: a read brings many messages, and RabbitMQ
+        delivers each before it looks at the next.
         """
         if self.seen is not None and self._is_duplicate(message):
             return guard.DUPLICATE
@@ -109,19 +123,28 @@ class QueueLimits(guard.QueueGuard):
     def _overflows(self, message):
         """Whether the queue would be longer or larger with the message than it may."""
         queue = self.queue
-        return 0 <= self.max_length < queue.ready_count + 1 or 0 <= self.max_bytes < queue.ready_bytes + message.body_length
+        return (
+            0 <= self.max_length < queue.ready_count + 1
+            or 0 <= self.max_bytes < queue.ready_bytes + message.body_length
+        )
 
     def appended(self):
-        """Remember the message's id, and drop the head where it is too much, unless a consumer may take it in this turn."""
+        """Remember the message's id, and drop the head where it is too much, unless a consumer may take it in
+        this turn.
+        """
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
             self._trim()
 
     def asked(self):
-        """Nobody waited for the head: where it may not wait at all it is too old already, in the very millisecond in which it came."""
+        """Nobody waited for the head: where it may not wait at all it is too old already, in the very
+        millisecond in which it came.
+        """
         left = SLICE
-        while left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms:
+        while (
+            left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
+        ):
             self._drop(self.message, EXPIRED)
             left -= 1
 
@@ -132,7 +155,8 @@ class QueueLimits(guard.QueueGuard):
         left = SLICE
         while queue.head(message):
             due_ms = self._due_ms(message)
-            # The millisecond in which its time ends is for consumers that were waiting; what comes back in it is too old.
+            # The millisecond in which its time ends is for consumers that were waiting; what comes back in it
+            # is too old.
             is_fresh = due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
             left_ms = self._left_ms(message) if message.delivery_count and self.retried and is_fresh else 0
             if is_fresh and left_ms == 0:
@@ -151,7 +175,9 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def settle(self):
-        """The queue's turn is over: what is too much goes, what is too old goes, and the timer waits for the head."""
+        """The queue's turn is over: what is too much goes, what is too old goes, and the timer waits for the
+        head.
+        """
         queue = self.queue
         if queue.closed or self.slicing:
             return
@@ -161,12 +187,17 @@ class QueueLimits(guard.QueueGuard):
             due_ms = self._due_ms(self.message)
             if due_ms:
                 self._wait_for(due_ms)
-        elif not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN and not queue.is_opening():
+        elif (
+            not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN
+            and not queue.is_opening()
+        ):
             self.close()
             queue.limits = None  # no message with an expiry of its own is left
 
     def returned(self, location, how):
-        """Whether the message has come back too often, and so went to the dead letters instead, or waits before it is ready again."""
+        """Whether the message has come back too often, and so went to the dead letters instead, or waits
+        before it is ready again.
+        """
         if self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
@@ -181,7 +212,9 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """What is too much with it goes at once, which as a rule is the message itself: it is older than what came after it."""
+        """What is too much with it goes at once, which as a rule is the message itself: it is older than what
+        came after it.
+        """
         if self.is_bounded and self.drops:
             self._trim()
 
@@ -205,7 +238,9 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """How long the message that was just peeked has to wait still, as one of an earlier run whose back-off is not over; 0: not at all."""
+        """How long the message that was just peeked has to wait still, as one of an earlier run whose
+        back-off is not over; 0: not at all.
+        """
         store = self.queue.store
         if not store.shows_recovered():
             return 0
@@ -216,7 +251,10 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """Whether a message of the same id was stored lately; the id is kept for appended(). One that died here and comes back is no duplicate."""
+        """Whether a message of the same id was stored lately; the id is kept for appended().
+
+        One that died here and comes back is no duplicate.
+        """
         properties = message.get_properties()
         self.seen_id, self.seen_ttl_ms = self.seen.read(properties)
         if self.seen_id is None or has_died_in(self.queue.name, properties):
@@ -226,7 +264,9 @@ class QueueLimits(guard.QueueGuard):
     # leaving
 
     def _show_count(self, message):
-        """Say in the header x-delivery-count how often the message came back, as RabbitMQ does where that is limited."""
+        """Say in the header x-delivery-count how often the message came back, as RabbitMQ does where that is
+        limited.
+        """
         edit = PropertyEdit(message.get_properties())
         edit.headers = set_key(edit.headers, "x-delivery-count", int(message.delivery_count))
         message.own(edit.octets())
@@ -257,7 +297,10 @@ class QueueLimits(guard.QueueGuard):
         """Drop from the head until the rest is not too much."""
         queue = self.queue
         left = SLICE
-        while 0 <= self.max_length < queue.ready_count or (0 <= self.max_bytes < queue.ready_bytes and queue.ready_count):
+        while (
+            0 <= self.max_length < queue.ready_count
+            or (0 <= self.max_bytes < queue.ready_bytes and queue.ready_count)
+        ):
             if left == 0:
                 self._go_on_later()
                 return
@@ -307,7 +350,10 @@ class QueueLimits(guard.QueueGuard):
         try:
             self.on_idle(self.queue)
         except Exception:
-            LOG.exception("queue '%s' in vhost '%s' has expired and cannot be deleted now", self.queue.name, self.queue.vhost)
+            LOG.exception(
+                "queue '%s' in vhost '%s' has expired and cannot be deleted now", self.queue.name,
+                self.queue.vhost,
+            )
             self.idle_timer = self.timers.start(TRY_AGAIN_MS, self._perhaps_idle)
 
 

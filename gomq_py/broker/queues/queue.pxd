@@ -19,7 +19,8 @@ cdef class Queue(destination.Destination):
     cdef readonly Store store
     cdef readonly Scheduler scheduler
     cdef readonly ConsumerRing ring
-    cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none, complained_ms
+    cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none
+    cdef readonly uint64_t complained_ms
     cdef int holds
     cdef bint behind, turning
     cdef public uint64_t consumer_timeout_ms
@@ -46,7 +47,8 @@ cdef class Queue(destination.Destination):
     cpdef remove_consumer(self, Consumer consumer)
     cpdef check_exclusive(self, bint exclusive)
     cpdef offer(self, Consumer consumer)
-    @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t, before=Py_ssize_t, taken=Py_ssize_t, asked=Py_ssize_t, consumer=Consumer)
+    @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t,
+        before=Py_ssize_t, taken=Py_ssize_t, asked=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(consumer=Consumer, ring=ConsumerRing)

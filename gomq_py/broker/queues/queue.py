@@ -1,7 +1,8 @@
 """Queue: messages in order of arrival, handed to consumers in turns.
 
-Above storage.message_store, below routes (publishing) and doors (consuming). A queue schedules its own consumers (docs/decisions/0003): whatever
-changes what could be delivered touches it, and it gets one turn at the end of the read. Never yields, never waits for a socket or a disk.
+Above storage.message_store, below routes (publishing) and doors (consuming). A queue schedules its own
+consumers (docs/decisions/0003): whatever changes what could be delivered touches it, and it gets one turn at
+the end of the read. Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER
 from gomq_py.broker.policies.policy import UNDER_NONE
@@ -25,24 +26,30 @@ COMPLAIN_MS = 10_000
 
 
 class Queue(destination.Destination):
-    """A FIFO queue of ``vhost`` (its name). Kinds that order, limit or expire differently are subclasses and collaborators.
+    """A FIFO queue of ``vhost`` (its name).
 
-    ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault of the store closed the queue,
-    ``on_expiring(queue)`` when the first message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how long
-    a delivery may stay unacked, 0 for any time; channels see to it. ``dead_letter_count``: messages that are dead and wait for their copies.
-    ``aside``: the SetAside of this queue, or None.
-    ``in_force``: the policies it stands under (broker.policies.InForce), as its vhost has applied them.
+    Kinds that order, limit or expire differently are subclasses and collaborators.
+
+    ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault
+    of the store closed the queue, ``on_expiring(queue)`` when the first message that expires comes to a queue
+    without limits: it may give it some. ``consumer_timeout_ms``: how long a delivery may stay unacked, 0 for
+    any time; channels see to it. ``dead_letter_count``: messages that are dead and wait for their copies.
+    ``aside``: the SetAside of this queue, or None. ``in_force``: the policies it stands under
+    (broker.policies.InForce), as its vhost has applied them.
     """
 
     __slots__ = (
         "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
         "on_expiring", "limits", "store", "scheduler", "ring",
-        "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none", "holds",
-        "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside", "in_force",
-        "_waiting_for_files", "__weakref__",
+        "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
+        "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
+        "in_force", "_waiting_for_files", "__weakref__",
     )
 
-    def __init__(self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False, arguments=None):
+    def __init__(
+        self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False,
+        arguments=None,
+    ):
         destination.Destination.__init__(self, name, durable)
         self.vhost = vhost
         self.store = store
@@ -52,7 +59,8 @@ class Queue(destination.Destination):
         self.arguments = arguments or {}
         self.closed = self.paused = self.behind = self.turning = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
-        self.published = self.delivered = self.acked = self.requeued = self.got = self.holds = self.complained_ms = 0
+        self.published = self.delivered = self.acked = self.requeued = self.got = 0
+        self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
@@ -92,17 +100,22 @@ class Queue(destination.Destination):
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
-        """Fill ``message`` with the one that is next, without taking it. False: nothing is ready, or the queue ``is_opening``. The message
-        dies at the next call on this queue.
+        """Fill ``message`` with the one that is next, without taking it.
+
+        False: nothing is ready, or the queue ``is_opening``. The message dies at the next call on this queue.
         """
         if self.closed:
             return False
         return self.store.peek(message) if self.limits is None else self.limits.peek(message)
 
-    # what limits and dead letters do with the head, whatever they decide; kinds with several stores override these too
+    # what limits and dead letters do with the head, whatever they decide; kinds with several stores override
+    # these too
 
     def head(self, message):
-        """Fill ``message`` with the oldest ready one, wanted or not. False: nothing is ready, or the queue ``is_opening``."""
+        """Fill ``message`` with the oldest ready one, wanted or not.
+
+        False: nothing is ready, or the queue ``is_opening``.
+        """
         return self.store.peek(message)
 
     def shift_head(self):
@@ -114,7 +127,9 @@ class Queue(destination.Destination):
         return not self.closed and self.store.read(location, message)
 
     def take(self, message, no_ack):
-        """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location, unless ``no_ack``."""
+        """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location,
+        unless ``no_ack``.
+        """
         self.store.shift()
         self.delivered += 1
         if no_ack:
@@ -122,8 +137,10 @@ class Queue(destination.Destination):
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
-        """basic.get: take the next message. False: nothing is ready, or the queue ``is_opening``: then ask again ``when_opened``. The message dies at
-        the next call on this queue, but owns its parts if ``no_ack``.
+        """basic.get: take the next message.
+
+        False: nothing is ready, or the queue ``is_opening``: then ask again ``when_opened``. The message dies
+        at the next call on this queue, but owns its parts if ``no_ack``.
         """
         if self.limits is not None:
             self.limits.used()
@@ -148,7 +165,10 @@ class Queue(destination.Destination):
         return True
 
     def count_ready(self):
-        """How many messages are ready once those at the head that are too old are gone. A message that was peeked at dies."""
+        """How many messages are ready once those at the head that are too old are gone.
+
+        A message that was peeked at dies.
+        """
         if self.limits is not None and self.ready_count:
             try:
                 self.limits.asked()
@@ -158,7 +178,10 @@ class Queue(destination.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """Whether the next message lies in files that a thread has yet to open. Then the queue has a turn when it has."""
+        """Whether the next message lies in files that a thread has yet to open.
+
+        Then the queue has a turn when it has.
+        """
         return not self.closed and self.store.is_waiting()
 
     def when_opened(self, callback):
@@ -170,8 +193,11 @@ class Queue(destination.Destination):
         self.wake()
 
     def _tell_opened(self):
-        """Call those who asked for one message, before consumers, who would take everything up to the next closed segment. Who has to wait again is
-        behind the others; those for whom there was no time are called in the next turn.
+        """Call those who asked for one message, before consumers, who would take everything up to the next
+        closed segment.
+
+        Who has to wait again is behind the others; those for whom there was no time are called in the next
+        turn.
         """
         waiting, self._waiting_for_files = self._waiting_for_files, None
         clock = SliceClock()
@@ -179,7 +205,9 @@ class Queue(destination.Destination):
             try:
                 callback()
             except Exception:
-                LOG.exception("queue '%s' in vhost '%s': a reader that waited for files", self.name, self.vhost)
+                LOG.exception(
+                    "queue '%s' in vhost '%s': a reader that waited for files", self.name, self.vhost
+                )
             if self.is_opening() or clock.is_over():
                 break
         self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
@@ -234,7 +262,10 @@ class Queue(destination.Destination):
             self.limits.rejected(location)
 
     def drop(self, location):
-        """An unacked message leaves: it was acked, a limit wants it gone, or it went elsewhere. False: the queue is closed, or closes over it."""
+        """An unacked message leaves: it was acked, a limit wants it gone, or it went elsewhere.
+
+        False: the queue is closed, or closes over it.
+        """
         if self.closed:
             return False
         try:
@@ -247,7 +278,10 @@ class Queue(destination.Destination):
         return True
 
     def set_aside(self, location, error, doing):
-        """An unacked message cannot be dealt with: it stays as it is until the queue is opened again. For the rest as SetAside.add."""
+        """An unacked message cannot be dealt with: it stays as it is until the queue is opened again.
+
+        For the rest as SetAside.add.
+        """
         if self.aside is None:
             self.aside = SetAside(f"queue '{self.name}' in vhost '{self.vhost}'")
         self.aside.add(location, error, doing)
@@ -255,8 +289,9 @@ class Queue(destination.Destination):
     # consumers
 
     def add_consumer(self, consumer):
-        """Attach ``consumer``; it gets its first messages in the queue's next turn. Raises AccessRefused where an exclusive consumer is in the
-        way.
+        """Attach ``consumer``; it gets its first messages in the queue's next turn.
+
+        Raises AccessRefused where an exclusive consumer is in the way.
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
@@ -299,7 +334,9 @@ class Queue(destination.Destination):
             self.scheduler.touch(self)
 
     def hold(self):
-        """Deliver nothing until release(): messages are on their way back, in slices, and those behind them must not overtake."""
+        """Deliver nothing until release(): messages are on their way back, in slices, and those behind them
+        must not overtake.
+        """
         self.holds += 1
 
     def release(self):
@@ -349,7 +386,8 @@ class Queue(destination.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver to the consumers that are ready, at most about TURN_OCTETS; the rest after the next poll."""
+        """Deliver to the consumers that are ready, at most about TURN_OCTETS; the rest after the next poll.
+        """
         octets = 0
         self.turning = True
         try:
@@ -379,11 +417,13 @@ class Queue(destination.Destination):
             if ready == 0 or rivals == 0:
                 break
             if octets == taken and ready == before and self.ring.ready == asked:
-                # A round in which nobody was given anything: the counts promise more than there is. The hub would do nothing but ask again.
+                # A round in which nobody was given anything: the counts promise more than there is. The hub
+                # would do nothing but ask again.
                 self.behind = False
                 return octets
             before, taken, asked = ready, octets, self.ring.ready
-            # Each of the ready consumers gets its share of what is there; one message, one consumer when the publisher is slow.
+            # Each of the ready consumers gets its share of what is there; one message, one consumer when the
+            # publisher is slow.
             quantum = (ready + rivals - 1) // rivals
             while rivals > 0 and octets < TURN_OCTETS and self.ring is not None and self.waiting():
                 consumer = self.ring.take_next()
@@ -399,11 +439,15 @@ class Queue(destination.Destination):
         return octets
 
     def serve(self):
-        """Deliver what this read has brought already: the next method is about the queue or a consumer of it, and comes after those messages.
+        """Deliver what this read has brought already: the next method is about the queue or a consumer of it,
+        and comes after those messages.
 
         Where more waits than a turn delivers, and from within a turn, nothing is delivered out of turn.
         """
-        if self.touched and not self.behind and not self.turning and self.ring is not None and self.ring.ready:
+        if (
+            self.touched and not self.behind and not self.turning and self.ring is not None
+            and self.ring.ready
+        ):
             self.flush()
             self.turn()
 
@@ -422,7 +466,10 @@ class Queue(destination.Destination):
         durability.when_safe(callback)
 
     def purge_some(self, limit):
-        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does. Returns how many: fewer than ``limit`` where it ``is_opening``, too."""
+        """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.
+
+        Returns how many: fewer than ``limit`` where it ``is_opening``, too.
+        """
         message = Message()
         count = 0
         try:
@@ -446,8 +493,10 @@ class Queue(destination.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """As close(), but the store stays open for the dead letters that are still in it, until whoever retired
-        the queue closes it. After a kill that undoes the deletion the queue is without what was acked until now.
+        """As close(), but the store stays open for the dead letters that are still in it, until whoever
+        retired the queue closes it.
+
+        After a kill that undoes the deletion the queue is without what was acked until now.
         """
         if not self.closed:
             try:
@@ -473,7 +522,9 @@ class Queue(destination.Destination):
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
-        """A message could not be stored: a full disk may have room again for the next one, any other fault closes the queue."""
+        """A message could not be stored: a full disk may have room again for the next one, any other fault
+        closes the queue.
+        """
         self.unable = True
         if not isinstance(error, StoreFull):
             self.fail(error)
@@ -498,7 +549,10 @@ class Queue(destination.Destination):
 
     def record_damaged(self, store, path, start, end, count):
         """A stored message failed its checksum and was set aside; the queue goes on."""
-        LOG.error("queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name, self.vhost, count, path, start, end)
+        LOG.error(
+            "queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name,
+            self.vhost, count, path, start, end,
+        )
 
     def _let_go(self, reason):
         if self.limits is not None:

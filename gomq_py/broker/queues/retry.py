@@ -1,8 +1,11 @@
-"""Retry back-off: messages that came back wait before they are ready again, longer with every time. RabbitMQ's ``x-delayed-retry-*``.
+"""Retry back-off: messages that came back wait before they are ready again, longer with every time.
 
-Beside limits, which hands over what came back. A message stays unacked in its store while it waits, so that nothing has to be moved and a restart
-loses nothing; the store notes until when, to the second, so that after a restart it waits for the rest of its time. One whose delivery was lost with
-the broker waits from the boot on, where lost deliveries wait at all. Never yields; what is due together goes on in slices.
+RabbitMQ's ``x-delayed-retry-*``.
+
+Beside limits, which hands over what came back. A message stays unacked in its store while it waits, so that
+nothing has to be moved and a restart loses nothing; the store notes until when, to the second, so that after
+a restart it waits for the rest of its time. One whose delivery was lost with the broker waits from the boot
+on, where lost deliveries wait at all. Never yields; what is due together goes on in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
@@ -36,14 +39,19 @@ class Retries(Job):
         return min(self.min_ms * count, MAX_TIMER_MS if self.max_ms is None else self.max_ms)
 
     def wait(self, location, count):
-        """A message came back for the ``count``-th time. The store notes until when it waits, for the next run."""
+        """A message came back for the ``count``-th time.
+
+        The store notes until when it waits, for the next run.
+        """
         due_ms = self._timers.now_ms() + self.delay_ms(count)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)
 
     def left_ms(self, count, due_s):
-        """How long a message of an earlier run has to wait still: until ``due_s`` as noted then, in Unix seconds, or where that is 0, as if it had
-        come back at boot. Never longer than if it had come back now, whatever the clock did meanwhile.
+        """How long a message of an earlier run has to wait still: until ``due_s`` as noted then, in Unix
+        seconds, or where that is 0, as if it had come back at boot.
+
+        Never longer than if it had come back now, whatever the clock did meanwhile.
         """
         now_ms = self._timers.now_ms()
         whole_ms = self.delay_ms(count)

@@ -1,8 +1,9 @@
-"""Set aside: messages that cannot go where they should, so that the others can: a dead letter whose headers cannot be read.
+"""Set aside: messages that cannot go where they should, so that the others can: a dead letter whose headers
+cannot be read.
 
-Beside queues and delayed exchanges, each of which has at most one of these. A message that is set aside stays where
-it is, unacknowledged; it is ready again, and tried again, when its queue is next opened, as a rule at a restart.
-Operators see how many there are and why.
+Beside queues and delayed exchanges, each of which has at most one of these. A message that is set aside stays
+where it is, unacknowledged; it is ready again, and tried again, when its queue is next opened, as a rule at a
+restart. Operators see how many there are and why.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -17,7 +18,9 @@ OTHER = "other reasons"
 
 
 class SetAside:
-    """Of one ``owner``, which the log names so: ``count`` messages, and ``reasons``: {reason: how many of them}."""
+    """Of one ``owner``, which the log names so: ``count`` messages, and ``reasons``: {reason: how many of
+    them}.
+    """
 
     __slots__ = ("count", "reasons", "_owner", "_log")
 
@@ -28,14 +31,17 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """The unacked message at ``location`` (storage.message_store) stays: ``error`` was raised while ``doing``."""
+        """The unacked message at ``location`` (storage.message_store) stays: ``error`` was raised while
+        ``doing``.
+        """
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:
             reason = OTHER
         self.count += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self._log.error(
-            None, "%s: the message in segment %d at octet %d is set aside until the next restart: %s", self._owner,
+            None, "%s: the message in segment %d at octet %d is set aside until the next restart: %s",
+            self._owner,
             locations.number_of(location), locations.position_of(location), reason)
 
 

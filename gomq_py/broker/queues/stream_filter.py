@@ -1,4 +1,6 @@
-"""Stream filter: decides for each message of a stream whether a consumer wants it. Others are passed over in the broker.
+"""Stream filter: decides for each message of a stream whether a consumer wants it.
+
+Others are passed over in the broker.
 
 What the arguments mean: broker.features.stream_filter. Never yields.
 """
@@ -38,7 +40,9 @@ class StreamFilter:
         found = -1
         if octets.be16(p, message.properties_at) & HEADERS:
             table = header_scan.headers_at(p, message.properties_at)
-            found = header_scan.find_key(p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES)
+            found = header_scan.find_key(
+                p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES
+            )
         if found < 0 or p[found + VALUE_KEY_BYTES] != 83:  # a text
             return self.match_unfiltered
         found += VALUE_KEY_BYTES + 1

@@ -1,7 +1,9 @@
-"""Stream flight: what one reader has been given and not settled, in the order of offsets; made only for readers that are followed.
+"""Stream flight: what one reader has been given and not settled, in the order of offsets; made only for
+readers that are followed.
 
-Owned by stream_reader, for consumers whose position is stored or whose octets in flight are bounded. A ring of 16 octets a message: offset u64, size
-u64 with the highest bit set once settled. Settling in order, as most clients do, looks at the head only.
+Owned by stream_reader, for consumers whose position is stored or whose octets in flight are bounded. A ring
+of 16 octets a message: offset u64, size u64 with the highest bit set once settled. Settling in order, as most
+clients do, looks at the head only.
 """
 from array import array
 
@@ -34,7 +36,8 @@ class StreamFlight:
     def settle(self, offset, is_done=True):
         """A message in flight was settled. Returns whether the oldest is another now.
 
-        One that was returned (not ``is_done``) stays the oldest until a later one is done: clients return what they hold before they go.
+        One that was returned (not ``is_done``) stays the oldest until a later one is done: clients return
+        what they hold before they go.
         """
         at = self._find(offset)
         if at < 0:

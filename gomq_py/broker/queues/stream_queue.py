@@ -1,7 +1,9 @@
-"""Stream queue: a stream, as routes and doors see it: a queue whose messages stay, and whose consumers each read all of them.
+"""Stream queue: a stream, as routes and doors see it: a queue whose messages stay, and whose consumers each
+read all of them.
 
-Beside queue, whose verbs it has; above storage.stream_store. In a turn each consumer that has credit and is not at the end gets a share, round robin;
-consumers at the end are looked at when something was published, and cost nothing otherwise. Never yields, never waits for a socket or a disk.
+Beside queue, whose verbs it has; above storage.stream_store. In a turn each consumer that has credit and is
+not at the end gets a share, round robin; consumers at the end are looked at when something was published, and
+cost nothing otherwise. Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
@@ -14,8 +16,10 @@ from gomq_py.storage.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):
-    """Durable, shared, never deleted by itself. ``stream`` is its store, which has messages for readers and none to
-    take: peek(), head(), read() and get() find none.
+    """Durable, shared, never deleted by itself.
+
+    ``stream`` is its store, which has messages for readers and none to take: peek(), head(), read() and get()
+    find none.
     """
 
     __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
@@ -33,13 +37,17 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back. Raises OutOfResources.
+        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back.
 
-        With a ``tag`` it begins where the consumer of this name went on last, if that is known, and its position is stored from here on. ``wanted``:
-        a StreamFilter; ``is_counted``: its octets in flight are.
+        Raises OutOfResources.
+
+        With a ``tag`` it begins where the consumer of this name went on last, if that is known, and its
+        position is stored from here on. ``wanted``: a StreamFilter; ``is_counted``: its octets in flight are.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
-            raise OutOfResources(f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more")
+            raise OutOfResources(
+                f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more"
+            )
         self._store_positions()  # the consumer before it may have moved in this very batch
         cursor = StreamCursor(self.stream, self.stream.next_offset)
         stored = None if tag is None else self.stream.offsets.get(tag)
@@ -53,7 +61,9 @@ class StreamQueue(queue.Queue):
             slot = len(self._readers)
             self._readers.append(None)
         cursor.let_wait()
-        reader = StreamReader(cursor, slot, tag, wanted, StreamFlight() if is_counted or tag is not None else None)
+        reader = StreamReader(
+            cursor, slot, tag, wanted, StreamFlight() if is_counted or tag is not None else None
+        )
         self._readers[slot] = reader
         return reader
 
@@ -77,22 +87,34 @@ class StreamQueue(queue.Queue):
 
     @property
     def epoch(self):
-        """What tells this log from any other, a later one of the same name included: 32 hexadecimal digits."""
+        """What tells this log from any other, a later one of the same name included: 32 hexadecimal digits.
+        """
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
-        """The stream as plain data: offsets, consumers with their lag, stored positions. Before ``synced_offset`` nothing changes any more."""
+        """The stream as plain data: offsets, consumers with their lag, stored positions.
+
+        Before ``synced_offset`` nothing changes any more.
+        """
         if self.closed:
             return {"epoch": self.epoch, "state": "closed"}
         store = self.stream
         return {
-            "epoch": self.epoch, "state": "running", "first_offset": store.first_offset, "next_offset": store.next_offset,
-            "synced_offset": store.synced_offset, "messages": store.ready_count, "message_bytes": store.ready_bytes,
+            "epoch": self.epoch, "state": "running", "first_offset": store.first_offset,
+            "next_offset": store.next_offset,
+            "synced_offset": store.synced_offset, "messages": store.ready_count,
+            "message_bytes": store.ready_bytes,
             "consumers": [
-                {"consumer_tag": consumer.tag, **({} if consumer.reader is None else consumer.reader.describe())}
+                {
+                    "consumer_tag": consumer.tag,
+                    **({} if consumer.reader is None else consumer.reader.describe()),
+                }
                 for consumer in (() if self.ring is None else self.ring.consumers)
             ],
-            "offsets": [{"consumer_tag": tag, "offset": offset, "updated_ms": at} for tag, offset, at in store.offsets.items()],
+            "offsets": [
+                {"consumer_tag": tag, "offset": offset, "updated_ms": at}
+                for tag, offset, at in store.offsets.items()
+            ],
         }
 
     def segments(self):
@@ -104,7 +126,9 @@ class StreamQueue(queue.Queue):
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The offset of the first message that came at this time (Unix milliseconds) or later; the next one's when there is none."""
+        """The offset of the first message that came at this time (Unix milliseconds) or later; the next one's
+        when there is none.
+        """
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -139,9 +163,11 @@ class StreamQueue(queue.Queue):
             self.acked += 1
 
     def requeue(self, location):
-        """basic.nack, basic.reject and basic.recover only give credit back, as in RabbitMQ: what was read can be read again by its offset.
+        """basic.nack, basic.reject and basic.recover only give credit back, as in RabbitMQ: what was read can
+        be read again by its offset.
 
-        From a consumer that has gone it comes because its channel closes: then the message was not dealt with, and its stored position stays.
+        From a consumer that has gone it comes because its channel closes: then the message was not dealt
+        with, and its stored position stays.
         """
         if self.closed:
             return
@@ -175,19 +201,27 @@ class StreamQueue(queue.Queue):
         """Readers exclude nobody, whatever they say."""
 
     def purge(self):
-        """Drop all messages; returns how many. Raises OutOfResources where a full disk lets the newest ones stay."""
+        """Drop all messages; returns how many.
+
+        Raises OutOfResources where a full disk lets the newest ones stay.
+        """
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
             self.wake()
             raise OutOfResources(
-                f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is room: {error.reason}") from error
+                f"cannot purge all of stream '{self.name}' in vhost '{self.vhost}', try again when there is "
+                f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """As a queue's. The files go after one flush, which proves what the stream goes on with; another one covers
-        that their names are gone.
+        """As a queue's.
+
+        The files go after one flush, which proves what the stream goes on with; another one covers that their
+        names are gone.
         """
-        durability.when_on_disk(lambda error: durability.when_safe(callback) if error is None else callback(error))
+        durability.when_on_disk(
+            lambda error: durability.when_safe(callback) if error is None else callback(error)
+        )
 
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
@@ -216,7 +250,10 @@ class StreamQueue(queue.Queue):
 
     def turn(self):
         """Deliver to the consumers that are ready and behind, then let go of what is too much or too old."""
-        if self.ring is not None and self.ring.ready >= READERS and self.pace.holds(self.scheduler.now_ms, self.stream.next_offset):
+        if (
+            self.ring is not None and self.ring.ready >= READERS
+            and self.pace.holds(self.scheduler.now_ms, self.stream.next_offset)
+        ):
             return 0
         octets = queue.Queue.turn(self)
         if not self.closed and self.stream.rolled:
@@ -237,8 +274,8 @@ class StreamQueue(queue.Queue):
             self.scheduler.touch(self)
 
     def waiting(self):
-        """Messages that a turn could deliver, to a reader that stands at the first. hold() keeps none back: nothing
-        comes back to a stream that others could overtake.
+        """Messages that a turn could deliver, to a reader that stands at the first. hold() keeps none back:
+        nothing comes back to a stream that others could overtake.
         """
         return 0 if self.closed or self.paused else self.stream.ready_count
 
@@ -257,7 +294,8 @@ class StreamQueue(queue.Queue):
                 octets += taken
                 if self.ring is not None and consumer.queue is self:
                     self.ring.offer(consumer)
-                    # One that found nothing though it is behind is not asked again before something changes: the hub would do nothing else.
+                    # One that found nothing though it is behind is not asked again before something changes:
+                    # the hub would do nothing else.
                     if taken and consumer.ringed and consumer.is_behind():
                         more = True
             if rivals > 0:

@@ -1,7 +1,9 @@
-"""Stream retention: which of a stream's oldest segments go, because there is too much or because they are too old.
+"""Stream retention: which of a stream's oldest segments go, because there is too much or because they are too
+old.
 
-Beside stream_queue, which asks when a segment was begun, its settings changed, or the timer fired. Whole segments go, never the newest; so a stream
-keeps up to a segment less than its limits allow. The timer runs only while there is a segment that will be too old. Never yields.
+Beside stream_queue, which asks when a segment was begun, its settings changed, or the timer fired. Whole
+segments go, never the newest; so a stream keeps up to a segment less than its limits allow. The timer runs
+only while there is a segment that will be too old. Never yields.
 """
 # Segments dropped before others get their turn: each costs closing a file, and unlinking it later.
 SLICE = 32
@@ -22,7 +24,9 @@ class StreamRetention:
 
     def configure(self, settings):
         """Observe these QueueSettings from now on."""
-        self._max_length, self._max_bytes, self._max_age_ms = settings.max_length, settings.max_bytes, settings.max_age_ms
+        self._max_length, self._max_bytes, self._max_age_ms = (
+            settings.max_length, settings.max_bytes, settings.max_age_ms
+        )
         if settings.segment_bytes is not None:
             self._store.set_segment_bytes(settings.segment_bytes)
         self.close()

@@ -12,8 +12,10 @@ LATER = 2
 
 
 class Destination(turn_taker.TurnTaker):
-    """Takes messages. ``unable`` tells of the last one that was refused: True where its store could not take
-    it (a full disk, a fault), and may later. ``failed``: its store had a fault, so that what it took last may not be on disk.
+    """Takes messages.
+
+    ``unable`` tells of the last one that was refused: True where its store could not take it (a full disk, a
+    fault), and may later. ``failed``: its store had a fault, so that what it took last may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")

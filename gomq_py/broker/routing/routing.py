@@ -163,7 +163,9 @@ class Routing:
 
 def published(message, destinations):
     """Give them all the message. Returns those whose stores cannot take it now."""
-    return [destination for destination in destinations if not destination.publish(message) and destination.unable]
+    return [
+        destination for destination in destinations if not destination.publish(message) and destination.unable
+    ]
 
 
 def with_properties(headers, properties):

@@ -36,7 +36,9 @@ class Alarms:
             return
         was = self.reason
         self._raised[source] = resource
-        LOG.warning("%s alarm: publishers are held until it is over%s", resource, f": {detail}" if detail else "")
+        LOG.warning(
+            "%s alarm: publishers are held until it is over%s", resource, f": {detail}" if detail else ""
+        )
         if was is None:
             self._tell()
 

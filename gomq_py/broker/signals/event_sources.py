@@ -31,7 +31,10 @@ class UserEvents:
         if tuple(record["tags"]) != (() if user is None else user.tags):
             self._emit("user.tags.set", {"name": name, "tags": list(record["tags"])})
         for vhost in record.get("grants", ()):
-            self._emit("permission.created", {"user": name, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"})
+            self._emit(
+                "permission.created",
+                {"user": name, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"},
+            )
 
     def _user_deleted(self, name, _record):
         self._emit("user.deleted", {"name": name})
@@ -44,7 +47,10 @@ class UserEvents:
         self._emit("permission.deleted", {"user": name, "vhost": record["vhost"]})
 
     def _limits(self, name, record):
-        self._emit("user.limits.set" if record["limits"] else "user.limits.cleared", {"name": name, "limits": record["limits"]})
+        self._emit(
+            "user.limits.set" if record["limits"] else "user.limits.cleared",
+            {"name": name, "limits": record["limits"]},
+        )
 
 
 _USER_RECORDS = {
@@ -71,7 +77,10 @@ class ParameterEvents:
         headers = {"name": name, "component": component, "value": value}
         self._emit(f"parameter.{done}", headers if vhost is None else {"vhost": vhost, **headers})
         if component == LIMITS:
-            self._emit(f"vhost.limits.{done}", {**(value if isinstance(value, dict) else {}), "name": name, "vhost": vhost})
+            self._emit(
+                f"vhost.limits.{done}",
+                {**(value if isinstance(value, dict) else {}), "name": name, "vhost": vhost},
+            )
 
     def _emit(self, key, headers):
         self._events.emit(key, dict, headers)

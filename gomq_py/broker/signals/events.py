@@ -125,14 +125,17 @@ class Events(Job):
         """The next slice of events; False: no more of them."""
         exchange = self._exchange()
         if self._left_out:
-            LOG.warning("%d events were left out: they came faster than they could be published", self._left_out)
+            LOG.warning(
+                "%d events were left out: they came faster than they could be published", self._left_out
+            )
             self._left_out = 0
         for _ in range(min(SLICE, len(self._waiting))):
             key, headers = self._waiting.popleft()
             try:
                 if exchange is not None:
                     self._publish(exchange, key, headers)
-            except Exception as error:  # a number in somebody's parameter that no field holds, or a fault of ours
+            except Exception as error:
+                # a number in somebody's parameter that no field holds, or a fault of ours
                 QUIET.error(key, "event %s cannot be told: %s: %s", key, type(error).__name__, error)
         return bool(self._waiting)
 
@@ -146,9 +149,13 @@ class Events(Job):
         exchange.state.publish_in += 1
         exchange.state.publish_out += len(destinations)
         if destinations:
-            properties = Properties(headers=headers, delivery_mode=PERSISTENT, timestamp=headers["timestamp_in_ms"] // 1000)
+            properties = Properties(
+                headers=headers, delivery_mode=PERSISTENT, timestamp=headers["timestamp_in_ms"] // 1000
+            )
             message = Message()
-            message.assign(NAME.encode(), key.encode(), told_in_headers(properties), b"", now_ms, persistent=True)
+            message.assign(
+                NAME.encode(), key.encode(), told_in_headers(properties), b"", now_ms, persistent=True
+            )
             for destination in destinations:
                 destination.publish(message)
 
@@ -162,8 +169,8 @@ def node_name():
 
 def exchange_created(exchange):
     return {
-        "name": exchange.name, "vhost": exchange.vhost, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal, "arguments": exchange.arguments,
+        "name": exchange.name, "vhost": exchange.vhost, "type": exchange.type, "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete, "internal": exchange.internal, "arguments": exchange.arguments,
     }
 
 
@@ -173,7 +180,8 @@ def exchange_deleted(exchange):
 
 def queue_created(queue):
     return {
-        "name": queue.name, "vhost": queue.vhost, "durable": bool(queue.durable), "auto_delete": bool(queue.auto_delete),
+        "name": queue.name, "vhost": queue.vhost, "durable": bool(queue.durable),
+        "auto_delete": bool(queue.auto_delete),
         "exclusive": queue.exclusive_owner is not None, "arguments": queue.arguments,
         "owner_pid": getattr(queue.exclusive_owner, "name", ""),
     }
@@ -186,7 +194,8 @@ def queue_deleted(queue):
 def binding_made(binding):
     """Of ``binding.created`` and ``binding.deleted``."""
     return {
-        "source_name": binding.source.name, "source_kind": "exchange", "destination_name": binding.destination.name,
+        "source_name": binding.source.name, "source_kind": "exchange",
+        "destination_name": binding.destination.name,
         "destination_kind": binding.destination_type, "routing_key": binding.routing_key,
         "arguments": binding.arguments, "vhost": binding.source.vhost,
     }

@@ -68,7 +68,10 @@ class LogExchange(logging.Handler):
             while self._lines and exchange is not None:
                 severity, line = self._lines.popleft()
                 message = Message()
-                message.assign(NAME.encode(), severity.encode(), _PROPERTIES, line.encode("utf-8", "surrogateescape"), self._scheduler.now_ms)
+                message.assign(
+                    NAME.encode(), severity.encode(), _PROPERTIES, line.encode("utf-8", "surrogateescape"),
+                    self._scheduler.now_ms,
+                )
                 for destination in self._vhost.route(exchange, severity):
                     destination.publish(message)
                 if clock.is_over():

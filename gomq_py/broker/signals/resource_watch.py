@@ -85,7 +85,9 @@ class ResourceWatch:
     def look_at_memory(self):
         """Compare memory with its limit."""
         watermark = self._settings.memory_high_watermark
-        self.memory_limit = int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
+        self.memory_limit = (
+            int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
+        )
         self.used_memory = self._probe.used_memory()
         over = bool(self.memory_limit) and self.used_memory > self.memory_limit
         detail = f"{shown(self.used_memory)} used, memory_high_watermark allows {shown(self.memory_limit)}"
@@ -100,7 +102,10 @@ class ResourceWatch:
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
-            self._alarms.set("disk watch", DISK, f"{shown(free)} free in {self._path}, needed are {shown(limit)} (free_disk_min)")
+            self._alarms.set(
+                "disk watch", DISK,
+                f"{shown(free)} free in {self._path}, needed are {shown(limit)} (free_disk_min)",
+            )
         else:
             self._alarms.clear("disk watch", f"{shown(free)} free in {self._path}")
         low = free < max(self._settings.free_disk_warn, WARN_SEGMENTS * self._settings.segment_size)
@@ -116,7 +121,10 @@ class ResourceWatch:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:
             what = "is gone" if identity is None else "is not the folder any more that was opened"
-            self._alarms.set("data folder", DISK, f"{self._path} {what}: nothing that is published would outlive the broker")
+            self._alarms.set(
+                "data folder", DISK,
+                f"{self._path} {what}: nothing that is published would outlive the broker",
+            )
 
     def _ask(self):
         """What a thread asks the file system: (identity of the data folder, free octets, octets in all).

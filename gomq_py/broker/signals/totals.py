@@ -7,7 +7,9 @@ Doors read.
 from gomq_py.broker.features.arguments import queue_type_of
 
 # Of a queue; ``delivered`` holds the others: auto_delivered without ack, got by basic.get, auto_got both.
-QUEUE_COUNTERS = ("published", "delivered", "auto_delivered", "got", "auto_got", "got_none", "acked", "requeued")
+QUEUE_COUNTERS = (
+    "published", "delivered", "auto_delivered", "got", "auto_got", "got_none", "acked", "requeued"
+)
 EXCHANGE_COUNTERS = ("unroutable", "returned")
 CHURN = ("queue_declared", "queue_created", "queue_deleted")
 # Of channels: messages they published, those of them that asked for a confirm, and what was confirmed.
@@ -21,7 +23,8 @@ class Totals:
     __slots__ = (*COUNTERS, "queues")
 
     def __init__(self):
-        self.unroutable = self.returned = self.publishes = self.confirmable = self.confirmed = self.received_octets = self.sent_octets = 0
+        self.unroutable = self.returned = self.publishes = self.confirmable = self.confirmed = 0
+        self.received_octets = self.sent_octets = 0
         self.queue_declared = self.queue_created = self.queue_deleted = 0
         self.queues = {}
 
@@ -48,4 +51,6 @@ class Totals:
             self._add_queues(kind, counters)
 
     def _add_queues(self, kind, counters):
-        self.queues[kind] = [before + more for before, more in zip(self.queues.get(kind, (0,) * len(counters)), counters)]
+        self.queues[kind] = [
+            before + more for before, more in zip(self.queues.get(kind, (0,) * len(counters)), counters)
+        ]

@@ -47,7 +47,10 @@ def _trace(make, vhost, *of):
     try:
         make(vhost, *of)
     except Exception as error:
-        QUIET.error(vhost.name, "vhost '%s': a message is not traced: its copy cannot be made", vhost.name, exc_info=error)
+        QUIET.error(
+            vhost.name, "vhost '%s': a message is not traced: its copy cannot be made", vhost.name,
+            exc_info=error,
+        )
 
 
 def _published(vhost, client, message, more_keys, destinations):
@@ -61,7 +64,9 @@ def _delivered(vhost, client, message, queue_name, added):
     exchange = _text(message.get_exchange())
     headers = _headers(vhost, client, message, (_text(message.get_routing_key()),))
     if added:
-        headers["properties"] = {**headers["properties"], "headers": {**(headers["properties"].get("headers") or {}), **added}}
+        headers["properties"] = {
+            **headers["properties"], "headers": {**(headers["properties"].get("headers") or {}), **added}
+        }
     headers["redelivered"] = 1 if message.describe()["redelivered"] else 0
     _publish(vhost, f"deliver.{queue_name}", exchange, headers, message)
 
@@ -72,7 +77,8 @@ def _headers(vhost, client, message, keys):
     except Malformed:  # which the doors do not let in
         properties = {}
     return {
-        "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties, "node": node_name(),
+        "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties,
+        "node": node_name(),
         "vhost": vhost.name, "connection": client.connection, "channel": client.channel, "user": client.user,
     }
 
@@ -87,7 +93,10 @@ def _publish(vhost, key, exchange, headers, message):
     trace.state.publish_out += len(destinations)
     if destinations:
         copy = Message()
-        copy.assign(TRACE.encode(), octets, told_in_headers(Properties(headers=headers)), message.get_body(), message.describe()["timestamp_ms"])
+        copy.assign(
+            TRACE.encode(), octets, told_in_headers(Properties(headers=headers)), message.get_body(),
+            message.describe()["timestamp_ms"],
+        )
         for destination in destinations:
             destination.publish(copy)
 

@@ -1,4 +1,7 @@
-"""Binding: one rule of an exchange, from it to a queue or another exchange. A value; the exchange matches it, the vhost keeps both ends in step."""
+"""Binding: one rule of an exchange, from it to a queue or another exchange.
+
+A value; the exchange matches it, the vhost keeps both ends in step.
+"""
 import hashlib
 from base64 import urlsafe_b64encode
 from urllib.parse import quote_plus
@@ -7,7 +10,9 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class Binding:
-    """``source`` is an Exchange, ``destination`` a queue or an Exchange; ``identity`` is what makes two bindings of one source the same."""
+    """``source`` is an Exchange, ``destination`` a queue or an Exchange; ``identity`` is what makes two
+    bindings of one source the same.
+    """
 
     __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
 
@@ -30,18 +35,27 @@ class Binding:
 
     @property
     def properties_key(self):
-        """The name of this binding between its two ends in URLs: the key, percent-encoded, and a digest of the arguments if there are any."""
+        """The name of this binding between its two ends in URLs: the key, percent-encoded, and a digest of
+        the arguments if there are any.
+        """
         if not self.arguments:
             return escaped(self.routing_key) or "~"
-        digest = hashlib.md5(repr(frozen(self.arguments)).encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+        digest = hashlib.md5(
+            repr(frozen(self.arguments)).encode("utf-8", "surrogateescape"), usedforsecurity=False
+        ).digest()
         return f"{escaped(self.routing_key)}~{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
     def __repr__(self):
-        return f"<Binding {self.source.name!r} -> {self.destination.name!r} by {self.routing_key!r} {self.arguments or ''}>"
+        return (
+            f"<Binding {self.source.name!r} -> {self.destination.name!r} by {self.routing_key!r} "
+            f"{self.arguments or ''}>"
+        )
 
 
 def escaped(routing_key):
-    """A routing key as part of a properties key: percent-encoded as RabbitMQ does, a space as ``+``, and ``~`` too, which divides key from digest."""
+    """A routing key as part of a properties key: percent-encoded as RabbitMQ does, a space as ``+``, and
+    ``~`` too, which divides key from digest.
+    """
     return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
 

@@ -1,7 +1,9 @@
-"""Definitions: everything an operator has set up, as RabbitMQ's JSON; out to a file, and in from one of ours, RabbitMQ's or LavinMQ's.
+"""Definitions: everything an operator has set up, as RabbitMQ's JSON; out to a file, and in from one of ours,
+RabbitMQ's or LavinMQ's.
 
-Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is, and is reported where the file says
-otherwise. What this broker does not have is reported too, never silently dropped.
+Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is,
+and is reported where the file says otherwise. What this broker does not have is reported too, never silently
+dropped.
 """
 import json
 from base64 import b64decode, b64encode
@@ -29,7 +31,10 @@ _IDENTITY = "internal_cluster_id"
 _DEFAULT_VHOST = "/"
 _NOT_TAKEN = object()
 
-_HASHES_BY_SIZE = {passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256, passwords.SALT_SIZE + 64: passwords.SHA512}
+_HASHES_BY_SIZE = {
+    passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256,
+    passwords.SALT_SIZE + 64: passwords.SHA512,
+}
 
 
 class DefinitionsError(ValueError):
@@ -53,11 +58,25 @@ def sections(broker):
     vhosts = list(broker.vhosts.values())
     yield from header().items()
     yield "users", map(_user, list(broker.users))
-    yield "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
-    yield "permissions", (_permission(right) for user in list(broker.users) for right in list(user.permissions.values()))
-    yield "topic_permissions", (_topic_permission(limit) for user in list(broker.users) for limit in list(user.topic_permissions.values()))
+    yield (
+        "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
+    )
+    yield (
+        "permissions",
+        (_permission(right) for user in list(broker.users) for right in list(user.permissions.values()))
+    )
+    yield (
+        "topic_permissions",
+        (
+            _topic_permission(limit) for user in list(broker.users)
+            for limit in list(user.topic_permissions.values())
+        )
+    )
     yield "parameters", (entry for vhost in vhosts for entry in _parameters(vhost))
-    yield "global_parameters", ({"name": name, "value": value} for name, value in list(broker.parameters.global_.items()))
+    yield (
+        "global_parameters",
+        ({"name": name, "value": value} for name, value in list(broker.parameters.global_.items()))
+    )
     for key, entries in _OF_A_VHOST.items():
         if key != "parameters":
             yield key, _of_all(vhosts, entries)
@@ -80,7 +99,10 @@ def _whole(parts):
 
 def header():
     """What every export says about the broker that wrote it."""
-    return {"rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py", "product_version": __version__}
+    return {
+        "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
+        "product_version": __version__,
+    }
 
 
 def _without_vhost(entry):
@@ -89,40 +111,51 @@ def _without_vhost(entry):
 
 def _user(user):
     return {
-        "name": user.name, "password_hash": user.password_hash, "hashing_algorithm": user.hashing_algorithm, "tags": list(user.tags),
-        "limits": dict(user.limits),
+        "name": user.name, "password_hash": user.password_hash, "hashing_algorithm": user.hashing_algorithm,
+        "tags": list(user.tags), "limits": dict(user.limits),
     }
 
 
 def _permission(right):
-    return {"user": right.user, "vhost": right.vhost, "configure": right.configure, "write": right.write, "read": right.read}
+    return {
+        "user": right.user, "vhost": right.vhost, "configure": right.configure, "write": right.write,
+        "read": right.read,
+    }
 
 
 def _topic_permission(limit):
-    return {"user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write, "read": limit.read}
+    return {
+        "user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write,
+        "read": limit.read,
+    }
 
 
 def _parameters(vhost):
-    """Without policies, which have a list of their own; operator policies and limits are among them, as in RabbitMQ."""
+    """Without policies, which have a list of their own; operator policies and limits are among them, as in
+    RabbitMQ.
+    """
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
 
 
 def _policies(vhost):
-    """Those without effect, too, which an earlier version took and this one refuses: an export loses nothing."""
+    """Those without effect, too, which an earlier version took and this one refuses: an export loses nothing.
+    """
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
-            yield {"vhost": vhost.name, "name": name, **(in_use[name].as_value() if name in in_use else value)}
+            yield {
+                "vhost": vhost.name, "name": name, **(in_use[name].as_value() if name in in_use else value)
+            }
 
 
 def _queues(vhost):
     for queue in list(vhost.queues.values()):
         if queue.exclusive_owner is None:
             yield {
-                "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable), "auto_delete": bool(queue.auto_delete),
-                "arguments": jsonable(queue.arguments),
+                "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable),
+                "auto_delete": bool(queue.auto_delete), "arguments": jsonable(queue.arguments),
             }
 
 
@@ -130,7 +163,8 @@ def _exchanges(vhost):
     for exchange in list(vhost.exchanges.values()):
         if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
             yield {
-                "name": exchange.name, "vhost": vhost.name, "type": exchange.type, "durable": exchange.durable, "auto_delete": exchange.auto_delete,
+                "name": exchange.name, "vhost": vhost.name, "type": exchange.type,
+                "durable": exchange.durable, "auto_delete": exchange.auto_delete,
                 "internal": exchange.internal, "arguments": jsonable(exchange.arguments),
             }
 
@@ -148,11 +182,16 @@ def _bindings(vhost):
 
 
 # list of a vhost: its entries
-_OF_A_VHOST = {"parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges, "bindings": _bindings}
+_OF_A_VHOST = {
+    "parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges,
+    "bindings": _bindings,
+}
 
 
 def jsonable(value):
-    """A decoded field value as JSON can hold it: octets as text or, in RabbitMQ's words, base64; times as seconds, decimals as numbers."""
+    """A decoded field value as JSON can hold it: octets as text or, in RabbitMQ's words, base64; times as
+    seconds, decimals as numbers.
+    """
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -184,7 +223,10 @@ def with_octets(value):
 # in
 
 def load(broker, path):
-    """Import a JSON file; what cannot be imported is logged. For boot: blocks, may switch. Raises DefinitionsError with a line for the operator."""
+    """Import a JSON file; what cannot be imported is logged.
+
+    For boot: blocks, may switch. Raises DefinitionsError with a line for the operator.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             definitions = json.load(file)
@@ -200,12 +242,16 @@ def load(broker, path):
         LOG.warning("definitions in %s: %s", path, problem)
     for change in report.changed:
         LOG.info("definitions in %s: %s", path, change)
-    LOG.info("imported definitions from %s: %s", path, ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing")
+    LOG.info(
+        "imported definitions from %s: %s", path,
+        ", ".join(f"{count} {key}" for key, count in report.imported.items()) or "nothing",
+    )
 
 
 class Report:
-    """What an import did: ``imported`` counts entries by list; lines for the operator about what was ``changed`` on the way (taken, but not as it
-    stood there), ``ignored`` (this broker has no such thing) or ``refused`` (an entry that was left out, and why).
+    """What an import did: ``imported`` counts entries by list; lines for the operator about what was
+    ``changed`` on the way (taken, but not as it stood there), ``ignored`` (this broker has no such thing) or
+    ``refused`` (an entry that was left out, and why).
     """
 
     def __init__(self):
@@ -221,14 +267,19 @@ class Report:
 
     def as_json(self):
         """The report as the API shows it."""
-        return {"imported": self.imported, "changed": self.changed, "ignored": self.ignored, "refused": self.refused, "problems": self.problems}
+        return {
+            "imported": self.imported, "changed": self.changed, "ignored": self.ignored,
+            "refused": self.refused, "problems": self.problems,
+        }
 
     def count(self, key):
         self.imported[key] = self.imported.get(key, 0) + 1
 
 
 class Importer:
-    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only what belongs into a vhost, and that into this one."""
+    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only what belongs into a vhost, and that
+    into this one.
+    """
 
     def __init__(self, broker, vhost=None):
         self._broker = broker
@@ -236,9 +287,12 @@ class Importer:
         self._report = Report()
 
     def run(self, definitions, keep=True):
-        """Import; returns the Report. Raises DefinitionsError before anything has changed, OSError in between. May switch.
+        """Import; returns the Report.
 
-        Unless somebody is to ``keep`` the lists they are emptied: freeing 100 000 queues with their bindings at once takes 60 ms.
+        Raises DefinitionsError before anything has changed, OSError in between. May switch.
+
+        Unless somebody is to ``keep`` the lists they are emptied: freeing 100 000 queues with their bindings
+        at once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -286,7 +340,10 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """Whether an entry is neither too deep nor too long, and can be shown again. Where not it is refused, and hardly looked at."""
+        """Whether an entry is neither too deep nor too long, and can be shown again.
+
+        Where not it is refused, and hardly looked at.
+        """
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:
@@ -338,7 +395,8 @@ class Importer:
         algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
         tags = [tag for tag in tags if tag]
         self._broker.users.set_user(
-            entry["name"], password=entry.get("password"), password_hash=password_hash, hashing_algorithm=algorithm, tags=tags)
+            entry["name"], password=entry.get("password"), password_hash=password_hash,
+            hashing_algorithm=algorithm, tags=tags)
         if entry.get("limits"):
             self._broker.user_limits.replace(entry["name"], entry["limits"])
         unknown = [tag for tag in tags if tag not in TAGS]
@@ -349,16 +407,23 @@ class Importer:
         metadata = entry.get("metadata") or {}
         tags = entry.get("tags") or metadata.get("tags") or []
         tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
-        vhost = self._broker.create_vhost(entry["name"], entry.get("description") or metadata.get("description") or "", tags)
+        vhost = self._broker.create_vhost(
+            entry["name"], entry.get("description") or metadata.get("description") or "", tags
+        )
         if entry.get("protected_from_deletion") or metadata.get("protected_from_deletion"):
             self._broker.describe_vhost(vhost, protected_from_deletion=True)
         default = entry.get("default_queue_type") or metadata.get("default_queue_type")
         if default in (None, "undefined", vhost.default_queue_type):
             return
         if default not in TYPES:
-            self._ignored("vhosts", entry, f"default queue type {default}: queues without a type are {vhost.default_queue_type}")
+            self._ignored(
+                "vhosts", entry,
+                f"default queue type {default}: queues without a type are {vhost.default_queue_type}",
+            )
         elif vhost.default_queue_type != CLASSIC:
-            self._ignored("vhosts", entry, f"default queue type {default}: it is {vhost.default_queue_type} already")
+            self._ignored(
+                "vhosts", entry, f"default queue type {default}: it is {vhost.default_queue_type} already"
+            )
         else:
             self._broker.describe_vhost(vhost, default_queue_type=default)
 
@@ -366,13 +431,17 @@ class Importer:
         if entry["user"] not in self._broker.users:
             raise ValueError(f"no user '{entry['user']}'")
         vhost = self._vhost_of(entry)
-        self._broker.users.set_permission(entry["user"], vhost.name, entry["configure"], entry["write"], entry["read"])
+        self._broker.users.set_permission(
+            entry["user"], vhost.name, entry["configure"], entry["write"], entry["read"]
+        )
 
     def topic_permission(self, entry):
         if entry["user"] not in self._broker.users:
             raise ValueError(f"no user '{entry['user']}'")
         vhost = self._vhost_of(entry)
-        self._broker.users.set_topic_permission(entry["user"], vhost.name, entry["exchange"], entry["write"], entry["read"])
+        self._broker.users.set_topic_permission(
+            entry["user"], vhost.name, entry["exchange"], entry["write"], entry["read"]
+        )
 
     def parameter(self, entry):
         component = entry["component"]
@@ -404,15 +473,20 @@ class Importer:
         if not entry["name"] or entry["name"].startswith(RESERVED_PREFIX):
             return _NOT_TAKEN  # every vhost has these
         self._vhost_of(entry).declare_exchange(
-            entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False), entry.get("internal", False),
+            entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False),
+            entry.get("internal", False),
             with_octets(entry.get("arguments")))
         return None
 
     def queue(self, entry):
         if queue_type_of(entry.get("arguments") or {}) == QUORUM:
-            self._changed("queues", entry, "quorum: a durable queue of this node, with the delivery limit of quorum queues")
+            self._changed(
+                "queues", entry,
+                "quorum: a durable queue of this node, with the delivery limit of quorum queues",
+            )
         self._vhost_of(entry).declare_queue(
-            entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False), with_octets(entry.get("arguments")),
+            entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False),
+            with_octets(entry.get("arguments")),
             server_named=entry["name"].startswith(RESERVED_PREFIX))
 
     def binding(self, entry):
@@ -427,7 +501,9 @@ class Importer:
 def _line(key, entry, reason):
     name = repr(entry.get("name", entry.get("user")))
     if key == "bindings":
-        name = f"from {entry.get('source')!r} to {entry.get('destination')!r} with {entry.get('routing_key')!r}"
+        name = (
+            f"from {entry.get('source')!r} to {entry.get('destination')!r} with {entry.get('routing_key')!r}"
+        )
     where = f" in vhost {entry['vhost']!r}" if "vhost" in entry else ""
     return f"{key}: {name}{where}: {reason}"
 
@@ -455,15 +531,27 @@ def _is_flag(value):
 
 
 def _are_tags(value):
-    return value is None or isinstance(value, str) or isinstance(value, list) and all(isinstance(tag, str) for tag in value)
+    return (
+        value is None or isinstance(value, str) or isinstance(value, list)
+        and all(isinstance(tag, str) for tag in value)
+    )
 
 
 # What a value of an entry must be, wherever it stands, and how that is called.
 _TYPES = {
-    **dict.fromkeys(("name", "vhost", "user", "source", "destination", "routing_key", "component", "configure", "write", "read", "exchange", "type",
-                     "destination_type", "pattern", "apply-to"), (_is_text, "a text")),
-    **dict.fromkeys(("password", "password_hash", "hashing_algorithm", "description", "default_queue_type"), (_is_optional_text, "a text")),
-    **dict.fromkeys(("durable", "auto_delete", "internal", "protected_from_deletion"), (_is_flag, "true or false")),
+    **dict.fromkeys(
+        (
+            "name", "vhost", "user", "source", "destination", "routing_key", "component", "configure",
+            "write", "read", "exchange", "type", "destination_type", "pattern", "apply-to",
+        ), (_is_text, "a text"),
+    ),
+    **dict.fromkeys(
+        ("password", "password_hash", "hashing_algorithm", "description", "default_queue_type"),
+        (_is_optional_text, "a text"),
+    ),
+    **dict.fromkeys(
+        ("durable", "auto_delete", "internal", "protected_from_deletion"), (_is_flag, "true or false")
+    ),
     **dict.fromkeys(("arguments", "definition"), (lambda value: isinstance(value, dict), "an object")),
     "metadata": (lambda value: value is None or isinstance(value, dict), "an object"),
     "tags": (_are_tags, "a text or a list of texts"),
@@ -487,13 +575,14 @@ _LISTS = {
 }
 # What else stands in a file, about the broker that wrote it.
 _HEADER_KEYS = frozenset((
-    "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format", "original_cluster_name",
-    "original_vhost_name", "explanation", "lavinmq_version", "description", "metadata", "default_queue_type", "limits",
+    "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
+    "original_cluster_name", "original_vhost_name", "explanation", "lavinmq_version", "description",
+    "metadata", "default_queue_type", "limits",
 ))
 _NOT_IN_A_VHOST = frozenset(("vhosts", "users", "permissions", "topic_permissions", "global_parameters"))
 _IMPORTS = {
-    "vhosts": Importer.vhost, "users": Importer.user, "permissions": Importer.permission, "parameters": Importer.parameter,
-    "topic_permissions": Importer.topic_permission,
-    "global_parameters": Importer.global_parameter, "policies": Importer.policy, "exchanges": Importer.exchange, "queues": Importer.queue,
-    "bindings": Importer.binding,
+    "vhosts": Importer.vhost, "users": Importer.user, "permissions": Importer.permission,
+    "parameters": Importer.parameter, "topic_permissions": Importer.topic_permission,
+    "global_parameters": Importer.global_parameter, "policies": Importer.policy,
+    "exchanges": Importer.exchange, "queues": Importer.queue, "bindings": Importer.binding,
 }

@@ -1,8 +1,9 @@
 """Queue factory: a declaration into a queue with its store, and a deleted queue's files off the disk.
 
-Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*, a random number of its own, so that
-files of a deleted queue never meet those of a later one of the same name. Deleting: the log says so first, the files go once that is on disk; a crash
-between the two leaves a folder that nothing in the log names, and those go at boot.
+Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*,
+a random number of its own, so that files of a deleted queue never meet those of a later one of the same name.
+Deleting: the log says so first, the files go once that is on disk; a crash between the two leaves a folder
+that nothing in the log names, and those go at boot.
 """
 import os
 from collections import deque
@@ -37,8 +38,10 @@ SAID_GONE = 5
 
 
 class QueueFactory:
-    """Makes the queues of one broker. ``pool``, which recycles segments, is there before the first queue is; ``scheduler`` gives
-    queues turns; ``on_idle(queue)`` hears of expired ones.
+    """Makes the queues of one broker.
+
+    ``pool``, which recycles segments, is there before the first queue is; ``scheduler`` gives queues turns;
+    ``on_idle(queue)`` hears of expired ones.
     """
 
     def __init__(self, data_dir, files, durability, scheduler, segment_bytes, dead_letters, timers, on_idle):
@@ -67,7 +70,10 @@ class QueueFactory:
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """A queue, new or (with the incarnation it had) as the last run left it. Raises OSError, StoreError."""
+        """A queue, new or (with the incarnation it had) as the last run left it.
+
+        Raises OSError, StoreError.
+        """
         recovered = incarnation is not None
         if not recovered:
             incarnation = os.urandom(INCARNATION_SIZE)
@@ -101,8 +107,10 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Another queue over the files of one that is closed; None if ``is_wanted()`` says, once they are read, that it was deleted
-        meanwhile. One that is not durable comes back empty. Raises OSError, StoreError. May switch.
+        """Another queue over the files of one that is closed; None if ``is_wanted()`` says, once they are
+        read, that it was deleted meanwhile.
+
+        One that is not durable comes back empty. Raises OSError, StoreError. May switch.
         """
         if queue.store is not None:
             queue.store.close()
@@ -113,15 +121,19 @@ class QueueFactory:
         durable = bool(queue.durable)
         try:
             with self._one_reopening:
-                store = self._open_store(open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments)
+                store = self._open_store(
+                    open_in_thread, folder, incarnation, queue.vhost, queue.name, durable, queue.arguments
+                )
         finally:
             if not is_wanted() and durable:
-                self._removals.add(None, folder, _whose(queue), None)  # once more: recovery may have made files in it
+                # once more: recovery may have made files in it
+                self._removals.add(None, folder, _whose(queue), None)
         if not is_wanted():
             store.forget_files()
             return None
         again = self._make_queue(
-            queue.vhost, queue.name, store, durable, bool(queue.auto_delete), queue.exclusive_owner, queue.arguments)
+            queue.vhost, queue.name, store, durable, bool(queue.auto_delete), queue.exclusive_owner,
+            queue.arguments)
         if durable:
             self._incarnations[again] = self._incarnations.pop(queue)
         return again
@@ -144,23 +156,33 @@ class QueueFactory:
         else:
             store, report = how(open_store, *shared, self._segment_bytes, durable)
         if report.lost:
-            LOG.error("queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name, vhost, report.lost)
+            LOG.error(
+                "queue %r in vhost %r: %d messages that had been flushed are damaged and set aside", name,
+                vhost, report.lost,
+            )
         _say_gone(f"queue {name!r} in vhost {vhost!r}", report)
         return store
 
     def give_delayed_store(self, exchange, route, incarnation=None):
-        """Give a delayed exchange the store that its messages wait in; ``route(exchange, message, headers, pending)`` takes each in its time.
+        """Give a delayed exchange the store that its messages wait in;
+        ``route(exchange, message, headers, pending)`` takes each in its time.
 
         Raises OSError, StoreError.
         """
         recovered = incarnation is not None
         incarnation = incarnation or os.urandom(INCARNATION_SIZE)
         name = f"amq.delayed-{exchange.name}"
-        folder = self._folder(exchange.vhost, name, incarnation) if exchange.durable else self._data_dir.transient_folder
+        folder = (
+            self._folder(exchange.vhost, name, incarnation) if exchange.durable
+            else self._data_dir.transient_folder
+        )
         store, report = open_store(
-            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes, exchange.durable)
+            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes,
+            exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
-        delayed_store = DelayQueue(name, exchange.durable, store, self.scheduler, self._durability, self._timers)
+        delayed_store = DelayQueue(
+            name, exchange.durable, store, self.scheduler, self._durability, self._timers
+        )
         delayed_store.due_ms_of = delayed.due_ms_of
         delayed_store.release = lambda message, pending: route(
             exchange, *delayed.gone_on(message, self._timers.now_ms()), pending)
@@ -206,7 +228,9 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason):
-        """Let go of a deleted queue: its consumers are told now, its files go once the log and its last dead letters are on disk."""
+        """Let go of a deleted queue: its consumers are told now, its files go once the log and its last dead
+        letters are on disk.
+        """
         if queue.dead_letter_count and not queue.closed:
             queue.retire(reason)
             self._dead_letters.let_leave(queue, lambda: self._remove(queue, reason))
@@ -224,10 +248,13 @@ class QueueFactory:
         self._remove_files(queue.store, folder, _whose(queue), queue)
 
     def remove_orphans(self, log_is_damaged=False):
-        """Remove the folders of queues that the log does not know. For boot, after the last ``create``: blocks.
+        """Remove the folders of queues that the log does not know.
 
-        When the log has lost records it may be their queues that it does not know: then they are set aside, messages and all, for the operator.
-        So are those that had messages when the last run stopped in order: it had a queue for each. Some may be gone.
+        For boot, after the last ``create``: blocks.
+
+        When the log has lost records it may be their queues that it does not know: then they are set aside,
+        messages and all, for the operator. So are those that had messages when the last run stopped in order:
+        it had a queue for each. Some may be gone.
         """
         root = self._data_dir.queues_folder
         listed = _sums_by_folder(root, self.pool.listed)
@@ -236,12 +263,19 @@ class QueueFactory:
             if path in self._known_folders:
                 continue
             if not os.path.isdir(path):
-                LOG.error("%s is no folder of a queue; it is kept as %s", path, self._data_dir.set_aside(path))
+                LOG.error(
+                    "%s is no folder of a queue; it is kept as %s", path, self._data_dir.set_aside(path)
+                )
             elif log_is_damaged and os.listdir(path):
-                LOG.error("the definitions are damaged and name no queue for %s; it is kept as %s", path, self._data_dir.set_aside(path))
+                LOG.error(
+                    "the definitions are damaged and name no queue for %s; it is kept as %s", path,
+                    self._data_dir.set_aside(path),
+                )
             elif listed.get(path):
-                LOG.error("the definitions name no queue for %s, and did when the last run stopped; its %d message(s) "
-                          "are kept as %s", path, listed[path], self._data_dir.set_aside(path))
+                LOG.error(
+                    "the definitions name no queue for %s, and did when the last run stopped; its %d "
+                    "message(s) are kept as %s", path, listed[path], self._data_dir.set_aside(path),
+                )
             else:
                 LOG.info("removing %s: no queue of the definitions owns it", path)
                 self._files.remove_tree(path)
@@ -253,14 +287,19 @@ class QueueFactory:
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """A message that expires is in a queue without limits: until it has gone there is a head to look after."""
+        """A message that expires is in a queue without limits: until it has gone there is a head to look
+        after.
+        """
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
     def _remove_files(self, store, folder, whose, queue=None):
-        """The files of something that is deleted go once the log, which says so, is on disk. ``store`` may be None, of a queue that never opened."""
+        """The files of something that is deleted go once the log, which says so, is on disk.
+
+        ``store`` may be None, of a queue that never opened.
+        """
         done = None if queue is None else lambda: part(queue)
         self._durability.when_on_disk(lambda error: self._removals.add(store, folder, whose, error, done))
 
@@ -291,7 +330,9 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back before a full collection of garbage."""
+    """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back
+    before a full collection of garbage.
+    """
     queue.limits = None
 
 
@@ -299,9 +340,12 @@ def _say_gone(whose, report):
     """Files are gone that the last run, which ended in order, left with messages."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
-        LOG.error("%s: %d message(s) are lost: %s%s gone since the last run stopped. If there is a copy, put it and its "
-                  "acks file back while no broker runs", whose, report.gone_count, ", ".join(report.gone[:SAID_GONE]),
-                  f" and {more} more are" if more > 0 else " is" if len(report.gone) == 1 else " are")
+        LOG.error(
+            "%s: %d message(s) are lost: %s%s gone since the last run stopped. If there is a copy, put it "
+            "and its acks file back while no broker runs", whose, report.gone_count,
+            ", ".join(report.gone[:SAID_GONE]),
+            f" and {more} more are" if more > 0 else " is" if len(report.gone) == 1 else " are",
+        )
 
 
 def _sums_by_folder(root, listed):

@@ -1,8 +1,9 @@
 """Recovery: the topology log back into vhosts, exchanges, queues and bindings, at boot.
 
-Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a queue that was declared and deleted
-a thousand times costs nothing. What cannot be brought back (an exchange type this version lacks, a binding to nowhere) is logged, left out and given
-back to be kept: nothing that is stored keeps a broker from booting, whatever it brings about.
+Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a
+queue that was declared and deleted a thousand times costs nothing. What cannot be brought back (an exchange
+type this version lacks, a binding to nowhere) is logged, left out and given back to be kept: nothing that is
+stored keeps a broker from booting, whatever it brings about.
 """
 from functools import partial
 
@@ -21,7 +22,9 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """What the log says about one vhost: its record, and the latest record of each exchange, queue and binding."""
+    """What the log says about one vhost: its record, and the latest record of each exchange, queue and
+    binding.
+    """
 
     def __init__(self):
         self.record = None
@@ -87,10 +90,12 @@ HANDLERS = {
 
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
-    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}. ``leave_out(record)`` hears of those of no use.
+    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}.
+    ``leave_out(record)`` hears of those of no use.
 
-    A compacted log may say something about a vhost before it says that the vhost is there, and if it is deleted meanwhile never does. But where
-    ``is_damaged()``, asked at the end, it may be the vhost's own record that is lost: it costs the vhost its description, not all that is in it.
+    A compacted log may say something about a vhost before it says that the vhost is there, and if it is
+    deleted meanwhile never does. But where ``is_damaged()``, asked at the end, it may be the vhost's own
+    record that is lost: it costs the vhost its description, not all that is in it.
     """
     vhosts, parameters = {}, {}
     for record in records_:
@@ -103,7 +108,10 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
             leave_out(record)
     for name in [name for name, description in vhosts.items() if description.record is None]:
         if is_damaged():
-            LOG.error("definitions: vhost %r was never declared; the log is damaged, so that it is taken to be there", name)
+            LOG.error(
+                "definitions: vhost %r was never declared; the log is damaged, so that it is taken to be "
+                "there", name,
+            )
             vhosts[name].record = {"op": "vhost", "name": name, "description": "", "tags": []}
         else:
             LOG.error("definitions: vhost %r was never declared, what is said about it is left out", name)
@@ -112,7 +120,10 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted):
-    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys. A generator."""
+    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys.
+
+    A generator.
+    """
     for record in records_:
         if record["op"] == "vhost-delete":
             deleted[text(record["name"])] = None
@@ -138,7 +149,10 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges, queues, bindings. For boot: blocks.
+    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges,
+    queues, bindings.
+
+    For boot: blocks.
 
     Returns the records of what could not be used; each is logged and left out.
     """
@@ -152,18 +166,23 @@ def restore(vhost, description, parameters):
 
 def restore_global_parameters(parameters, values):
     """{name: JSON text} into the global parameters. Returns the records of those that were left out."""
-    return _restore_all({name: records.global_parameter_set(name, value) for name, value in values.items()}, _restore_global_parameter, parameters)
+    return _restore_all(
+        {name: records.global_parameter_set(name, value) for name, value in values.items()},
+        _restore_global_parameter, parameters,
+    )
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each; returns the records that it could not restore."""
+    """Call ``restore_one(key, record, *arguments)`` for each; returns the records that it could not restore.
+    """
     left_out = []
     for key, record in definitions.items():
         try:
             restore_one(key, record, *arguments)
         except SURROUNDINGS:
             raise
-        except Exception as error:  # whatever is wrong with one of them, the others are there and the broker boots
+        except Exception as error:
+            # whatever is wrong with one of them, the others are there and the broker boots
             left_out.append(record)
             where = f" in vhost {text(record['vhost'])!r}" if "vhost" in record else ""
             LOG.error("definitions: %s %r%s is left out: %s", record["op"], key, where, _reason(error))
@@ -188,11 +207,17 @@ def _restore_parameter(key, record, vhost, parameters):
 def _restore_exchange(name, record, vhost):
     kind = exchange_type(record["type"])
     incarnation = record.get("incarnation") or None
-    vhost.add_exchange(vhost.make_exchange(kind, name, True, record["auto_delete"], record["internal"], record["arguments"], incarnation))
+    vhost.add_exchange(
+        vhost.make_exchange(
+            kind, name, True, record["auto_delete"], record["internal"], record["arguments"], incarnation
+        )
+    )
 
 
 def _restore_queue(name, record, vhost):
-    vhost.recover_queue(name, record["auto_delete"], record["arguments"], record["incarnation"], bool(record.get("paused")))
+    vhost.recover_queue(
+        name, record["auto_delete"], record["arguments"], record["incarnation"], bool(record.get("paused"))
+    )
 
 
 def _restore_binding(_key, record, vhost):
@@ -207,7 +232,9 @@ def _restore_binding(_key, record, vhost):
 
 
 def snapshot(vhosts, parameters):
-    """What is durable in these vhosts, as functions that each give the record of one definition as it is when called, or None if it is gone."""
+    """What is durable in these vhosts, as functions that each give the record of one definition as it is when
+    called, or None if it is gone.
+    """
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
     for vhost in list(vhosts.values()):
@@ -215,7 +242,8 @@ def snapshot(vhosts, parameters):
         for key in list(vhost.parameters):
             yield partial(_parameter_record, vhosts, vhost, key)
         for exchange in list(vhost.exchanges.values()):
-            if exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX):  # those are there anyway
+            # those are there anyway
+            if exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
                 yield partial(_exchange_record, vhosts, vhost, exchange)
         for queue in list(vhost.queues.values()):
             if queue.durable:
@@ -231,13 +259,20 @@ def _vhost_record(vhosts, vhost):
 
 
 def _global_parameter_record(parameters, name):
-    return records.global_parameter_set(name, encoded(parameters.global_[name])) if name in parameters.global_ else None
+    return (
+        records.global_parameter_set(name, encoded(parameters.global_[name])) if name in parameters.global_
+        else None
+    )
 
 
 def _parameter_record(vhosts, vhost, key):
     there = vhosts.get(vhost.name) is vhost and key in vhost.parameters
     component, name = key
-    return records.parameter_set(vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting) if there else None
+    return (
+        records.parameter_set(
+            vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting
+        ) if there else None
+    )
 
 
 def _exchange_record(vhosts, vhost, exchange):
@@ -252,7 +287,10 @@ def _queue_record(vhosts, vhost, queue):
 
 def _binding_record(vhosts, vhost, binding):
     source = binding.source
-    there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(source.name) is source and source.find(binding.identity) is binding
+    there = (
+        vhosts.get(vhost.name) is vhost and vhost.exchanges.get(source.name) is source
+        and source.find(binding.identity) is binding
+    )
     return records.bound(binding) if there else None
 
 
@@ -262,7 +300,10 @@ def text(value):
 
 
 def _binding_key(record):
-    return text(record["source"]), record["to"], text(record["destination"]), text(record["key"]), frozen(record["arguments"])
+    return (
+        text(record["source"]), record["to"], text(record["destination"]), text(record["key"]),
+        frozen(record["arguments"])
+    )
 
 
 def _ends_of(key):

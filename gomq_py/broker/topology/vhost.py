@@ -1,8 +1,9 @@
 """VHost: names to exchanges and queues, and every rule about declaring, binding and deleting them.
 
-Above exchanges, queues and the topology log, below the doors. A verb checks everything first, then writes the log, then changes the model, all
-without yielding; what it raises is what the peer is told, in RabbitMQ's words. Permissions are the business of broker.verbs; waiting for the
-committer before an answer about something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
+Above exchanges, queues and the topology log, below the doors. A verb checks everything first, then writes the
+log, then changes the model, all without yielding; what it raises is what the peer is told, in RabbitMQ's
+words. Permissions are the business of broker.verbs; waiting for the committer before an answer about
+something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
 """
 import time
 from collections import Counter
@@ -13,8 +14,12 @@ from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
-from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type
-from gomq_py.broker.features.arguments import CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments
+from gomq_py.broker.exchanges.types import (
+    COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type,
+)
+from gomq_py.broker.features.arguments import (
+    CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments,
+)
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
@@ -28,7 +33,9 @@ from gomq_py.broker.topology.binding import Binding, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.values import difference, difference_in, same_argument
 from gomq_py.content.properties import Properties
-from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked
+from gomq_py.errors import (
+    AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked,
+)
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -41,9 +48,9 @@ _source_of = attrgetter("source")
 class VHost(Routing):
     """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
 
-    ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` keeps what is durable (broker.topology_log.log),
-    ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose is on (broker.tracing).
-    ``tables``: how deep and how long arguments may be (broker.tables).
+    ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` keeps what is durable
+    (broker.topology_log.log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose
+    is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables).
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -83,7 +90,9 @@ class VHost(Routing):
 
     def metadata(self):
         """What is said about it, as RabbitMQ calls and groups that."""
-        return metadata(self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion)
+        return metadata(
+            self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
+        )
 
     # tracing
 
@@ -95,7 +104,9 @@ class VHost(Routing):
                 changed()
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed()`` when tracing is switched on or off, for ``watcher`` until it says otherwise (None)."""
+        """Call ``changed()`` when tracing is switched on or off, for ``watcher`` until it says otherwise
+        (None).
+        """
         if changed is None:
             self._tracing_watchers.pop(watcher, None)
         else:
@@ -111,7 +122,10 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """The queue of this name, for somebody who may use it. Raises NotFound, also where it is closed; ResourceLocked."""
+        """The queue of this name, for somebody who may use it.
+
+        Raises NotFound, also where it is closed; ResourceLocked.
+        """
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -120,9 +134,16 @@ class VHost(Routing):
         return queue
 
     def _check_open(self, queue):
-        """Refuse a queue whose store had a fault, as RabbitMQ refuses one whose process has stopped: it would seem empty. Raises NotFound."""
+        """Refuse a queue whose store had a fault, as RabbitMQ refuses one whose process has stopped: it would
+        seem empty.
+
+        Raises NotFound.
+        """
         if queue.closed:
-            raise NotFound(f"{described('queue', queue.name, self.name)} is closed after a fault of its store: see the broker's log, then restart it")
+            raise NotFound(
+                f"{described('queue', queue.name, self.name)} is closed after a fault of its store: see the "
+                "broker's log, then restart it"
+            )
 
     def check_access(self, queue, owner):
         """Refuse an exclusive queue to everybody but its owner. Raises ResourceLocked."""
@@ -132,15 +153,22 @@ class VHost(Routing):
     # exchanges
 
     def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-        """exchange.declare that is not passive: the exchange, made if it was not there. Raises AccessRefused, UnknownType, PreconditionFailed."""
+        """exchange.declare that is not passive: the exchange, made if it was not there.
+
+        Raises AccessRefused, UnknownType, PreconditionFailed.
+        """
         kind = exchange_type(type_)
         name = cleaned(name)
         self.check_not_default(name)
-        durable, auto_delete, internal, arguments = bool(durable), bool(auto_delete), bool(internal), arguments or {}
+        durable, auto_delete, internal, arguments = (
+            bool(durable), bool(auto_delete), bool(internal), arguments or {}
+        )
         entity = described("exchange", name, self.name)
         existing = self.exchanges.get(name)
         if existing is not None:
-            properties = (("type", type_), ("durable", durable), ("auto_delete", auto_delete), ("internal", internal))
+            properties = (
+                ("type", type_), ("durable", durable), ("auto_delete", auto_delete), ("internal", internal)
+            )
             _check_same(existing, properties, entity)
             for key in COMPARED_ARGUMENTS:
                 if not same_argument(arguments, existing.arguments, key):
@@ -162,7 +190,10 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """An exchange of this class, with a store if it is a delayed one; not in place yet. For this class and recovery."""
+        """An exchange of this class, with a store if it is a delayed one; not in place yet.
+
+        For this class and recovery.
+        """
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if isinstance(exchange, DelayedExchange):
             self._factory.give_delayed_store(exchange, self._route_late, incarnation)
@@ -179,12 +210,15 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """What takes messages now for the destinations of an earlier route: queues that are gone do not, others may have been restarted."""
+        """What takes messages now for the destinations of an earlier route: queues that are gone do not,
+        others may have been restarted.
+        """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
     def _route_late(self, exchange, message, headers, pending):
-        """Route a delayed message that is due; ``pending``: the destinations it has yet to reach, or None for all.
+        """Route a delayed message that is due; ``pending``: the destinations it has yet to reach, or None for
+        all.
 
         Returns those whose stores cannot take it now.
         """
@@ -194,12 +228,17 @@ class VHost(Routing):
         keys = [key for key in values if isinstance(key, str)] if isinstance(values, list) else ()
         if self.needs_properties:
             headers = with_properties(headers, Properties.decode(message.get_properties()))
-        destinations = self.route(exchange, message.get_routing_key().decode("utf-8", "surrogateescape"), headers, keys)
+        destinations = self.route(
+            exchange, message.get_routing_key().decode("utf-8", "surrogateescape"), headers, keys
+        )
         exchange.state.publish_out += len(destinations)
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """exchange.delete; of a missing one too. Returns the exchange that went, or None. Raises AccessRefused, PreconditionFailed."""
+        """exchange.delete; of a missing one too.
+
+        Returns the exchange that went, or None. Raises AccessRefused, PreconditionFailed.
+        """
         name = cleaned(name)
         self.check_not_default(name)
         entity = described("exchange", name, self.name)
@@ -221,10 +260,16 @@ class VHost(Routing):
 
     # queues
 
-    def declare_queue(self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None, server_named=False):
-        """queue.declare that is not passive: (queue, whether it was made). An empty name asks for a generated one; ``server_named``: so was this.
+    def declare_queue(
+        self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
+        server_named=False,
+    ):
+        """queue.declare that is not passive: (queue, whether it was made).
 
-        An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+        An empty name asks for a generated one; ``server_named``: so was this.
+
+        An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused,
+        NotFound, PreconditionFailed, ResourceLocked.
         """
         name = cleaned(name)
         unnamed = server_named or not name
@@ -251,10 +296,14 @@ class VHost(Routing):
             return existing, False
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
-            raise PreconditionFailed(f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached")
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached"
+            )
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
         self.tables.check_table(f"arguments of {entity}", arguments)
-        queue = self._factory.create(self.name, name, durable, auto_delete, owner if exclusive else None, arguments)
+        queue = self._factory.create(
+            self.name, name, durable, auto_delete, owner if exclusive else None, arguments
+        )
         if durable:
             try:
                 self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
@@ -268,14 +317,22 @@ class VHost(Routing):
         return queue, True
 
     def _with_default_type(self, existing, may_be_another, arguments):
-        """Arguments of a declare, with a type where they name none: that of the queue which is there, or the vhost's if the queue may have it."""
+        """Arguments of a declare, with a type where they name none: that of the queue which is there, or the
+        vhost's if the queue may have it.
+        """
         if QUEUE_TYPE in arguments:
             return arguments
-        kind = self.default_queue_type if existing is None and may_be_another else existing and existing.arguments.get(QUEUE_TYPE)
+        kind = (
+            self.default_queue_type if existing is None and may_be_another else existing
+            and existing.arguments.get(QUEUE_TYPE)
+        )
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """queue.delete; of a missing one too. Returns how many messages were ready. Raises PreconditionFailed, ResourceLocked."""
+        """queue.delete; of a missing one too.
+
+        Returns how many messages were ready. Raises PreconditionFailed, ResourceLocked.
+        """
         queue = self.queues.get(cleaned(name))
         if queue is None:
             return 0
@@ -288,7 +345,10 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Deliver nothing of a queue until it is resumed, over a restart too if it is durable. Raises OutOfResources."""
+        """Deliver nothing of a queue until it is resumed, over a restart too if it is durable.
+
+        Raises OutOfResources.
+        """
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -299,10 +359,13 @@ class VHost(Routing):
         queue.wake()
 
     def restart_queue(self, queue):
-        """Open a queue again that a fault of its store has closed; what its files hold is ready. It is another object, with the same bindings.
+        """Open a queue again that a fault of its store has closed; what its files hold is ready.
 
-        Deliveries that are unacked still belong to the closed one: settling them changes nothing. Until it is open, clients are told that
-        it is closed. Raises PreconditionFailed where it is not closed, or cannot be opened; NotFound if it is deleted meanwhile. May switch.
+        It is another object, with the same bindings.
+
+        Deliveries that are unacked still belong to the closed one: settling them changes nothing. Until it is
+        open, clients are told that it is closed. Raises PreconditionFailed where it is not closed, or cannot
+        be opened; NotFound if it is deleted meanwhile. May switch.
         """
         entity = described("queue", queue.name, self.name)
         if not queue.closed:
@@ -337,7 +400,11 @@ class VHost(Routing):
             self.add_binding(Binding(binding.source, again, binding.routing_key, binding.arguments))
 
     def release_owner(self, owner):
-        """A connection is gone: delete its exclusive queues, in slices where they are very many; until then they are locked. Returns how many."""
+        """A connection is gone: delete its exclusive queues, in slices where they are very many; until then
+        they are locked.
+
+        Returns how many.
+        """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
         queues.reverse()
@@ -359,23 +426,36 @@ class VHost(Routing):
     # bindings
 
     def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.bind, names given. Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed, ResourceLocked."""
+        """queue.bind, names given.
+
+        Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed,
+        ResourceLocked.
+        """
         source, destination = self._ends(exchange, queue, self.queue, owner)
         return self._bind(source, destination, routing_key, arguments or {})
 
     def bind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.bind, names given. Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed."""
+        """exchange.bind, names given.
+
+        Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed.
+        """
         self.check_not_default(cleaned(destination))
         source, target = self._ends(source, destination, lambda name, _owner: self.exchange(name), None)
         return self._bind(source, target, routing_key, arguments or {})
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.unbind; of a missing queue, exchange or binding too. Returns whether there was one. Raises AccessRefused, ResourceLocked."""
+        """queue.unbind; of a missing queue, exchange or binding too.
+
+        Returns whether there was one. Raises AccessRefused, ResourceLocked.
+        """
         self.check_not_default(cleaned(exchange))
         return self._unbind(exchange, self.queues.get(cleaned(queue)), routing_key, arguments or {}, owner)
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.unbind; of a missing exchange or binding too. Returns whether there was one. Raises AccessRefused."""
+        """exchange.unbind; of a missing exchange or binding too.
+
+        Returns whether there was one. Raises AccessRefused.
+        """
         self.check_not_default(cleaned(source))
         self.check_not_default(cleaned(destination))
         return self._unbind(source, self.exchanges.get(cleaned(destination)), routing_key, arguments or {})
@@ -390,7 +470,9 @@ class VHost(Routing):
 
     def _bind(self, source, destination, routing_key, arguments):
         source.check_binding(routing_key, arguments)
-        self.tables.check_table(f"arguments of a binding from {described('exchange', source.name, self.name)}", arguments)
+        self.tables.check_table(
+            f"arguments of a binding from {described('exchange', source.name, self.name)}", arguments
+        )
         binding = Binding(source, destination, routing_key, arguments)
         if source.find(binding.identity) is not None:
             return False
@@ -418,8 +500,10 @@ class VHost(Routing):
     # changing the model
 
     def _in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the rest as a job that goes on whatever
-        one step raises. ``before_rest()`` is called where there is a rest.
+        """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the
+        rest as a job that goes on whatever one step raises.
+
+        ``before_rest()`` is called where there is a rest.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
@@ -428,15 +512,22 @@ class VHost(Routing):
             self._factory.scheduler.start(steps)
 
     def _record(self, record):
-        """Write a durable change before it is made. Raises OutOfResources or PreconditionFailed (on the channel); then nothing may change."""
+        """Write a durable change before it is made.
+
+        Raises OutOfResources or PreconditionFailed (on the channel); then nothing may change.
+        """
         if self._is_gone:
             return
         try:
             self._log.append(record)
         except ValueError as error:
-            raise PreconditionFailed(f"cannot keep arguments in the definitions of vhost '{self.name}': {error}") from error
+            raise PreconditionFailed(
+                f"cannot keep arguments in the definitions of vhost '{self.name}': {error}"
+            ) from error
         except OSError as error:
-            raise OutOfResources(f"cannot write the definitions of vhost '{self.name}': {error.strerror}") from error
+            raise OutOfResources(
+                f"cannot write the definitions of vhost '{self.name}': {error.strerror}"
+            ) from error
 
     def add_binding(self, binding):
         """Put a checked binding into place; for this class and recovery."""
@@ -454,13 +545,16 @@ class VHost(Routing):
         self._events.emit("binding.deleted", events_.binding_made, binding)
 
     def _remove_bindings_from(self, exchange):
-        """Those from an exchange that is gone, through which nothing is routed any more: in slices where they are very many."""
+        """Those from an exchange that is gone, through which nothing is routed any more: in slices where they
+        are very many.
+        """
         bindings = exchange.bindings()
 
         def remove_one():
             if bindings:
                 binding = bindings.pop()
-                if binding in self._bindings_to.get(binding.destination, ()):  # it may have gone with its destination
+                # it may have gone with its destination
+                if binding in self._bindings_to.get(binding.destination, ()):
                     self._remove_binding(binding)
             return bool(bindings)
 
@@ -560,7 +654,10 @@ class VHost(Routing):
         return self._is_gone
 
     def departures(self):
-        """The vhost was deleted, and the log says so. Returns a generator of functions that let go of its queues and exchanges, one each."""
+        """The vhost was deleted, and the log says so.
+
+        Returns a generator of functions that let go of its queues and exchanges, one each.
+        """
         self._is_gone = True
         return self._departures()
 
@@ -586,8 +683,10 @@ class VHost(Routing):
         self._remove_delayed_store(exchange)
 
     def _unbind_all_from(self, destination):
-        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other. From now on nothing is routed there and
-        nobody is shown them; where they are very many exchanges forget them in slices.
+        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other.
+
+        From now on nothing is routed there and nobody is shown them; where they are very many exchanges
+        forget them in slices.
         """
         bindings = list(self._bindings_to.pop(destination, ()))
         bindings.reverse()
@@ -624,7 +723,10 @@ class VHost(Routing):
 
 
 class Steps(Job):
-    """A change of the model step by step, on behalf of whoever began it. It goes on whatever one step raises."""
+    """A change of the model step by step, on behalf of whoever began it.
+
+    It goes on whatever one step raises.
+    """
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -650,7 +752,9 @@ class Steps(Job):
 
 
 def metadata(description, tags, default_queue_type, is_protected):
-    """What is said about a vhost, as RabbitMQ calls and groups that: of the protection only that there is one."""
+    """What is said about a vhost, as RabbitMQ calls and groups that: of the protection only that there is
+    one.
+    """
     facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
     return {**facts, "protected_from_deletion": True} if is_protected else facts
 

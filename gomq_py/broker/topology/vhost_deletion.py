@@ -1,8 +1,9 @@
 """Vhost deletion: a deleted vhost taken apart, in slices, while everybody else goes on.
 
-Beside broker. Once the log says that a vhost is gone it is: nobody finds it any more, and nothing that is declared in it by those who still hold it
-is kept. Here its connections are closed, then its queues and exchanges let go of, then what users might do in it forgotten. A crash in between leaves
-folders that no definition names, which go at the next boot, as what is left of the users' rights does.
+Beside broker. Once the log says that a vhost is gone it is: nobody finds it any more, and nothing that is
+declared in it by those who still hold it is kept. Here its connections are closed, then its queues and
+exchanges let go of, then what users might do in it forgotten. A crash in between leaves folders that no
+definition names, which go at the next boot, as what is left of the users' rights does.
 """
 import time
 from functools import partial
@@ -17,7 +18,10 @@ LOG = logger("broker")
 
 
 class VHostDeletion(Job):
-    """One vhost being taken apart. ``connections`` are those in it; ``done()`` is called when nothing of it is left."""
+    """One vhost being taken apart.
+
+    ``connections`` are those in it; ``done()`` is called when nothing of it is left.
+    """
 
     name = "deleting a vhost"
 
@@ -28,7 +32,8 @@ class VHostDeletion(Job):
         self._steps = self._all_steps(list(connections), vhost.departures(), users)
         self._done = done
         self._over = Event()
-        self._clock = SliceClock(clock=time.thread_time)  # a small vhost is gone at once, however busy the machine is
+        # a small vhost is gone at once, however busy the machine is
+        self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
         """The scheduler's next slice; False: it is over."""
@@ -43,7 +48,10 @@ class VHostDeletion(Job):
         return True
 
     def finish(self):
-        """Take apart what is left, at once: the broker stops, or somebody needs the name. Nothing where it is over."""
+        """Take apart what is left, at once: the broker stops, or somebody needs the name.
+
+        Nothing where it is over.
+        """
         while self._step():
             pass
 

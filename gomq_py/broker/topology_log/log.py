@@ -1,13 +1,14 @@
 """Topology log: every durable definition of the broker as a log of changes, replayed at boot.
 
-Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key ``op``; broker.recovery has the table
-of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
-that. Never yields.
+Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key
+``op``; broker.recovery has the table of them. An append is in the file, and on the disk, when the committer
+has synced: whoever answers a client waits for that. Never yields.
 
-Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the second is on disk it takes the first
-one's name. Its snapshot is taken while the model changes, and is right all the same: a record says what is, not what to do with what was before,
-and a change that came after a slice is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that is
-slow with names holds nobody up.
+Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the
+second is on disk it takes the first one's name. Its snapshot is taken while the model changes, and is right
+all the same: a record says what is, not what to do with what was before, and a change that came after a slice
+is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that
+is slow with names holds nobody up.
 """
 import os
 
@@ -22,7 +23,8 @@ from gomq_py.storage.log_records import RecordError, read_record
 LOG = logger("broker")
 NEXT = ".next"
 
-# Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB and replayed in 0.1 s.
+# Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB
+# and replayed in 0.1 s.
 SLACK = 8192
 # Records of a snapshot that are written before others get their turn, about a millisecond's work.
 SLICE = 200
@@ -49,7 +51,8 @@ class TopologyLog:
 
     def open(self):
         """For boot: blocks. Raises OSError. Returns itself."""
-        if os.path.exists(self._path + NEXT):  # a compaction that a crash has cut short; the first log has everything
+        # a compaction that a crash has cut short; the first log has everything
+        if os.path.exists(self._path + NEXT):
             self._files.unlink(self._path + NEXT)
         self._log = FramedLog(self._files, self._path, committer=self._committer)
         self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
@@ -75,8 +78,11 @@ class TopologyLog:
 
     @property
     def lacks_records(self):
-        """Whether replay left out more than the torn end that a crash leaves, of which nothing was promised."""
-        return bool(self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage))
+        """Whether replay left out more than the torn end that a crash leaves, of which nothing was promised.
+        """
+        return bool(
+            self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage)
+        )
 
     @property
     def is_damaged(self):
@@ -88,7 +94,9 @@ class TopologyLog:
         self._log.say_damage(logger, what, advice)
 
     def replay(self):
-        """Every record in order, as dicts of the forms in broker.topology_log.records. For boot: blocks. Raises LogError.
+        """Every record in order, as dicts of the forms in broker.topology_log.records.
+
+        For boot: blocks. Raises LogError.
 
         What this version cannot use is logged and left out.
         """
@@ -100,7 +108,10 @@ class TopologyLog:
                 LOG.error("definitions: a record is left out: %s", error)
 
     def leave_out(self, records):
-        """Nobody could use these of the replayed records, either. Keeps all that was left out in a file of its own. For boot: blocks."""
+        """Nobody could use these of the replayed records, either.
+
+        Keeps all that was left out in a file of its own. For boot: blocks.
+        """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
             return
@@ -108,11 +119,15 @@ class TopologyLog:
             keep_left_out(self._files, self._path, left_out)
             LOG.error("definitions: what was left out is kept in %s.left-out", self._path)
         except OSError as error:
-            LOG.error("definitions: what was left out stands in %s only until that is compacted, for it cannot be copied: %s", self._path, error)
+            LOG.error(
+                "definitions: what was left out stands in %s only until that is compacted, for it cannot be "
+                "copied: %s", self._path, error,
+            )
 
     def compact_when_long(self, snapshot):
-        """From now on, compact when the log is much longer than a snapshot. Begins at once if it is, or if there is damage in it that every boot
-        would meet again.
+        """From now on, compact when the log is much longer than a snapshot.
+
+        Begins at once if it is, or if there is damage in it that every boot would meet again.
         """
         self._snapshot = snapshot
         self._size_hint = sum(1 for _ in snapshot())
@@ -122,7 +137,10 @@ class TopologyLog:
             self._compact_if_long()
 
     def append(self, record):
-        """Add a record. Raises OSError, ValueError for one that could not be read again; then nothing has changed."""
+        """Add a record.
+
+        Raises OSError, ValueError for one that could not be read again; then nothing has changed.
+        """
         payload = encode_table(record)
         read_record(payload, SHAPES)
         self._compact_if_long()
@@ -142,7 +160,10 @@ class TopologyLog:
     # compaction
 
     def _compact_if_long(self):
-        if self._snapshot is None or self.is_compacting or self._log.record_count <= 2 * self._size_hint + self._slack:
+        if (
+            self._snapshot is None or self.is_compacting
+            or self._log.record_count <= 2 * self._size_hint + self._slack
+        ):
             return
         self._size_hint = max(self._size_hint, sum(1 for _ in self._snapshot()))
         if self._log.record_count <= 2 * self._size_hint + self._slack:
@@ -155,8 +176,8 @@ class TopologyLog:
         self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
 
     def _make_next(self, size):
-        """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has hardly
-        ever more.
+        """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has
+        hardly ever more.
         """
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
@@ -164,7 +185,10 @@ class TopologyLog:
         return file
 
     def _opened(self, file, error):
-        """The second log is there, empty. What the model holds now is written to it; every change from here on goes to both."""
+        """The second log is there, empty.
+
+        What the model holds now is written to it; every change from here on goes to both.
+        """
         self._opening = False
         if error is not None:
             self._give_up(error)
@@ -183,7 +207,8 @@ class TopologyLog:
 
     def compaction_failed(self, following, error):
         """A slice of the compaction into ``following`` failed."""
-        if self._next is following and not self._renaming:  # a log that is about to take the first one's name is whole, and needed
+        # a log that is about to take the first one's name is whole, and needed
+        if self._next is following and not self._renaming:
             self._give_up(error)
 
     def write_slice(self, following, pending):
@@ -216,7 +241,8 @@ class TopologyLog:
             return False
 
     def _append_to_both(self, payload):
-        """The second log is about to take the first one's name, nobody knows when: what one of them refuses is refused.
+        """The second log is about to take the first one's name, nobody knows when: what one of them refuses
+        is refused.
 
         Raises OSError.
         """
@@ -238,7 +264,9 @@ class TopologyLog:
             self._give_up(error)
             return
         self._renaming = True
-        self._committer.change([self._files.renaming(following.file.path, self._path, following.file)], self._renamed)
+        self._committer.change(
+            [self._files.renaming(following.file.path, self._path, following.file)], self._renamed
+        )
         self._committer.mark_folder(os.path.dirname(self._path))
 
     def _renamed(self, error):

@@ -1,4 +1,7 @@
-"""Records: the durable definitions as what the topology log keeps, one function per change. Read back by broker.topology.recovery."""
+"""Records: the durable definitions as what the topology log keeps, one function per change.
+
+Read back by broker.topology.recovery.
+"""
 from gomq_py.storage.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
@@ -8,7 +11,10 @@ def is_incarnation(value):
 
 
 _NAMED = {"vhost": is_text, "name": is_text}
-_BINDING = {"vhost": is_text, "source": is_text, "destination": is_text, "to": is_str, "key": is_text, "arguments": is_table}
+_BINDING = {
+    "vhost": is_text, "source": is_text, "destination": is_text, "to": is_str, "key": is_text,
+    "arguments": is_table,
+}
 _PARAMETER = {"vhost": is_text, "component": is_text, "name": is_text}
 
 # What a record about each thing must hold to be used: {op: {field: check}}.
@@ -34,7 +40,8 @@ SHAPES = {
 def exchange_declared(exchange, incarnation=b""):
     """``incarnation`` (16 octets) is that of a delayed exchange's messages; other types have none."""
     return {
-        "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type, "auto_delete": exchange.auto_delete,
+        "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
+        "auto_delete": exchange.auto_delete,
         "internal": exchange.internal, "arguments": exchange.arguments, "incarnation": incarnation,
     }
 
@@ -44,10 +51,13 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name. Said again when it is paused or resumed."""
+    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name.
+
+    Said again when it is paused or resumed.
+    """
     return {
-        "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete), "arguments": queue.arguments,
-        "incarnation": incarnation, "paused": bool(queue.paused),
+        "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
+        "arguments": queue.arguments, "incarnation": incarnation, "paused": bool(queue.paused),
     }
 
 
@@ -65,7 +75,8 @@ def unbound(binding):
 
 def _binding(op, binding):
     return {
-        "op": op, "vhost": binding.source.vhost, "source": binding.source.name, "destination": binding.destination.name,
+        "op": op, "vhost": binding.source.vhost, "source": binding.source.name,
+        "destination": binding.destination.name,
         "to": binding.destination_type, "key": binding.routing_key, "arguments": binding.arguments,
     }
 
@@ -73,8 +84,8 @@ def _binding(op, binding):
 def vhost_created(vhost):
     """Of a vhost as it is now; a later one replaces it."""
     return {
-        "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags, "default_queue_type": vhost.default_queue_type,
-        "protected": vhost.protected_from_deletion,
+        "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags,
+        "default_queue_type": vhost.default_queue_type, "protected": vhost.protected_from_deletion,
     }
 
 
@@ -84,7 +95,10 @@ def vhost_deleted(name):
 
 def parameter_set(vhost, component, name, value, waits):
     """``value`` is JSON text. ``waits``: nobody acted on it, or on a part of it, when it was set."""
-    return {"op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value, "waits": waits}
+    return {
+        "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,
+        "waits": waits,
+    }
 
 
 def parameter_cleared(vhost, component, name):

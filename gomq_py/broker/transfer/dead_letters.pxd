@@ -79,7 +79,8 @@ cdef class DeadLetterExchanges(Target):
     cpdef send(self, item, Message message)
     @cython.locals(route=DeadLetterRoute)
     cpdef slice_over(self)
-    @cython.locals(route=DeadLetterRoute, address=Address, copy=Message, destination=Destination, routing=bytes, properties=bytes)
+    @cython.locals(route=DeadLetterRoute, address=Address, copy=Message, destination=Destination,
+        routing=bytes, properties=bytes)
     cdef _publish(self, DeadMessage dead, Message message)
     @cython.locals(route=DeadLetterRoute)
     cdef DeadLetterRoute _route_of(self, DeadMessage dead)

@@ -11,13 +11,16 @@ waits in its own queue, and so do those behind it. One that cannot be dead-lette
 from array import array
 from collections import Counter, deque
 
-from gomq_py.broker.routing import destination as _destination  # noqa: F401  (its .pxd types where dead letters go)
+# its .pxd types where dead letters go
+from gomq_py.broker.routing import destination as _destination  # noqa: F401
 from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer.death import Death
-from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer
+from gomq_py.broker.transfer.engine import (
+    LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer,
+)
 from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -41,14 +44,17 @@ class DeadLetters:
     def __init__(self, vhosts, durability, scheduler, timers):
         self.counts = Counter()
         self._scheduler = scheduler
-        self._leaving = {}  # queues that are deleted, and what to call when the last dead letter of each has gone
+        # queues that are deleted, and what to call when the last dead letter of each has gone
+        self._leaving = {}
         self._closed = False
         exchanges = DeadLetterExchanges(vhosts, scheduler, self.counts)
         self._waiting = WaitingDeadLetters(self)
         self._fresh = FreshDeadLetters(self, self._waiting)
         others = exchanges, scheduler, timers, durability.when_safe
         self._going = Transfer("dead letters", self._fresh, *others)
-        self._trying = self._waiting.transfer = Transfer("dead letters that wait for room", self._waiting, *others)
+        self._trying = self._waiting.transfer = Transfer(
+            "dead letters that wait for room", self._waiting, *others
+        )
 
     def send(self, queue, location, reason):
         """Send an unacked message of ``queue`` on. It leaves the queue when its copies are safe."""
@@ -58,7 +64,10 @@ class DeadLetters:
     def send_refused(self, queue, message, reason):
         """Send on a copy of a message that ``queue`` has refused to store."""
         copy = Message()
-        copy.readdress(message, message.get_exchange(), message.get_routing_key(), message.get_properties(), self._scheduler.now_ms)
+        copy.readdress(
+            message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
+            self._scheduler.now_ms,
+        )
         self._add(DeadMessage(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
@@ -100,7 +109,9 @@ class DeadLetters:
         try:
             self._leaving.pop(queue)()
         except Exception:
-            LOG.exception("queue '%s' in vhost '%s' was deleted, but not all of it has gone", queue.name, queue.vhost)
+            LOG.exception(
+                "queue '%s' in vhost '%s' was deleted, but not all of it has gone", queue.name, queue.vhost
+            )
 
 
 class DeadMessage:
@@ -158,7 +169,8 @@ class DeadLetterSource(Source):
         else:
             queue = dead.queue
             QUIET.error(
-                queue, "a message that queue '%s' in vhost '%s' refused is lost: it cannot be dead-lettered: %s",
+                queue,
+                "a message that queue '%s' in vhost '%s' refused is lost: it cannot be dead-lettered: %s",
                 queue.name, queue.vhost, described(error))
         self._all.gone(dead)
 
@@ -213,7 +225,10 @@ class WaitingDeadLetters(DeadLetterSource):
         """Let a message wait for which there was no room."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
-        LOG.error("dead letters of queue '%s' in vhost '%s' wait in it: %s cannot store them now", dead.queue.name, dead.queue.vhost, names)
+        LOG.error(
+            "dead letters of queue '%s' in vhost '%s' wait in it: %s cannot store them now", dead.queue.name,
+            dead.queue.vhost, names,
+        )
         self.transfer.try_again_later()
 
     def holds(self, dead):
@@ -279,7 +294,9 @@ class Lane:
             return None
         pending, self._pending = self._pending, None
         self._first += 1
-        return DeadMessage(self._queue, self._settings, self._reason, self.locations[self._first - 1], None, pending)
+        return DeadMessage(
+            self._queue, self._settings, self._reason, self.locations[self._first - 1], None, pending
+        )
 
     def put_back(self, pending):
         """Put the one that was taken last back to the front."""
@@ -319,7 +336,10 @@ class DeadLetterExchanges(Target):
         Returns those whose stores cannot take it now, or None.
         """
         route = self._route
-        if route is None or route.queue is not dead.queue or route.settings is not dead.settings or route.reason != dead.reason:
+        if (
+            route is None or route.queue is not dead.queue or route.settings is not dead.settings
+            or route.reason != dead.reason
+        ):
             route = self._route = self._route_of(dead)
         if route.exchange is None or message.kind != KIND_AMQP:
             return None
@@ -327,11 +347,16 @@ class DeadLetterExchanges(Target):
         routing, properties = message.get_routing(), message.get_properties()
         address = route.addresses.get((routing, properties))
         if address is None:
-            death = Death(message, route.queue.name, route.reason, route.settings.dead_letter_routing_key, self._scheduler.now_ms, route.first_deaths)
+            death = Death(
+                message, route.queue.name, route.reason, route.settings.dead_letter_routing_key,
+                self._scheduler.now_ms, route.first_deaths,
+            )
             address = route.addresses[routing, properties] = Address(death, route.by_keys(death))
         route.count += pending is None
         copy = self._copy
-        copy.readdress(message, route.exchange_name, address.key, address.death.properties, self._scheduler.now_ms)
+        copy.readdress(
+            message, route.exchange_name, address.key, address.death.properties, self._scheduler.now_ms
+        )
         destinations = address.destinations
         if pending is not None:
             destinations = route.again(pending)
@@ -349,7 +374,9 @@ class DeadLetterExchanges(Target):
         if route is None or route.settings is not dead.settings:
             if route is not None:
                 route.note(self._counts)
-            route = self._routes[dead.queue, dead.reason] = DeadLetterRoute(dead, self._vhosts.get(dead.queue.vhost))
+            route = self._routes[dead.queue, dead.reason] = DeadLetterRoute(
+                dead, self._vhosts.get(dead.queue.vhost)
+            )
         return route
 
 
@@ -362,14 +389,18 @@ class DeadLetterRoute:
     """
 
     __slots__ = (
-        "queue", "settings", "reason", "exchange", "exchange_name", "count", "published", "first_deaths", "addresses", "_vhost", "_by_keys",
+        "queue", "settings", "reason", "exchange", "exchange_name", "count", "published", "first_deaths",
+        "addresses", "_vhost", "_by_keys",
     )
 
     def __init__(self, dead, vhost):
         self.queue = dead.queue
         settings = self.settings = dead.settings
         self.reason = dead.reason
-        self.exchange = None if vhost is None or settings.dead_letter_exchange is None else vhost.exchanges.get(settings.dead_letter_exchange)
+        self.exchange = (
+            None if vhost is None or settings.dead_letter_exchange is None
+            else vhost.exchanges.get(settings.dead_letter_exchange)
+        )
         self.exchange_name = b"" if self.exchange is None else _octets(self.exchange.name)
         self.count = self.published = 0
         self.first_deaths = {}
@@ -416,7 +447,9 @@ class Address:
 
     def reached_by(self, destinations):
         """The destinations without those that the message would reach in a cycle."""
-        return [destination for destination in destinations if not self.death.has_come_round(destination.name)]
+        return [
+            destination for destination in destinations if not self.death.has_come_round(destination.name)
+        ]
 
 
 def _octets(text):

@@ -33,7 +33,10 @@ class Death:
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
-        death = queue, reason, message.get_exchange(), message.get_routing_key(), edit.expiration, now_ms // 1000, routing_key
+        death = (
+            queue, reason, message.get_exchange(), message.get_routing_key(), edit.expiration, now_ms // 1000,
+            routing_key
+        )
         # These octets are part of a key, or of a value, which does no harm: it only takes longer.
         if first_deaths is None or b"-death" in edit.headers or _EXTRA_KEYS in edit.headers:
             edit.headers, self._deaths, self.keys = headers_after(edit.headers, *death)
@@ -42,7 +45,9 @@ class Death:
             if known is None:
                 known = first_deaths[death] = headers_after(EMPTY_TABLE, *death)
             headers, self._deaths, self.keys = known
-            edit.headers = headers if edit.headers == EMPTY_TABLE else sort_keys(concatenated(edit.headers, headers))
+            edit.headers = (
+                headers if edit.headers == EMPTY_TABLE else sort_keys(concatenated(edit.headers, headers))
+            )
         edit.expiration = None
         self.properties = edit.octets()
 
@@ -96,8 +101,8 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
             death["count"] = Int64(min(count, COUNT_MAX - 1) + 1 if isinstance(count, int) else 1)
             return [_sorted(death), *(other for other in deaths if other is not death)]
     death = {
-        "count": Int64(1), "reason": reason, "queue": queue, "time": datetime.fromtimestamp(at_s, timezone.utc), "exchange": exchange,
-        "routing-keys": keys,
+        "count": Int64(1), "reason": reason, "queue": queue,
+        "time": datetime.fromtimestamp(at_s, timezone.utc), "exchange": exchange, "routing-keys": keys,
     }
     if expiration is not None:
         death["original-expiration"] = expiration

@@ -40,7 +40,10 @@ class DelayQueue(Destination):
         self.scheduler = scheduler
         self.timers = timers
         waiting = DueMessages(self)
-        self._transfer = Transfer("delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers, durability.when_safe)
+        self._transfer = Transfer(
+            "delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers,
+            durability.when_safe,
+        )
         self.due = DueTimer(timers, self._transfer.start)
         self._message = Message()
         store.listener = self
@@ -66,7 +69,8 @@ class DelayQueue(Destination):
             return 0
         copy = self._message
         copy.readdress(
-            message, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.describe()["timestamp_ms"], due_ms)
+            message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
+            message.describe()["timestamp_ms"], due_ms)
         copy.may_wait = message.may_wait
         try:
             self.store.append(copy)
@@ -179,7 +183,9 @@ class DelayQueue(Destination):
 
     def record_damaged(self, store, path, start, end, count):
         """A stored message failed its checksum and was set aside; the others go on."""
-        LOG.error("%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
+        LOG.error(
+            "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end
+        )
 
 
 class DueMessages(Source):
@@ -206,7 +212,10 @@ class DueMessages(Source):
 
     def keep(self, items, error):
         """They come again at the next boot."""
-        LOG.error("%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name, len(items), error)
+        LOG.error(
+            "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
+            len(items), error,
+        )
 
     def no_room(self, item, pending):
         """Where only queues that are closed have yet to take it, the others do not wait for it."""

@@ -122,8 +122,10 @@ class Transfer(Job):
     safe by itself.
     """
 
-    __slots__ = ("name", "_source", "_target", "_scheduler", "_timers", "_when_safe", "_most", "_most_octets", "_sent", "_sent_octets", "_unsafe",
-                 "_unsafe_octets", "_timer", "_is_resting", "_is_full", "_closed")
+    __slots__ = (
+        "name", "_source", "_target", "_scheduler", "_timers", "_when_safe", "_most", "_most_octets", "_sent",
+        "_sent_octets", "_unsafe", "_unsafe_octets", "_timer", "_is_resting", "_is_full", "_closed",
+    )
 
     def __init__(self, name, source, target, scheduler, timers, when_safe, most=0, most_octets=0):
         Job.__init__(self)
@@ -230,7 +232,10 @@ class Transfer(Job):
 
     def _has_too_much(self):
         """Whether what is on its way must be safe before more is sent."""
-        return (0 < self._most <= self._unsafe + len(self._sent)) or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
+        return (
+            (0 < self._most <= self._unsafe + len(self._sent))
+            or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
+        )
 
     def _make_safe(self):
         """What was sent is dropped when it is safe."""

@@ -46,7 +46,10 @@ class Filter:
         """Whether this Message is selected."""
         if self.exchange is not None and not fnmatchcase(_text(message.get_exchange()), self.exchange):
             return False
-        if self.routing_key is not None and not fnmatchcase(_text(message.get_routing_key()), self.routing_key):
+        if (
+            self.routing_key is not None
+            and not fnmatchcase(_text(message.get_routing_key()), self.routing_key)
+        ):
             return False
         if not self.headers:
             return True
@@ -87,7 +90,9 @@ class Move(Source):
     None): the message stays.
     """
 
-    def __init__(self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False):
+    def __init__(
+        self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
+    ):
         """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count.
         """
         self.result = Result()
@@ -100,7 +105,8 @@ class Move(Source):
         self._ended = False
         self._error = None  # what the disk says
         self._transfer = Transfer(
-            "moving messages", self, self._target, scheduler, None, durability.when_safe, UNSYNCED_MESSAGES, UNSYNCED_OCTETS)
+            "moving messages", self, self._target, scheduler, None, durability.when_safe, UNSYNCED_MESSAGES,
+            UNSYNCED_OCTETS)
 
     def start(self):
         """Begin; the first slice runs after the next poll of the loop."""
@@ -145,7 +151,10 @@ class Move(Source):
         self._error = error
         if self._keep:
             return
-        LOG.error("%d moved messages come back to queue '%s': their copies are not on disk: %s", len(items), self._queue.name, error)
+        LOG.error(
+            "%d moved messages come back to queue '%s': their copies are not on disk: %s", len(items),
+            self._queue.name, error,
+        )
         self.result.done -= len(items)
         for location in items:
             try:
@@ -231,7 +240,10 @@ def to_queue(target):
     """A ``route`` that leads every message to one queue, as it is."""
 
     def route(message):
-        return target.name, (target,), _copy(message, message.get_exchange(), message.get_routing_key(), message.get_properties())
+        return (
+            target.name, (target,),
+            _copy(message, message.get_exchange(), message.get_routing_key(), message.get_properties())
+        )
 
     return route
 
@@ -286,7 +298,8 @@ def _copy(message, exchange, routing_key, properties):
     fields = message.describe()
     copy = Message()
     copy.assign(
-        exchange, routing_key, properties, message.get_body(), fields["timestamp_ms"], fields["expires_at_ms"], fields["priority"],
+        exchange, routing_key, properties, message.get_body(), fields["timestamp_ms"],
+        fields["expires_at_ms"], fields["priority"],
         fields["persistent"])
     return copy
 

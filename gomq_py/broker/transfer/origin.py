@@ -4,7 +4,10 @@ from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content.fields import get_key, remove_key
 
-DEATH_HEADERS = (DEATHS, *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")))
+DEATH_HEADERS = (
+    DEATHS,
+    *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")),
+)
 
 
 class Origin:
@@ -43,13 +46,19 @@ def origin_of(headers):
     deaths = [death for death in deaths if _is_death(death)] if isinstance(deaths, list) else []
     if not deaths:
         return None
-    first_queue, first_reason = get_key(headers, "x-first-death-queue"), get_key(headers, "x-first-death-reason")
-    named = [death for death in deaths if death["queue"] == first_queue and death.get("reason") == first_reason]
+    first_queue, first_reason = (
+        get_key(headers, "x-first-death-queue"), get_key(headers, "x-first-death-reason")
+    )
+    named = [
+        death for death in deaths if death["queue"] == first_queue and death.get("reason") == first_reason
+    ]
     death = (named or deaths)[-1]
     keys = [key for key in death["routing-keys"] if isinstance(key, str)]
     return Origin(death["queue"], death["exchange"], keys) if keys else None
 
 
 def _is_death(death):
-    return isinstance(death, dict) and isinstance(death.get("queue"), str) and isinstance(death.get("exchange"), str) \
-        and isinstance(death.get("routing-keys"), list)
+    return (
+        isinstance(death, dict) and isinstance(death.get("queue"), str)
+        and isinstance(death.get("exchange"), str) and isinstance(death.get("routing-keys"), list)
+    )

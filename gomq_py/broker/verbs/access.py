@@ -63,7 +63,8 @@ class Access:
         """Whether write() and write_topic() would pass."""
         if not self._allows(WRITE, exchange.name):
             return False
-        if exchange.type == TOPIC:  # asked for each route that is not remembered: 1 us less of 7 than a question per key
+        # asked for each route that is not remembered: 1 us less of 7 than a question per key
+        if exchange.type == TOPIC:
             for routing_key in routing_keys:
                 if not self._allows_topic(WRITE, exchange, routing_key):
                     return False

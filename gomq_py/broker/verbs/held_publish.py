@@ -35,7 +35,8 @@ class HeldPublish:
         Never raises.
         """
         now_ms = unix_ms()
-        self._message.restamp(now_ms)  # or one that is to be delivered at once or never would have waited for too long
+        # or one that is to be delivered at once or never would have waited for too long
+        self._message.restamp(now_ms)
         self._scheduler.begin(now_ms)
         try:
             is_over = self._publish(error)
@@ -47,7 +48,10 @@ class HeldPublish:
     def _publish(self, error):
         """Whether all have had it. ``error``: why the first cannot."""
         for at, destination in enumerate(self._destinations):
-            if isinstance(destination, Queue) and (now := self._vhost.queues.get(destination.name)) is not destination:
+            if (
+                isinstance(destination, Queue)
+                and (now := self._vhost.queues.get(destination.name)) is not destination
+            ):
                 if now is not None:  # restarted, or another of its name: whoever publishes may try again
                     self._taken = False
                 continue

@@ -32,8 +32,8 @@ class Publication:
     """
 
     __slots__ = (
-        "exchange", "message", "destinations", "awaited", "more_keys", "mandatory", "durable", "seen", "taken",
-        "somebody_took",
+        "exchange", "message", "destinations", "awaited", "more_keys", "mandatory", "durable", "seen",
+        "taken", "somebody_took",
     )
 
     def __init__(self, exchange, message, destinations, more_keys=(), mandatory=False):

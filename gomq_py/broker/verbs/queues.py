@@ -89,7 +89,10 @@ def to_look_at(caller, name):
 
 def readable(caller):
     """The open queues of the caller's vhost that it may read."""
-    return [queue for queue in caller.vhost.queues.values() if not queue.closed and caller.access.may_read(queue.name)]
+    return [
+        queue
+        for queue in caller.vhost.queues.values() if not queue.closed and caller.access.may_read(queue.name)
+    ]
 
 
 def purge(caller, name):

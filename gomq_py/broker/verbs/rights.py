@@ -15,13 +15,18 @@ def to_declare_queue(vhost, name, arguments):
     """Configure; for a new queue with a dead letter exchange also read on the queue and write on that
     exchange.
     """
-    return [(CONFIGURE, QUEUE, name), *_to_send_on(QUEUE, name, vhost.queues, arguments, DEAD_LETTER_ARGUMENTS)]
+    return [
+        (CONFIGURE, QUEUE, name), *_to_send_on(QUEUE, name, vhost.queues, arguments, DEAD_LETTER_ARGUMENTS)
+    ]
 
 
 def to_declare_exchange(vhost, name, arguments):
     """Configure; for a new exchange with an alternate also read on the exchange and write on the alternate.
     """
-    return [(CONFIGURE, EXCHANGE, name), *_to_send_on(EXCHANGE, name, vhost.exchanges, arguments, ALTERNATE_ARGUMENTS)]
+    return [
+        (CONFIGURE, EXCHANGE, name),
+        *_to_send_on(EXCHANGE, name, vhost.exchanges, arguments, ALTERNATE_ARGUMENTS),
+    ]
 
 
 def to_bind(source, kind, destination):
@@ -38,5 +43,7 @@ def _to_send_on(kind, name, existing, arguments, keys):
 
     Nothing for an entity that exists: a declare only compares, and the target is what its maker was allowed.
     """
-    targets = [] if name in existing else [arguments[key] for key in keys if isinstance(arguments.get(key), str)]
+    targets = (
+        [] if name in existing else [arguments[key] for key in keys if isinstance(arguments.get(key), str)]
+    )
     return [right for target in targets for right in ((READ, kind, name), (WRITE, EXCHANGE, target))]
