@@ -19,6 +19,7 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.storage.message_store": "the order of one queue's messages: taking, picking and purging move one cursor and its counts",
     "gomq_py.storage.pool": "where segment files are between two logs: made ahead, waited for, on their way back; they share room and names",
     "gomq_py.storage.files": "the one seam: every call that changes a file or folder, and no other logic",
+    "gomq_py.amqp.server.connection": "one client from handshake to end, and the one place that answers its errors",
     "gomq_py.broker.topology.definitions": "every list of an export and an import, each a few lines",
 }
 # module:function -> why it is one function all the same.

@@ -1,7 +1,9 @@
-"""Channel: one channel of a connection: its state, the frames that come for it, and the table of who handles which method.
+"""Channel: one channel of a connection: its state, the frames that come for it, and the table of who handles
+which method.
 
-Between connection (which cuts off errors and owns the socket) and the handlers of topology, publish, consume, settle, confirms and tx. What is
-touched per message lives in its base, hot_channel. Never writes past ``replies``, never yields.
+Between connection (which cuts off errors and owns the socket) and the handlers of topology, publish, consume,
+settle, confirms and tx. What is touched per message lives in its base, hot_channel. Never writes past
+``replies``, never yields.
 """
 from functools import partial
 
@@ -10,13 +12,16 @@ from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.lifecycle import CLOSING, CLOSING_BOTH, ENDED, OF_CHANNEL, OPEN, RELEASED, moved
 from gomq_py.amqp.server.replies import Replies
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
-from gomq_py.amqp.wire.errors import ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame
+from gomq_py.amqp.wire.errors import (
+    ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame,
+)
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    AccessRequest, AccessRequestOk, BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover,
-    BasicRecoverAsync, BasicReject, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect,
-    ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit,
-    TxRollback, TxSelect, decode_method,
+    AccessRequest, AccessRequestOk, BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish,
+    BasicQos, BasicRecover, BasicRecoverAsync, BasicReject, ChannelClose, ChannelCloseOk, ChannelFlow,
+    ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ExchangeBind, ExchangeDeclare, ExchangeDelete,
+    ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback,
+    TxSelect, decode_method,
 )
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.caller import Caller
@@ -32,7 +37,10 @@ AT_ONCE, FEW = 8, 32
 
 
 class Channel(HotChannel):
-    """An open channel. ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: last declared on it.
+    """An open channel.
+
+    ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: last
+    declared on it.
 
     ``prefetch_is_given``: by the client, and not only by the settings.
     """
@@ -60,7 +68,8 @@ class Channel(HotChannel):
         self.method_id = 0
         self.held_notices = None
         self.prefetch_is_given = False
-        self._leaving = None  # consumers that have still to detach, the first one last, once the channel is about to go
+        # consumers that have still to detach, the first one last, once the channel is about to go
+        self._leaving = None
         self._waiting_queues = ()  # they deliver nothing until what the channel held of theirs has come back
         self._ended = False
         self.choose_lane()
@@ -101,7 +110,9 @@ class Channel(HotChannel):
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Tell the client something it did not ask for: behind the answer to the method in hand, if that brought it about."""
+        """Tell the client something it did not ask for: behind the answer to the method in hand, if that
+        brought it about.
+        """
         if self.held_notices is None:
             self.reply(method)
         else:
@@ -141,7 +152,9 @@ class Channel(HotChannel):
         """Confirm mode, from the next publish on."""
         self.confirming = True
         if self.confirms is None:
-            self.confirms = self.connection.server.make_confirms(self.id, self.connection.write, self.connection.durability.when_safe)
+            self.confirms = self.connection.server.make_confirms(
+                self.id, self.connection.write, self.connection.durability.when_safe
+            )
 
     def send_confirms(self):
         """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
@@ -171,14 +184,19 @@ class Channel(HotChannel):
         """A message of ``holder`` was not acked in time: the channel closes, and so the message goes back."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
-            LOG.warning("connection %s, channel %d: %s on queue '%s' in vhost '%s' has not acknowledged a delivery in time",
-                        self.connection.name, self.id, consumer, holder.queue.name, self.vhost.name)
+            LOG.warning(
+                "connection %s, channel %d: %s on queue '%s' in vhost '%s' has not acknowledged a delivery "
+                "in time", self.connection.name, self.id, consumer, holder.queue.name, self.vhost.name,
+            )
             self.connection.fail_channel(self, error)
 
     # very many unacked messages
 
     def settle_many(self, delivery_tag, how, then=None):
-        """Settle everything up to this tag, in slices, and call ``then()``. The client is not read meanwhile: what it sends next finds it settled."""
+        """Settle everything up to this tag, in slices, and call ``then()``.
+
+        The client is not read meanwhile: what it sends next finds it settled.
+        """
         hold: Hold = None
 
         def done():
@@ -194,7 +212,9 @@ class Channel(HotChannel):
             then()
 
     def work_off(self, step, then, waits_for):
-        """Call ``step()`` until it returns False, and then ``then()``. Where that takes longer, the client is not read meanwhile.
+        """Call ``step()`` until it returns False, and then ``then()``.
+
+        Where that takes longer, the client is not read meanwhile.
 
         It is carried out though the channel ends. What a step raises closes the channel, or the connection.
         """
@@ -217,8 +237,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Call ``step()`` when ``when(callback)`` calls back, unless the channel ends before. The client is not read meanwhile. What the step raises
-        closes the channel, or the connection.
+        """Call ``step()`` when ``when(callback)`` calls back, unless the channel ends before.
+
+        The client is not read meanwhile. What the step raises closes the channel, or the connection.
         """
         hold = self.connection.stream.hold(waits_for)
         method_id = self.method_id
@@ -253,20 +274,25 @@ class Channel(HotChannel):
     # the end
 
     def fail(self, error):
-        """Close with an error: the peer hears it behind the answers it still has to get, and everything else it sends is dropped until it agrees."""
+        """Close with an error: the peer hears it behind the answers it still has to get, and everything else
+        it sends is dropped until it agrees.
+        """
         self.send_confirms()
 
         def released():
             if self.confirms is not None:
                 self.confirms.close()
             self.replies.send(method_frame(self.id, ChannelClose(
-                reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
+                reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id,
+                method_id=error.method_id,
             )))
 
         self._release_then(released)
 
     def agree_to_close(self):
-        """The client closes: it is answered behind everything it still has to hear, confirms that wait for the disk included."""
+        """The client closes: it is answered behind everything it still has to hear, confirms that wait for
+        the disk included.
+        """
         self.send_confirms()
 
         def released():
@@ -280,7 +306,9 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def ends(self):
-        """Functions that end it, called one after the other; consumers, if they are very many, a few by each of them."""
+        """Functions that end it, called one after the other; consumers, if they are very many, a few by each
+        of them.
+        """
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), self.end]
 
     def end(self):
@@ -309,7 +337,10 @@ class Channel(HotChannel):
         self.connection.acting(self.connection.events.emit, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release, and then call ``then()``. Where consumers are very many that takes slices, and the client is not read meanwhile."""
+        """Release, and then call ``then()``.
+
+        Where consumers are very many that takes slices, and the client is not read meanwhile.
+        """
         if len(self.consumers) <= FEW:
             self.release()
             then()
@@ -354,7 +385,9 @@ class Channel(HotChannel):
             consumer = self._leaving.pop()
             if self.consumers.get(consumer.tag) is consumer:  # its queue may have gone meanwhile
                 del self.consumers[consumer.tag]
-                self.connection.acting(self.connection.events.emit, "consumer.deleted", events.consumer_deleted, consumer)
+                self.connection.acting(
+                    self.connection.events.emit, "consumer.deleted", events.consumer_deleted, consumer
+                )
                 consumer.stop()
 
     def _disk_refused(self, error):
@@ -372,7 +405,10 @@ def channel_close(channel, _method):
 
 
 def channel_flow(channel, method):
-    """channel.flow: deliveries may begin, which they have. As in RabbitMQ a client that wants none sets a prefetch, or cancels."""
+    """channel.flow: deliveries may begin, which they have.
+
+    As in RabbitMQ a client that wants none sets a prefetch, or cancels.
+    """
     if not method.active:
         raise NotImplemented_("active=false")
     channel.reply(ChannelFlowOk(active=True))

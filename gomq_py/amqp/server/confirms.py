@@ -1,8 +1,10 @@
-"""Confirms: answers to the publishes of a channel in confirm mode. Between the channel and its connection's output.
+"""Confirms: answers to the publishes of a channel in confirm mode.
 
-Once per read the connection hands over how far the channel has published. What went to disk is confirmed when it is safe;
-what did not, at once, but never past an earlier publish that still waits, because one basic.ack with ``multiple`` stands for
-all before it. Never counts or stores.
+Between the channel and its connection's output.
+
+Once per read the connection hands over how far the channel has published. What went to disk is confirmed when
+it is safe; what did not, at once, but never past an earlier publish that still waits, because one basic.ack
+with ``multiple`` stands for all before it. Never counts or stores.
 """
 from collections import deque
 from struct import Struct
@@ -11,12 +13,14 @@ from gomq_py.amqp.wire.constants import FRAME_END, FRAME_METHOD
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
 
-# basic.ack and basic.nack as whole frames: type, channel, payload size, class and method, delivery tag, bits (1: multiple), frame end. Written by
-# hand, because a client that waits for each confirm costs one per message: 0.7 us for a batch instead of 5.
+# basic.ack and basic.nack as whole frames: type, channel, payload size, class and method, delivery tag, bits
+# (1: multiple), frame end. Written by hand, because a client that waits for each confirm costs one per
+# message: 0.7 us for a batch instead of 5.
 _CONFIRM = Struct(">BHIIQBB")
 assert _CONFIRM.size == 21
 _PAYLOAD_SIZE = 13
-# A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the others.
+# A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the
+# others.
 NOT_KEPT = Exception("a queue that it went to has failed")
 
 
@@ -47,8 +51,8 @@ class Confirms:
         return bool(self._batches)
 
     def published(self, last, refused, unsynced):
-        """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``: tuples of the
-        queues of those that are not on disk yet.
+        """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``:
+        tuples of the queues of those that are not on disk yet.
         """
         if last == self._seen:
             return
@@ -85,7 +89,9 @@ class Confirms:
             self._write(b"".join(answers))
 
     def _answers(self, last, refused):
-        """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked one by one, in order."""
+        """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked
+        one by one, in order.
+        """
         if not refused:
             frame = self._ack(last)
             self.confirmed = last
@@ -111,7 +117,9 @@ class Confirms:
         return self._frame(BasicNack.ID, last, multiple)
 
     def _frame(self, method_id, number, multiple):
-        return _CONFIRM.pack(FRAME_METHOD, self._channel_id, _PAYLOAD_SIZE, method_id, number, multiple, FRAME_END)
+        return _CONFIRM.pack(
+            FRAME_METHOD, self._channel_id, _PAYLOAD_SIZE, method_id, number, multiple, FRAME_END
+        )
 
 
 class _Batch:

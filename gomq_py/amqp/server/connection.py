@@ -1,10 +1,13 @@
-"""Connection: one client: its socket, handshake, channels and end. The only place of the AMQP door that turns errors into frames.
+"""Connection: one client: its socket, handshake, channels and end.
 
-    socket > net.Stream > fast lane > slow_frame() > channel > handlers          broker greenlets and the hub's loop call the rest
-    output < replies, confirms, deliveries
+The only place of the AMQP door that turns errors into frames.
 
-Between net and the channels. Its greenlet does the handshake and then sleeps in Stream.run() until the client is gone; everything else happens in
-the hub and must not switch. Never parses a frame twice and never waits for the peer without a limit of time.
+    socket > net.Stream > fast lane > slow_frame() > channel > handlers
+    output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
+
+Between net and the channels. Its greenlet does the handshake and then sleeps in Stream.run() until the client
+is gone; everything else happens in the hub and must not switch. Never parses a frame twice and never waits
+for the peer without a limit of time.
 """
 import time
 from functools import partial
@@ -15,7 +18,8 @@ from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.lifecycle import (
-    CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED, moved,
+    CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
+    moved,
 )
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.publish import wait_for_files
@@ -23,12 +27,14 @@ from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
-from gomq_py.amqp.wire.errors import AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame
+from gomq_py.amqp.wire.errors import (
+    AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
+)
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.amqp.wire.methods import (
-    ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked, ConnectionUpdateSecret,
-    ConnectionUpdateSecretOk, decode_method,
+    ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
+    ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
 )
 from gomq_py.broker.policies.user_limits import CHANNELS
 from gomq_py.broker.verbs.access import Access
@@ -46,9 +52,11 @@ CLOSE_TIMEOUT_S = 30
 LAST_WORD_TIMEOUT_S = 5
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
-# Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice what the fastest client takes.
+# Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice
+# what the fastest client takes.
 PLENTY = 32
-# Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in RabbitMQ.
+# Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in
+# RabbitMQ.
 SILENT_CHECKS = 5
 
 
@@ -61,7 +69,9 @@ class Connection:
         self.guest = guest
         self.socket = socket
         self.peer = peer_text(address)
-        self.peer_host, self.peer_port = (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
+        self.peer_host, self.peer_port = (
+            (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
+        )
         self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
         self.durability = server.broker.durability
         self.scheduler = self.hub.scheduler
@@ -74,7 +84,8 @@ class Connection:
         self.default_prefetch = server.settings.default_consumer_prefetch
         self.state = HANDSHAKE
         self.channels = {}
-        self.user = self.vhost = self.access = self.limits = self.output = self.stream = self.lane = self.slow_walk = None
+        self.user = self.vhost = self.access = self.limits = None
+        self.output = self.stream = self.lane = self.slow_walk = None
         self.client_properties = {}
         self.connected_at = time.time()
         self.capabilities = {}
@@ -97,7 +108,9 @@ class Connection:
         if session is None or self.hub.is_closed:
             return
         self.hub.admission.logged_in(self.guest)
-        self.client_properties, self.capabilities, self.mechanism = attempt.client_properties, attempt.capabilities, attempt.mechanism
+        self.client_properties, self.capabilities, self.mechanism = (
+            attempt.client_properties, attempt.capabilities, attempt.mechanism
+        )
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)
         moved(self, OF_CONNECTION, OPENED)
@@ -129,7 +142,10 @@ class Connection:
             self._token_life = TokenLife(self, server.broker.logins)
         self.vhost.watch_tracing(self, self._choose_lanes)
         self.acting(self.events.emit, "connection.created", events.connection_created, self)
-        LOG.info("connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name, self._introduction())
+        LOG.info(
+            "connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name,
+            self._introduction(),
+        )
         try:
             self.stream.run(self.lane, self, rest)
             self.why = self.why or self._how_it_broke()
@@ -175,19 +191,28 @@ class Connection:
         self.lane = None  # it holds the connection
         self.server.forget(self)
         self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
-        LOG.info("connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name, self.why or "by a fault of the broker")
+        LOG.info(
+            "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
+            self.why or "by a fault of the broker",
+        )
 
     def _release(self, then, give_back):
-        """The channels go, and with them consumers, unacked messages and exclusive queues; then ``then()`` is called."""
+        """The channels go, and with them consumers, unacked messages and exclusive queues; then ``then()`` is
+        called.
+        """
         channels = list(self.channels.values())
         self.channels.clear()
         for channel in channels:
-            channel.lend_nothing()  # what comes back from one must not go through the others, being counted as delivered by each
+            # what comes back from one must not go through the others, being counted as delivered by each
+            channel.lend_nothing()
         channels.reverse()
         give_back(self._ends_of(channels), then)
 
     def _ends_of(self, channels):
-        """A generator of functions. The list, of the first channel last, is used up: a channel is freed when it has ended."""
+        """A generator of functions.
+
+        The list, of the first channel last, is used up: a channel is freed when it has ended.
+        """
         while channels:
             yield from channels.pop().ends()
         yield partial(self.acting, self.vhost.release_owner, self)
@@ -208,7 +233,10 @@ class Connection:
         except (AMQPError, Refused) as error:
             self._refuse(channel_id, as_amqp(error))
         except Exception:
-            LOG.exception("connection %s: fault while handling a type %d frame on channel %d", self.name, kind, channel_id)
+            LOG.exception(
+                "connection %s: fault while handling a type %d frame on channel %d", self.name, kind,
+                channel_id,
+            )
             self._refuse(channel_id, InternalError("Unexpected error, please report"))
         return not self.stream.paused
 
@@ -232,9 +260,14 @@ class Connection:
                 channel.send_confirms()
 
     def has_plenty(self):
-        """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody waits for confirms."""
+        """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody
+        waits for confirms.
+        """
         channels = self.channels.values()
-        return any(channel.unacked.count >= PLENTY for channel in channels) and not any(channel.confirming for channel in channels)
+        return (
+            any(channel.unacked.count >= PLENTY for channel in channels)
+            and not any(channel.confirming for channel in channels)
+        )
 
     def _connection_frame(self, kind, payload):
         check_frame(kind, payload)
@@ -271,7 +304,10 @@ class Connection:
         method = decode_method(payload)
         limit = self.limits.channel_max
         if limit and len(self.channels) >= limit:
-            raise NotAllowed(f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max ({limit})")
+            raise NotAllowed(
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({limit})"
+            )
         self._check_user_channels()
         if not isinstance(method, ChannelOpen):
             raise blamed(ChannelError("expected 'channel.open'"), method.ID)
@@ -282,16 +318,27 @@ class Connection:
     def _check_user_channels(self):
         """The user may have room for no more channels, over all its connections. Raises NotAllowed."""
         limit = self.server.broker.user_limits.limit(self.user, CHANNELS)
-        if limit is not None and sum(len(one.channels) for one in self.server.connections_of(self.user)) >= limit:
-            raise NotAllowed(f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user limit of ({limit})")
+        if (
+            limit is not None
+            and sum(len(one.channels) for one in self.server.connections_of(self.user)) >= limit
+        ):
+            raise NotAllowed(
+                f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user "
+                f"limit of ({limit})"
+            )
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Between our channel.close and the client's agreement everything it had sent before it knew is dropped. Who opens would wait for ever."""
+        """Between our channel.close and the client's agreement everything it had sent before it knew is
+        dropped.
+
+        Who opens would wait for ever.
+        """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
             self.forget_channel(channel)
         elif method_id == ChannelClose.ID:
-            # Both sides closed at the same time. Most clients still agree to our close; those that do not may open the channel again at once.
+            # Both sides closed at the same time. Most clients still agree to our close; those that do not may
+            # open the channel again at once.
             moved(channel, OF_CHANNEL, CROSSED)
             channel.reply(ChannelCloseOk())
         elif method_id == ChannelOpen.ID:
@@ -336,9 +383,11 @@ class Connection:
         self.lane.confirm(channel)
 
     def hold_publishing(self):
-        """A publish while an alarm is on: say so to a client that understands, and read no further until it is over.
+        """A publish while an alarm is on: say so to a client that understands, and read no further until it
+        is over.
 
-        As in RabbitMQ it is the first publish that brings this about: clients that only consume are neither held nor told.
+        As in RabbitMQ it is the first publish that brings this about: clients that only consume are neither
+        held nor told.
         """
         if self._alarm_hold is None:
             self._alarm_hold = self.stream.hold(f"an alarm to end ({self.blocked_reason})")
@@ -348,7 +397,10 @@ class Connection:
     # ends
 
     def fail(self, error):
-        """Close with an error. The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped."""
+        """Close with an error.
+
+        The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped.
+        """
         if not moved(self, OF_CONNECTION, FAILED):
             return
         self.why = self.why or str(error)
@@ -363,13 +415,18 @@ class Connection:
         self.fail(ConnectionForced(reason))
 
     def fail_channel(self, channel, error):
-        """Close one channel with an error, an AMQPError or a Refused, that no frame of the client brought about."""
+        """Close one channel with an error, an AMQPError or a Refused, that no frame of the client brought
+        about.
+        """
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
         """Work that a method of this channel began, and that went on in slices, raised."""
         if not isinstance(error, (AMQPError, Refused)):
-            LOG.error("connection %s: fault in what a client asked for on channel %d", self.name, channel.id, exc_info=error)
+            LOG.error(
+                "connection %s: fault in what a client asked for on channel %d", self.name, channel.id,
+                exc_info=error,
+            )
             self.fail(blamed(InternalError("Unexpected error, please report"), method_id))
         elif channel.is_open():
             self._refuse(channel.id, blamed(as_amqp(error), method_id))
@@ -419,7 +476,11 @@ class Connection:
         return False
 
     def _update_secret(self, method):
-        """A token is renewed. A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by routine."""
+        """A token is renewed.
+
+        A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by
+        routine.
+        """
         if self._token_life is not None:
             self._token_life.renew(method.new_secret)
             return False
@@ -430,7 +491,9 @@ class Connection:
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
         hold = self.stream.hold("the client to read its answers")
         patience_s = self.server.settings.unread_timeout
-        timer = self.hub.call_later(patience_s, self.abort, f"the client has not read its answers for {patience_s} s")
+        timer = self.hub.call_later(
+            patience_s, self.abort, f"the client has not read its answers for {patience_s} s"
+        )
         self._timers.append(timer)
 
         def drained():
@@ -475,7 +538,9 @@ class Connection:
 
     @property
     def flow(self):
-        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its next publish would be, or ``running``."""
+        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its
+        next publish would be, or ``running``.
+        """
         if self._alarm_hold is not None:
             return "blocked"
         return "running" if self.blocked_reason is None else "blocking"

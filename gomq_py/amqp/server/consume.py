@@ -1,7 +1,7 @@
 """Consume: basic.consume, cancel, qos, get and recover of a channel.
 
-Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok, whatever else the channel's answers wait
-for.
+Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok,
+whatever else the channel's answers wait for.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -15,7 +15,9 @@ from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
-from gomq_py.amqp.wire.methods import BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk
+from gomq_py.amqp.wire.methods import (
+    BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
+)
 from gomq_py.broker.features.consumer_arguments import check_common_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
 from gomq_py.broker.features.queue_type import queue_type_of
@@ -27,7 +29,8 @@ from gomq_py.storage.message import Message
 
 
 def basic_qos(channel, method):
-    """basic.qos: the limit of new consumers, or (global) of all consumers of the channel together. 0 is no limit.
+    """basic.qos: the limit of new consumers, or (global) of all consumers of the channel together. 0 is no
+    limit.
 
     As in RabbitMQ the first lifts the second: who wants both sets the one of the channel last.
     """
@@ -83,28 +86,41 @@ def basic_get(channel, method):
     message = Message()
     if not queue.get(message, method.no_ack):
         if queue.is_opening():
-            channel.go_on_later(queue.when_opened, partial(basic_get, channel, method), f"files of queue '{name}' to be opened")
+            channel.go_on_later(
+                queue.when_opened, partial(basic_get, channel, method),
+                f"files of queue '{name}' to be opened",
+            )
         else:
             channel.reply(BasicGetEmpty())
         return
     described = message.describe()
     body = message.get_body()
     if channel.tracing:
-        # The store shows something else when the copy is published; what basic.get took has to be owned for that.
+        # The store shows something else when the copy is published; what basic.get took has to be owned for
+        # that.
         message.own()
         channel.trace_delivery(message, name, {})
     if method.no_ack:
         tag = channel.unacked.skip()
     else:
         holder = channel.unacked.hold(queue, None)
-        tag = channel.unacked.add(holder, described["location"], len(body), channel.connection.scheduler.now_ms // 1000)
+        tag = channel.unacked.add(
+            holder, described["location"], len(body), channel.connection.scheduler.now_ms // 1000
+        )
         if queue.consumer_timeout_ms and not channel.watched:
             channel.watch_unacked()
-    properties, exchange, routing_key = message.get_properties(), _text(message.get_exchange()), _text(message.get_routing_key())
-    answer = BasicGetOk(
-        delivery_tag=tag, redelivered=described["redelivered"], exchange=exchange, routing_key=routing_key, message_count=queue.count_ready(),
+    properties, exchange, routing_key = (
+        message.get_properties(), _text(message.get_exchange()), _text(message.get_routing_key())
     )
-    channel.replies.send(method_frame(channel.id, answer) + content_frames(channel.id, properties, body, channel.connection.frame_max))
+    answer = BasicGetOk(
+        delivery_tag=tag, redelivered=described["redelivered"], exchange=exchange, routing_key=routing_key,
+        message_count=queue.count_ready(),
+    )
+    channel.replies.send(
+        method_frame(channel.id, answer) + content_frames(
+            channel.id, properties, body, channel.connection.frame_max
+        )
+    )
 
 
 def basic_recover(channel, method):
@@ -151,7 +167,9 @@ def _queue_consumer(channel, method, tag):
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
     arguments = method.arguments
-    check_common_arguments(described("queue", name, channel.vhost.name), queue_type_of(queue.arguments), arguments)
+    check_common_arguments(
+        described("queue", name, channel.vhost.name), queue_type_of(queue.arguments), arguments
+    )
     queue.check_exclusive(method.exclusive)
     if is_stream(queue):
         consumer = stream_consumer(channel, method, queue, tag, _cancelled)
@@ -168,7 +186,9 @@ def _queue_consumer(channel, method, tag):
 
 
 def _start(channel, consumer):
-    """The client has its consume-ok: deliveries may begin, unless consumer or queue went while consume-ok had to wait."""
+    """The client has its consume-ok: deliveries may begin, unless consumer or queue went while consume-ok had
+    to wait.
+    """
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return
     try:

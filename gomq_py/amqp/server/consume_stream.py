@@ -1,4 +1,5 @@
-"""Consume from a stream: what basic.consume and basic.get mean where the queue is a stream, and what is refused there, in RabbitMQ's words.
+"""Consume from a stream: what basic.consume and basic.get mean where the queue is a stream, and what is
+refused there, in RabbitMQ's words.
 
 Beside consume, which leaves streams to it.
 """
@@ -21,11 +22,15 @@ def is_stream(queue):
 def check_stream_has_no_get(queue):
     """Refuse basic.get on a stream. Raises NotImplemented_."""
     if is_stream(queue):
-        raise NotImplemented_(f"basic.get not supported by stream queues {described('queue', queue.name, queue.vhost)}")
+        raise NotImplemented_(
+            f"basic.get not supported by stream queues {described('queue', queue.name, queue.vhost)}"
+        )
 
 
 def stream_consumer(channel, method, queue, tag, on_cancel):
-    """The consumer that basic.consume asks for. Readers exclude nobody: ``exclusive`` has no effect, as in RabbitMQ.
+    """The consumer that basic.consume asks for.
+
+    Readers exclude nobody: ``exclusive`` has no effect, as in RabbitMQ.
 
     Raises NotImplemented_, PreconditionFailed.
     """
@@ -38,7 +43,8 @@ def stream_consumer(channel, method, queue, tag, on_cancel):
         raise NotImplemented_(f"{entity} does not support global qos")
     check_own_arguments(entity, STREAM, arguments)
     return StreamConsumer(
-        channel.connection.output, channel, queue, tag, start_of(arguments), is_tracked(arguments, method.consumer_tag),
-        parse_filter(arguments), prefetch_bytes_of(arguments), arguments=arguments, prefetch=channel.prefetch_count,
-        frame_max=channel.connection.frame_max, on_cancel=on_cancel,
+        channel.connection.output, channel, queue, tag, start_of(arguments),
+        is_tracked(arguments, method.consumer_tag),
+        parse_filter(arguments), prefetch_bytes_of(arguments), arguments=arguments,
+        prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=on_cancel,
     )

@@ -1,8 +1,10 @@
-"""Consumer timeouts: channels that hold a delivery unacked for longer than its queue allows are closed, and the message goes back.
+"""Consumer timeouts: channels that hold a delivery unacked for longer than its queue allows are closed, and
+the message goes back.
 
-Beside connection; the queues say how long (``consumer_timeout_ms``), the unacked rings remember since when. A channel is watched from its first such
-delivery until it is looked at and holds none, so that neither an idle channel nor a message of its own costs anything. Channels wait in buckets of a
-second, one timer waits for the first of them. A delivery is late by up to two seconds when it is noticed, never early.
+Beside connection; the queues say how long (``consumer_timeout_ms``), the unacked rings remember since when. A
+channel is watched from its first such delivery until it is looked at and holds none, so that neither an idle
+channel nor a message of its own costs anything. Channels wait in buckets of a second, one timer waits for the
+first of them. A delivery is late by up to two seconds when it is noticed, never early.
 """
 import heapq
 import time
@@ -21,7 +23,10 @@ SLICE = 1000
 
 
 class ConsumerTimeouts:
-    """The watched channels of one server. A channel has ``unacked`` and ``consumer_timed_out(error)``; ``clock`` gives Unix seconds."""
+    """The watched channels of one server.
+
+    A channel has ``unacked`` and ``consumer_timed_out(error)``; ``clock`` gives Unix seconds.
+    """
 
     def __init__(self, clock=time.time):
         self._clock = clock
@@ -83,7 +88,10 @@ class ConsumerTimeouts:
                 try:
                     self._look(channel, now_s * 1000)
                 except Exception as error:  # the timer is everybody's
-                    QUIET.error(None, "channel %s: whether an acknowledgement is overdue cannot be told", channel.id, exc_info=error)
+                    QUIET.error(
+                        None, "channel %s: whether an acknowledgement is overdue cannot be told", channel.id,
+                        exc_info=error,
+                    )
                     channel.watched = False  # its next delivery watches it again
 
     def _look(self, channel, now_ms):
@@ -119,7 +127,9 @@ def timed_out(channel_id, timeout_ms):
 
 
 class LookAgain(Job):
-    """Channels of ``connections`` that hold unacked messages are watched by the timeouts as they are now: once for all that change together."""
+    """Channels of ``connections`` that hold unacked messages are watched by the timeouts as they are now:
+    once for all that change together.
+    """
 
     name = "looking at channels"
 
@@ -137,7 +147,8 @@ class LookAgain(Job):
         """Look at some."""
         if self._channels is None:
             self._channels = [
-                channel for connection in list(self._connections) for channel in connection.channels.values() if channel.unacked.count]
+                channel for connection in list(self._connections)
+                for channel in connection.channels.values() if channel.unacked.count]
             self._channels.reverse()
             return True
         for _ in range(min(SLICE, len(self._channels))):

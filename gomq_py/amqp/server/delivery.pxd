@@ -28,9 +28,9 @@ cdef class AMQPConsumer(consumers.Consumer):
     cpdef wrote_large(self, Py_ssize_t size)
     @cython.locals(room=Py_ssize_t, shared=Py_ssize_t)
     cpdef Py_ssize_t capacity(self) except -1
-    @cython.locals(queue=Queue, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,
-        prefix_length=Py_ssize_t, at=Py_ssize_t, taken=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, no_ack=bint,
-        channel=cython.uint)
+    @cython.locals(queue=Queue, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar,
+        prefix=cython.p_const_uchar, prefix_length=Py_ssize_t, at=Py_ssize_t, taken=Py_ssize_t,
+        room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, no_ack=bint, channel=cython.uint)
     cdef Py_ssize_t _deliver(self, Py_ssize_t limit) except -1
     @cython.locals(queue=Queue)
     cdef _send_taken(self, Py_ssize_t at)
@@ -39,5 +39,6 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     cdef bint _show_next(self) except -1
     cdef dict _headers_added(self)
-    @cython.locals(data=bytearray, out=cython.p_uchar, prefix=cython.p_const_uchar, at=Py_ssize_t, tag=uint64_t, message=Message)
+    @cython.locals(data=bytearray, out=cython.p_uchar, prefix=cython.p_const_uchar, at=Py_ssize_t,
+        tag=uint64_t, message=Message)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

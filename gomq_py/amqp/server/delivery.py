@@ -1,7 +1,8 @@
 """Delivery: an AMQP consumer, taking its turns from the queue and filling the hub's output buffer.
 
-Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames); the queue calls it, the socket never holds it
-up: when the output is blocked its capacity is 0 until the output has drained. Never yields.
+Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames); the queue
+calls it, the socket never holds it up: when the output is blocked its capacity is 0 until the output has
+drained. Never yields.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire import delivery
@@ -13,16 +14,21 @@ from gomq_py.storage.message import Message
 class AMQPConsumer(consumers.Consumer):
     """One basic.consume. Made, then attached with start() once consume-ok has been written.
 
-    ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack); ``on_cancel(consumer, reason)`` tells the peer when the queue is
-    gone; ``large`` (a LargeOutput, or None) admits large messages. Raises AccessRefused from start() where an exclusive consumer is in the way; the
+    ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack);
+    ``on_cancel(consumer, reason)`` tells the peer when the queue is gone; ``large`` (a LargeOutput, or None)
+    admits large messages. Raises AccessRefused from start() where an exclusive consumer is in the way; the
     channel checks before it answers.
     """
 
-    __slots__ = ("output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix", "message", "waiting",
-                 "held", "large")
+    __slots__ = (
+        "output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix",
+        "message", "waiting", "held", "large",
+    )
 
-    def __init__(self, output, channel, queue, tag, no_ack=False, exclusive=False, priority=0, arguments=None, prefetch=0,
-                 frame_max=131072, on_cancel=None):
+    def __init__(
+        self, output, channel, queue, tag, no_ack=False, exclusive=False, priority=0, arguments=None,
+        prefetch=0, frame_max=131072, on_cancel=None,
+    ):
         consumers.Consumer.__init__(self, tag, no_ack, exclusive, priority, arguments)
         self.output = output
         self.channel = channel
@@ -69,7 +75,8 @@ class AMQPConsumer(consumers.Consumer):
             room = self.prefetch - self.holder.unacked_count
         if self.channel.global_prefetch:
             shared = self.channel.global_prefetch - self.channel.unacked.consumer_count
-            # Without acks it uses nothing of the channel's credit, but waits like the others while there is none.
+            # Without acks it uses nothing of the channel's credit, but waits like the others while there is
+            # none.
             if shared <= 0 or (shared < room and not self.no_ack):
                 room = shared
         if not self.no_ack and self.channel.max_unacked - self.channel.unacked.count < room:
@@ -77,13 +84,18 @@ class AMQPConsumer(consumers.Consumer):
         return room if room > 0 else 0
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages, as many as fit the output buffer, and send them. Returns the octets written."""
+        """Take up to ``limit`` messages, as many as fit the output buffer, and send them.
+
+        Returns the octets written.
+        """
         if self.channel.tracing:
             return self._deliver_traced(limit)
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """The same one by one, telling the channel of each, as many as there is time for: copying large headers may take 1 ms."""
+        """The same one by one, telling the channel of each, as many as there is time for: copying large
+        headers may take 1 ms.
+        """
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._show_next():
@@ -121,16 +133,19 @@ class AMQPConsumer(consumers.Consumer):
         try:
             while limit > 0 and queue.peek(message):
                 size = delivery.delivery_size(
-                    prefix_length, message.routing_length, message.properties_length, message.body_length, self.frame_max)
+                    prefix_length, message.routing_length, message.properties_length, message.body_length,
+                    self.frame_max)
                 if at + size > room:
                     if at == 0:
                         return self._deliver_large(size)
                     break
                 at = delivery.write_delivery(
-                    out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered, message.buffer,
+                    out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered,
+                    message.buffer,
                     message.routing_at, message.routing_length)
                 at = delivery.write_content(
-                    out, at, channel, message.buffer, message.properties_at, message.properties_length, message.body_at,
+                    out, at, channel, message.buffer, message.properties_at, message.properties_length,
+                    message.body_at,
                     message.body_length, self.frame_max)
                 queue.take(message, no_ack)
                 if no_ack:
@@ -162,16 +177,20 @@ class AMQPConsumer(consumers.Consumer):
         out = octets.pointer(data)
         prefix = octets.pointer(self.prefix)
         at = delivery.write_delivery(
-            out, 0, self.channel.id, prefix, len(self.prefix), self.channel.unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
+            out, 0, self.channel.id, prefix, len(self.prefix), self.channel.unacked.next_tag,
+            message.redelivered, message.buffer, message.routing_at,
             message.routing_length)
         delivery.write_content(
-            out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length, message.body_at, message.body_length,
+            out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length,
+            message.body_at, message.body_length,
             self.frame_max)
         self.source.take(message, self.no_ack)
         if self.no_ack:
             self.channel.unacked.skip()
         else:
-            self.channel.unacked.add(self.holder, message.location, message.body_length, self.source.scheduler.now_ms // 1000)
+            self.channel.unacked.add(
+                self.holder, message.location, message.body_length, self.source.scheduler.now_ms // 1000
+            )
             if self.source.consumer_timeout_ms and not self.channel.watched:
                 self.channel.watch_unacked()
         self.source.flush()
@@ -180,7 +199,9 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def admits_large(self, size):
-        """Whether there is memory for a copy of so many octets; if not, nothing is delivered until resume_held()."""
+        """Whether there is memory for a copy of so many octets; if not, nothing is delivered until
+        resume_held().
+        """
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True

@@ -32,8 +32,8 @@ cdef class FastLane:
     cdef uint64_t body_max
     cdef uint64_t now_ms
     cdef bint held
-    @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t, after=Py_ssize_t, kind=cython.uint, number=cython.uint,
-        method=cython.uint, channel=HotChannel)
+    @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
+        after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
     @cython.locals(channel=HotChannel)
     cpdef finish(self)
@@ -44,9 +44,12 @@ cdef class FastLane:
     @cython.locals(channel=HotChannel)
     cdef HotChannel _find(self, unsigned int number)
     @cython.locals(at=cython.p_uchar, routing=Py_ssize_t, length=Py_ssize_t, after=Py_ssize_t, route=Route)
-    cdef Py_ssize_t _publish(self, HotChannel channel, Py_ssize_t position, Py_ssize_t frame_end, Py_ssize_t end) except -2
-    @cython.locals(at=cython.p_uchar, header_size=Py_ssize_t, header_end=Py_ssize_t, size=uint64_t, body=Py_ssize_t, after=Py_ssize_t, message=Message)
-    cdef Py_ssize_t _content(self, unsigned int number, Py_ssize_t position, Py_ssize_t header, Py_ssize_t end) except -2
+    cdef Py_ssize_t _publish(self, HotChannel channel, Py_ssize_t position, Py_ssize_t frame_end,
+            Py_ssize_t end) except -2
+    @cython.locals(at=cython.p_uchar, header_size=Py_ssize_t, header_end=Py_ssize_t, size=uint64_t,
+        body=Py_ssize_t, after=Py_ssize_t, message=Message)
+    cdef Py_ssize_t _content(self, unsigned int number, Py_ssize_t position, Py_ssize_t header,
+            Py_ssize_t end) except -2
     cdef bint _properties(self, Py_ssize_t start, Py_ssize_t end) except -1
     @cython.locals(route=Route, length=Py_ssize_t)
     cdef Route _route(self, Py_ssize_t routing, Py_ssize_t routing_length)

@@ -1,10 +1,13 @@
 """Fast lane: one compiled walk over everything a connection has read, with no Python object per message.
 
-The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer; a publish whose method, header and single body
-frame are all there goes straight to its queues, a basic.ack straight to the unacked ring. Everything else, and everything odd, goes frame by frame
-to ``handler.slow_frame``, which answers the same, only slower. Never yields; raises only for framing that ends the connection.
+The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer; a
+publish whose method, header and single body frame are all there goes straight to its queues, a basic.ack
+straight to the unacked ring. Everything else, and everything odd, goes frame by frame to
+``handler.slow_frame``, which answers the same, only slower. Never yields; raises only for framing that ends
+the connection.
 
-Every length is checked against the end of its frame before it is used: this module is compiled without bounds checks.
+Every length is checked against the end of its frame before it is used: this module is compiled without bounds
+checks.
 """
 from functools import partial
 
@@ -27,20 +30,26 @@ ROUTES = 4096
 
 
 class FastLane:
-    """Walks one connection's frames. ``channels`` maps channel numbers to HotChannels and belongs to the connection.
+    """Walks one connection's frames.
 
-    The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the connection is closing or paused) and
-    ``route(exchange, routing_key) -> Route`` or None (the publish then goes to slow_frame), and takes over with ``publish_later`` what a queue
-    answers LATER to. ``confirming_channels``: channels in confirm mode with
-    new publishes since the connection last cleared the list with take_confirming().
+    ``channels`` maps channel numbers to HotChannels and belongs to the connection.
+
+    The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the
+    connection is closing or paused) and ``route(exchange, routing_key) -> Route`` or None (the publish then
+    goes to slow_frame), and takes over with ``publish_later`` what a queue answers LATER to.
+    ``confirming_channels``: channels in confirm mode with new publishes since the connection last cleared the
+    list with take_confirming().
     """
 
     __slots__ = (
-        "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "routes", "scheduler", "settled_channels", "channel",
-        "route", "routing", "message", "scan", "at", "payload_max", "header_max", "body_max", "now_ms", "held",
+        "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "routes",
+        "scheduler", "settled_channels", "channel", "route", "routing", "message", "scan", "at",
+        "payload_max", "header_max", "body_max", "now_ms", "held",
     )
 
-    def __init__(self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072):
+    def __init__(
+        self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072
+    ):
         """``safe_octets``: properties of more are looked at for long tables, by the slow lane."""
         self.handler = handler
         self.buffers = buffers
@@ -64,13 +73,17 @@ class FastLane:
     def set_frame_max(self, frame_max):
         """The negotiated frame size; frames are checked against it from the next one on."""
         self.frame_max = frame_max
-        # 8 octets more than fit into a frame: RabbitMQ lets them pass, because some clients (AMQPStorm) count without the overhead.
+        # 8 octets more than fit into a frame: RabbitMQ lets them pass, because some clients (AMQPStorm) count
+        # without the overhead.
         self.payload_max = frame_max
         self.header_max = min(self.header_max, self.payload_max)
         self.body_max = min(self.payload_max, self.max_message)
 
     def process(self, start, end, now_ms):
-        """Walk the complete frames in ``input[start:end]``; returns where the incomplete rest begins. Raises FrameError for broken framing."""
+        """Walk the complete frames in ``input[start:end]``; returns where the incomplete rest begins.
+
+        Raises FrameError for broken framing.
+        """
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
@@ -79,7 +92,9 @@ class FastLane:
         while end - position >= 7:
             size = octets.be32(at, position + 3)
             if size > self.payload_max:
-                raise errors.FrameError(f"a frame has a payload of {size} octets, the negotiated frame_max is {self.frame_max}")
+                raise errors.FrameError(
+                    f"a frame has a payload of {size} octets, the negotiated frame_max is {self.frame_max}"
+                )
             frame_end = position + 7 + size
             if frame_end >= end:
                 break
@@ -101,8 +116,12 @@ class FastLane:
                                 if self.held:
                                     break
                                 continue
-                        elif size == 13 and not (at[position + 19] & 1 and channel.unacked.is_long(octets.be64(at, position + 11))) \
-                                and channel.unacked.settle(octets.be64(at, position + 11), at[position + 19] & 1):
+                        elif (
+                            size == 13
+                            and not (at[position + 19] & 1
+                                     and channel.unacked.is_long(octets.be64(at, position + 11)))
+                            and channel.unacked.settle(octets.be64(at, position + 11), at[position + 19] & 1)
+                        ):
                             if not channel.in_settled:
                                 channel.in_settled = True
                                 self.settled_channels.append(channel)
@@ -147,7 +166,10 @@ class FastLane:
         return channel
 
     def _publish(self, channel, position, frame_end, end):
-        """One publish, if its frames are all there and ordinary. Returns the position behind it, WAIT or SLOW."""
+        """One publish, if its frames are all there and ordinary.
+
+        Returns the position behind it, WAIT or SLOW.
+        """
         at = self.at
         # class id, method id and a reserved short stand before the exchange
         routing = position + 13
@@ -172,7 +194,10 @@ class FastLane:
         return after
 
     def _content(self, number, position, header, end):
-        """The header frame at ``header`` and the body frame behind it, noted in the message. Returns the position behind them, WAIT or SLOW."""
+        """The header frame at ``header`` and the body frame behind it, noted in the message.
+
+        Returns the position behind them, WAIT or SLOW.
+        """
         at = self.at
         if end - header < 22:
             # What can be no header is answered now: the client may not send more before it has heard.
@@ -181,7 +206,10 @@ class FastLane:
             return WAIT
         header_size = octets.be32(at, header + 3)
         header_end = header + 7 + header_size
-        if at[header] != 2 or octets.be16(at, header + 1) != number or header_size < 14 or header_size > self.header_max:
+        if (
+            at[header] != 2 or octets.be16(at, header + 1) != number or header_size < 14
+            or header_size > self.header_max
+        ):
             return SLOW
         if header_end >= end:
             return WAIT if header_end + 1 - position <= self.buffers.reserve else SLOW
@@ -199,7 +227,10 @@ class FastLane:
                 if end > body and at[body] != 3 or end - body >= 7 and octets.be32(at, body + 3) != size:
                     return SLOW
                 return WAIT if after - position <= self.buffers.reserve else SLOW
-            if at[body] != 3 or octets.be16(at, body + 1) != number or octets.be32(at, body + 3) != size or at[after - 1] != FRAME_END:
+            if (
+                at[body] != 3 or octets.be16(at, body + 1) != number or octets.be32(at, body + 3) != size
+                or at[after - 1] != FRAME_END
+            ):
                 return SLOW
         if not self._properties(header + 19, header_end):
             return SLOW
@@ -213,7 +244,10 @@ class FastLane:
         return after
 
     def _properties(self, start, end):
-        """Check the properties and note what storing needs of them. False: malformed, or something only the slow lane looks at."""
+        """Check the properties and note what storing needs of them.
+
+        False: malformed, or something only the slow lane looks at.
+        """
         at = self.at
         message = self.message
         message.persistent = False
@@ -227,7 +261,10 @@ class FastLane:
         if scan.delivery_mode > 2 or scan.delivery_mode == 0 and scan.flags & DELIVERY_MODE:
             return False
         # amq.rabbitmq.reply-to and its aliases are answered by the broker itself
-        if scan.reply_to_at >= 0 and at[scan.reply_to_at] >= 4 and octets.same(at, scan.reply_to_at + 1, b"amq.", 0, 4):
+        if (
+            scan.reply_to_at >= 0 and at[scan.reply_to_at] >= 4
+            and octets.same(at, scan.reply_to_at + 1, b"amq.", 0, 4)
+        ):
             return False
         message.persistent = scan.delivery_mode == 2
         message.priority = scan.priority
@@ -235,7 +272,10 @@ class FastLane:
 
     def _route(self, routing, length):
         route = self.route
-        if route is not None and length == len(self.routing) and octets.same(self.at, routing, self.routing, 0, length) and route.is_current():
+        if (
+            route is not None and length == len(self.routing)
+            and octets.same(self.at, routing, self.routing, 0, length) and route.is_current()
+        ):
             return route
         key = bytes(self.at[routing:routing + length])
         route = self.routes.get(key)
@@ -271,7 +311,8 @@ class FastLane:
         self.message = Message()
         self.message.may_wait = self.held = True
         self.handler.publish_later(
-            message, route.queues[route.queues.index(queue):], taken, partial(self.stored, channel, route, bool(message.persistent)))
+            message, route.queues[route.queues.index(queue):], taken,
+            partial(self.stored, channel, route, bool(message.persistent)))
 
     def stored(self, channel, route, persistent, taken):
         """All queues of the route have had a message: count it."""

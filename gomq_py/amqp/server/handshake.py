@@ -1,11 +1,12 @@
 """Handshake: from the protocol header to connection.open-ok, as a state table without I/O.
 
-The connection feeds it what it reads and carries out the steps it answers with: octets to send, a login to check, a virtual host to open. Never
-reads, writes, hashes or waits. Before tune-ok a frame may have ``frame_max_before`` octets at the most, so that a stranger can make the broker hold
-nothing larger.
+The connection feeds it what it reads and carries out the steps it answers with: octets to send, a login to
+check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have
+``frame_max_before`` octets at the most, so that a stranger can make the broker hold nothing larger.
 
     header   the eight octets of the protocol      -> start
-    starting connection.start-ok                   -> Login      (the connection answers logged_in() or refused())
+    starting connection.start-ok                   -> Login      (the connection answers logged_in() or
+                                                   refused())
     tuning   connection.tune-ok
     opening  connection.open                       -> Open       (the connection answers opened(), or raises)
     open     what was read behind connection.open is in rest()
@@ -16,13 +17,15 @@ from typing import NamedTuple
 
 from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
-    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED, TUNING, moved,
+    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED, TUNING,
+    moved,
 )
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
 from gomq_py.amqp.wire.frames import FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
-    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
+    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk,
+    ConnectionTune, ConnectionTuneOk,
 )
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
@@ -34,7 +37,10 @@ LOCALES = b"en_US"
 
 
 class HandshakeError(Exception):
-    """The connection ends here. ``reply``: octets to send first (often none: RabbitMQ tells strangers nothing); the text is for the log."""
+    """The connection ends here.
+
+    ``reply``: octets to send first (often none: RabbitMQ tells strangers nothing); the text is for the log.
+    """
 
     def __init__(self, text, reply=b""):
         super().__init__(text)
@@ -75,10 +81,14 @@ class Closed(NamedTuple):
 
 
 class Handshake:
-    """One connection's handshake. ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was."""
+    """One connection's handshake.
+
+    ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was.
+    """
 
     def __init__(self, offered, server_properties, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
-        """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and then EXTERNAL is not offered.
+        """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and
+        then EXTERNAL is not offered.
 
         ``frame_max_before``: octets of a frame before tune-ok.
         """
@@ -128,14 +138,21 @@ class Handshake:
         """The credentials are good: the limits to send."""
         moved(self, OF_HANDSHAKE, LOGGED_IN)
         return method_frame(0, ConnectionTune(
-            channel_max=self.offered.channel_max, frame_max=self.offered.frame_max, heartbeat=self.offered.heartbeat_s,
+            channel_max=self.offered.channel_max, frame_max=self.offered.frame_max,
+            heartbeat=self.offered.heartbeat_s,
         ))
 
     def refused(self):
-        """The credentials are bad: what to send before closing. RabbitMQ says so only to clients that can tell it from a broken connection."""
+        """The credentials are bad: what to send before closing.
+
+        RabbitMQ says so only to clients that can tell it from a broken connection.
+        """
         if not self.capabilities.get("authentication_failure_close"):
             return b""
-        error = AccessRefused(f"Login was refused using authentication mechanism {self.mechanism}. For details see the broker logfile.")
+        error = AccessRefused(
+            f"Login was refused using authentication mechanism {self.mechanism}. For details see the broker "
+            "logfile."
+        )
         return close_frame(error)
 
     def opened(self):
@@ -156,7 +173,8 @@ class Handshake:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
         moved(self, OF_HANDSHAKE, GREETED)
         return Send(method_frame(0, ConnectionStart(
-            version_major=0, version_minor=9, server_properties=self.server_properties, mechanisms=self._mechanisms(), locales=LOCALES,
+            version_major=0, version_minor=9, server_properties=self.server_properties,
+            mechanisms=self._mechanisms(), locales=LOCALES,
         )))
 
     def _mechanisms(self):
@@ -178,7 +196,9 @@ class Handshake:
             return Send(method_frame(0, ConnectionCloseOk()))
         handler = STEPS.get((self.state, type(method)))
         if handler is None:
-            raise ChannelError(f"unexpected method in connection state {self.state}", method.ID >> 16, method.ID & 0xFFFF)
+            raise ChannelError(
+                f"unexpected method in connection state {self.state}", method.ID >> 16, method.ID & 0xFFFF
+            )
         return handler(self, method)
 
     def _start_ok(self, method):
@@ -191,15 +211,21 @@ class Handshake:
             raise HandshakeError(f"unknown authentication mechanism {method.mechanism!r}")
         username, password = credentials(method.response)
         if password is None:  # to RabbitMQ a wrong one like others
-            raise HandshakeError(f"{method.mechanism} login with a password that is no string", self.refused())
+            raise HandshakeError(
+                f"{method.mechanism} login with a password that is no string", self.refused()
+            )
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """The certificate is the credentials, whatever the response says; without a usable one the refusal is that of a wrong password."""
+        """The certificate is the credentials, whatever the response says; without a usable one the refusal is
+        that of a wrong password.
+        """
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
         if not self.certified_name:
-            raise HandshakeError("EXTERNAL login: no user name found in the client's certificate", self.refused())
+            raise HandshakeError(
+                "EXTERNAL login: no user name found in the client's certificate", self.refused()
+            )
         return Login(EXTERNAL, self.certified_name, None)
 
     def _tune_ok(self, method):
@@ -209,7 +235,9 @@ class Handshake:
         if offered.frame_max and not 0 < frame_max <= offered.frame_max:
             raise not_negotiated("frame_max", frame_max, "higher than the maximum", offered.frame_max)
         if offered.channel_max and not 0 < method.channel_max <= offered.channel_max:
-            raise not_negotiated("channel_max", method.channel_max, "higher than the maximum", offered.channel_max)
+            raise not_negotiated(
+                "channel_max", method.channel_max, "higher than the maximum", offered.channel_max
+            )
         self.limits = Limits(method.channel_max, frame_max, method.heartbeat)
         self._reader.frame_max = frame_max
         moved(self, OF_HANDSHAKE, TUNED)
@@ -219,14 +247,18 @@ class Handshake:
         return Open(method.virtual_host)
 
     def _reply_to(self, error):
-        """RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing away."""
+        """RabbitMQ closes without a word before the login.
+
+        Behind it an explained close helps and gives nothing away.
+        """
         return close_frame(error) if self.state in (TUNING, OPENING) else b""
 
 
 def not_negotiated(name, value, relation, limit):
     """RabbitMQ's refusal of a tune-ok, with its text."""
     return NotAllowed(
-        f"failed to negotiate connection parameters: negotiated {name} = {value} is {relation} allowed value ({limit})",
+        f"failed to negotiate connection parameters: negotiated {name} = {value} is {relation} allowed value "
+        f"({limit})",
         ConnectionTuneOk.ID >> 16, ConnectionTuneOk.ID & 0xFFFF,
     )
 
@@ -234,12 +266,15 @@ def not_negotiated(name, value, relation, limit):
 def close_frame(error):
     """connection.close for an error."""
     return method_frame(0, ConnectionClose(
-        reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id, method_id=error.method_id,
+        reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id,
+        method_id=error.method_id,
     ))
 
 
 def plain_credentials(response):
-    """(username, password) of a PLAIN response: NUL, name, NUL, password (RFC 4616 without an authorization identity, as RabbitMQ)."""
+    """(username, password) of a PLAIN response: NUL, name, NUL, password (RFC 4616 without an authorization
+    identity, as RabbitMQ).
+    """
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0]:
         raise HandshakeError("malformed PLAIN response")
@@ -247,7 +282,9 @@ def plain_credentials(response):
 
 
 def amqplain_credentials(response):
-    """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and PASSWORD. None for one that is no string."""
+    """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and
+    PASSWORD. None for one that is no string.
+    """
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)
     except Malformed as error:
@@ -262,7 +299,8 @@ def amqplain_credentials(response):
     return username, password if isinstance(password, bytes) else None
 
 
-# In the order they are offered, RabbitMQ's: a client that takes the first it knows takes PLAIN all the same, since few know AMQPLAIN.
+# In the order they are offered, RabbitMQ's: a client that takes the first it knows takes PLAIN all the same,
+# since few know AMQPLAIN.
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
 STEPS = {

@@ -1,30 +1,37 @@
-"""Hot channel: the part of a channel that the fast lane and deliveries touch per message. The channel of the AMQP door is a plain subclass.
+"""Hot channel: the part of a channel that the fast lane and deliveries touch per message.
 
-Holds the confirm counter, the unacked ring and the credit of the channel's consumers; knows nothing of methods and replies. Never yields.
+The channel of the AMQP door is a plain subclass.
+
+Holds the confirm counter, the unacked ring and the credit of the channel's consumers; knows nothing of
+methods and replies. Never yields.
 """
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.server.settling import Settling
 from gomq_py.amqp.server.unacked import Unacked
-from gomq_py.broker.queues import consumers as _consumers  # noqa: F401  (its .pxd types what resume_consumers walks)
+# its .pxd types what resume_consumers walks
+from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
 
 # A ``global_prefetch`` that leaves room for no message, acks or not.
 NO_CREDIT = -1
 
 
 class HotChannel:
-    """``slow``: the fast lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
+    """``slow``: the fast lane hands every frame of this channel to slow_frame (tx mode, content under way,
+    closing).
 
-    ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts in every mode), ``refused`` those to be
-    nacked since the last confirms, ``unsynced`` the queues of the last publish since then that must be on disk first, or
-    None. ``prefetch_count`` is what new consumers get, ``global_prefetch`` the limit all consumers of the
-    channel share; 0 is no limit. ``consumers`` maps tags to consumers.
-    ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody looks
-    whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every delivery is told to trace_delivery().
+    ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts
+    in every mode), ``refused`` those to be nacked since the last confirms, ``unsynced`` the queues of the
+    last publish since then that must be on disk first, or None. ``prefetch_count`` is what new consumers get,
+    ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags
+    to consumers. ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody
+    looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every delivery is told to
+    trace_delivery().
     """
 
     __slots__ = (
-        "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked", "prefetch_count", "global_prefetch",
-        "max_unacked", "consumers", "unsynced_before", "in_confirming", "in_settled", "watched", "tracing", "resume_at", "settling",
+        "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked",
+        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "unsynced_before", "in_confirming",
+        "in_settled", "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):
@@ -63,14 +70,20 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack; ``requeue`` as in unacked. False: the tag is unknown, and nothing was done."""
+        """basic.reject and basic.nack; ``requeue`` as in unacked.
+
+        False: the tag is unknown, and nothing was done.
+        """
         if not self.unacked.reject(tag, multiple, requeue):
             return False
         self.resume_consumers()
         return True
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
-        """Settle everything up to ``tag``. Returns whether some of it is left for later; ``done()`` is called when that is settled, too."""
+        """Settle everything up to ``tag``.
+
+        Returns whether some of it is left for later; ``done()`` is called when that is settled, too.
+        """
         return self.settlements(scheduler).order(tag, how, done)
 
     def settlements(self, scheduler):
@@ -85,7 +98,9 @@ class HotChannel:
         self.global_prefetch = NO_CREDIT
 
     def close(self, scheduler):
-        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in order, very much of it in slices."""
+        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in
+        order, very much of it in slices.
+        """
         self.slow = True
         for consumer in list(self.consumers.values()):
             consumer.stop()
@@ -110,7 +125,9 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """The same where all consumers share one credit: each time another one comes first, as the first may use it up."""
+        """The same where all consumers share one credit: each time another one comes first, as the first may
+        use it up.
+        """
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
         consumers = consumers[first:] + consumers[:first]

@@ -1,19 +1,28 @@
-"""Lifecycle: the states of a handshake, a connection and a channel, and which event leads from one to the next.
+"""Lifecycle: the states of a handshake, a connection and a channel, and which event leads from one to the
+next.
 
-Below handshake, connection and channel, each of which keeps a state and hands its events to ``moved``. An event that a
-table does not have in some state changes nothing there, and whoever brings it about is told so. States are text: the
-log, the management API and errors show them. Never does anything.
+Below handshake, connection and channel, each of which keeps a state and hands its events to ``moved``. An
+event that a table does not have in some state changes nothing there, and whoever brings it about is told so.
+States are text: the log, the management API and errors show them. Never does anything.
 
                   TAKEN_LEAVE from the three in the middle: LEFT
     handshake     HEADER --GREETED--> STARTING --LOGGED_IN--> TUNING --TUNED--> OPENING --OPENED--> OPEN
 
-    connection    HANDSHAKE --OPENED--> OPEN --FAILED--> CLOSING          FAILED: connection.close is ours, the client has to agree
-                  OPEN, CLOSING --STOPPED--> CLOSED                       STOPPED: nothing is read any more
-                  OPEN, CLOSING, CLOSED --ENDED--> GONE                   ENDED: its greenlet gives everything back
+    connection    HANDSHAKE --OPENED--> OPEN --FAILED--> CLOSING
+                  OPEN, CLOSING --STOPPED--> CLOSED
+                  OPEN, CLOSING, CLOSED --ENDED--> GONE
 
-    channel       OPEN --RELEASED--> CLOSING --ENDED--> CLOSED            RELEASED: either side closes it, or its connection ends
-                  CLOSING --CROSSED--> CLOSING_BOTH --ENDED--> CLOSED     CROSSED: the client closes it while we do
-                  CLOSING_BOTH --REOPENED--> CLOSED                       REOPENED: it need not agree, and uses the number anew
+                  FAILED: connection.close is ours, the client has to agree
+                  STOPPED: nothing is read any more
+                  ENDED: its greenlet gives everything back
+
+    channel       OPEN --RELEASED--> CLOSING --ENDED--> CLOSED
+                  CLOSING --CROSSED--> CLOSING_BOTH --ENDED--> CLOSED
+                  CLOSING_BOTH --REOPENED--> CLOSED
+
+                  RELEASED: either side closes it, or its connection ends
+                  CROSSED: the client closes it while we do
+                  REOPENED: it need not agree, and uses the number anew
 """
 HEADER, STARTING, TUNING, OPENING, LEFT = "header", "starting", "tuning", "opening", "closed"
 HANDSHAKE, OPEN, CLOSING, CLOSED, GONE = "handshake", "open", "closing", "closed", "ended"
@@ -53,7 +62,10 @@ OF_CHANNEL = {
 
 
 def moved(one, table, event):
-    """Give ``one`` the ``state`` that the event leads to. False, and nothing is changed, where it means nothing in the state it has."""
+    """Give ``one`` the ``state`` that the event leads to.
+
+    False, and nothing is changed, where it means nothing in the state it has.
+    """
     state = table.get((one.state, event))
     if state is None:
         return False

@@ -1,7 +1,10 @@
-"""Login: carries out a handshake: reads and writes for it, checks the credentials, finds the virtual host. In good time, or not at all.
+"""Login: carries out a handshake: reads and writes for it, checks the credentials, finds the virtual host.
 
-Between the connection's greenlet and the handshake's state table. Until the login is done it writes to the socket itself, waiting, since nobody else
-does yet; it never lets a stranger hold more than one small frame, nor keep the broker waiting for longer than ``login_timeout``.
+In good time, or not at all.
+
+Between the connection's greenlet and the handshake's state table. Until the login is done it writes to the
+socket itself, waiting, since nobody else does yet; it never lets a stranger hold more than one small frame,
+nor keep the broker waiting for longer than ``login_timeout``.
 """
 import contextlib
 import time
@@ -9,7 +12,9 @@ import time
 from gevent import Timeout
 
 from gomq_py.amqp.server import events
-from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame
+from gomq_py.amqp.server.handshake import (
+    Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame,
+)
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
@@ -36,14 +41,15 @@ class Session:
         self.rest = rest
 
 
-# Seconds that a login may wait for its password to be checked: a minute behind others' failures (auth.attempts), and as
-# long for the check. Hashes with a cost of 15 take 3 s each, and the row of those who wait for one has no end.
+# Seconds that a login may wait for its password to be checked: a minute behind others' failures
+# (auth.attempts), and as long for the check. Hashes with a cost of 15 take 3 s each, and the row of those who
+# wait for one has no end.
 PAUSE_S = 120
 
 
 class Patience:
-    """``with Patience(seconds, error):`` raises ``error`` in this greenlet when the client has taken so long, up to PAUSE_S of the time ``paused()``
-    not counted.
+    """``with Patience(seconds, error):`` raises ``error`` in this greenlet when the client has taken so long,
+    up to PAUSE_S of the time ``paused()`` not counted.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):
@@ -84,7 +90,10 @@ class Patience:
 
 
 class LoginAttempt:
-    """One client on its way in. ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said."""
+    """One client on its way in.
+
+    ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said.
+    """
 
     def __init__(self, server, socket, name, peer_host, peer_port=0):
         settings = server.settings
@@ -100,7 +109,10 @@ class LoginAttempt:
         self._vhost = None
         self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
-        self._handshake = Handshake(offered, server_properties(server.cluster_name), certified_name(socket, settings), settings.initial_frame_max)
+        self._handshake = Handshake(
+            offered, server_properties(server.cluster_name), certified_name(socket, settings),
+            settings.initial_frame_max,
+        )
 
     @property
     def client_properties(self):
@@ -124,20 +136,29 @@ class LoginAttempt:
             with self._patience:
                 while self._vhost is None:
                     if not self._advance():
-                        self._server.strangers.info(("closed", self._peer_host), "connection %s closed by the client in handshake", self.name)
+                        self._server.strangers.info(
+                            ("closed", self._peer_host), "connection %s closed by the client in handshake",
+                            self.name,
+                        )
                         return None
         except HandshakeError as error:
-            self._server.strangers.warning(("refused", self._peer_host, handshake.state), "connection %s refused: %s", self.name, error)
+            self._server.strangers.warning(
+                ("refused", self._peer_host, handshake.state), "connection %s refused: %s", self.name, error
+            )
             self._try_to_send(error.reply)
             return None
         except OSError as error:
             self._server.strangers.info(
-                ("lost", self._peer_host), "connection %s lost in handshake state %s: %s", self.name, handshake.state, error.strerror or error)
+                ("lost", self._peer_host), "connection %s lost in handshake state %s: %s", self.name,
+                handshake.state, error.strerror or error)
             return None
         return Session(self.user, self._vhost, handshake.limits, handshake.rest())
 
     def _advance(self):
-        """One step, or one read when the handshake wants more. False: the client took leave. Raises HandshakeError, OSError. May switch."""
+        """One step, or one read when the handshake wants more.
+
+        False: the client took leave. Raises HandshakeError, OSError. May switch.
+        """
         handshake = self._handshake
         step = handshake.next_step()
         if step is None:
@@ -146,7 +167,9 @@ class LoginAttempt:
                 raise HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
             self._octets += len(data)
             if self._octets > self._server.settings.max_octets_before_login:
-                raise HandshakeError(f"{self._octets} octets in handshake state {handshake.state} (max_octets_before_login)")
+                raise HandshakeError(
+                    f"{self._octets} octets in handshake state {handshake.state} (max_octets_before_login)"
+                )
             handshake.feed(data)
         elif isinstance(step, Send):
             self._socket.sendall(step.octets)
@@ -160,17 +183,27 @@ class LoginAttempt:
         return not isinstance(step, Closed)
 
     def _log_in(self, login):
-        """Check the credentials and tell the event exchange how that went. Raises HandshakeError. May switch."""
+        """Check the credentials and tell the event exchange how that went.
+
+        Raises HandshakeError. May switch.
+        """
         emit, peer = self._broker.events.emit, (self._peer_host, self._peer_port)
         try:
             self._check(login)
         except HandshakeError as error:
-            emit("user.authentication.failure", events.logged_in, self.name, login.username, self._socket, peer, str(error))
+            emit(
+                "user.authentication.failure", events.logged_in, self.name, login.username, self._socket,
+                peer, str(error),
+            )
             raise
         emit("user.authentication.success", events.logged_in, self.name, login.username, self._socket, peer)
 
     def _check(self, login):
-        """Check the credentials. Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a thread."""
+        """Check the credentials.
+
+        Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a
+        thread.
+        """
         try:
             if self._server.refusing_logins:
                 raise LoginRefused("logins are refused at the moment")
@@ -178,8 +211,8 @@ class LoginAttempt:
             if login.password is None:
                 self.user = logins.login_certified(login.username, self._peer_host)
             else:
-                # Others' failures under this name or address may keep it waiting for a minute, which is not the client's fault: a right password
-                # comes through, if late.
+                # Others' failures under this name or address may keep it waiting for a minute, which is not
+                # the client's fault: a right password comes through, if late.
                 with self._patience.paused():
                     self.user = logins.login(login.username, login.password, self._peer_host)
         except LoginRefused as error:
@@ -202,7 +235,9 @@ class LoginAttempt:
             text = f"{no_access}: connection limit ({limit}) is reached"
         elif not self._user_has_room():
             limit = self.user.limits[CONNECTIONS]
-            text = f"connection refused for user '{self.user.name}': user connection limit ({limit}) is reached"
+            text = (
+                f"connection refused for user '{self.user.name}': user connection limit ({limit}) is reached"
+            )
         else:
             return vhost
         error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
@@ -221,7 +256,11 @@ class LoginAttempt:
         return limit is None or len(self._server.connections_of(self.user)) < limit
 
     def _try_to_send(self, octets):
-        """A last word to somebody who may be gone already, which what is unread must not reset before it is heard. May switch."""
+        """A last word to somebody who may be gone already, which what is unread must not reset before it is
+        heard.
+
+        May switch.
+        """
         try:
             sent = False
             with Timeout(self._timeout_s, False):
@@ -234,7 +273,9 @@ class LoginAttempt:
 
 
 def certified_name(socket, settings):
-    """Whom a verified client certificate on this socket names, "" if nobody; None where no certificate was shown."""
+    """Whom a verified client certificate on this socket names, "" if nobody; None where no certificate was
+    shown.
+    """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
         return None

@@ -1,17 +1,21 @@
-"""Publish: the slow lane: what the fast lane leaves, such as split frames, returns, checks of properties, CC and BCC, direct reply-to.
+"""Publish: the slow lane: what the fast lane leaves, such as split frames, returns, checks of properties, CC
+and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
-    prepare                        Content -> Publication; what is wrong is raised here, when it is complete, as in RabbitMQ
+    prepare                        Content -> Publication; what is wrong is raised here, when it is complete,
+                                   as in RabbitMQ
     store                          Publication -> queues; returns and confirm counting
 
-Between channel and broker.verbs.publishing, which says what a publish means; complete and simple, never fast. It must answer what the fast
-lane answers; a property test holds it to that.
+Between channel and broker.verbs.publishing, which says what a publish means; complete and simple, never fast.
+It must answer what the fast lane answers; a property test holds it to that.
 """
 from functools import partial
 
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC
-from gomq_py.amqp.wire.errors import NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame
+from gomq_py.amqp.wire.errors import (
+    NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
+)
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.broker.verbs import publishing
@@ -19,7 +23,10 @@ from gomq_py.broker.verbs.held_publish import WAITS_FOR, HeldPublish
 
 
 class Content:
-    """A message being received: method seen, then header, then bodies until ``size`` octets are there. The body budget's client."""
+    """A message being received: method seen, then header, then bodies until ``size`` octets are there.
+
+    The body budget's client.
+    """
 
     __slots__ = ("channel", "method", "size", "properties", "chunks", "received", "hold")
 
@@ -35,7 +42,9 @@ class Content:
     def unexpected_frame(self):
         """The error for a frame out of its order, with RabbitMQ's texts."""
         if self.size < 0:
-            return UnexpectedFrame("expected content header for class 60, got non content header frame instead")
+            return UnexpectedFrame(
+                "expected content header for class 60, got non content header frame instead"
+            )
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def resume_held(self):
@@ -59,7 +68,10 @@ def basic_publish(channel, method):
 
 
 def content_header(channel, payload):
-    """The header frame. Returns False when reading must pause. Raises UnexpectedFrame, SyntaxError_, PreconditionFailed."""
+    """The header frame.
+
+    Returns False when reading must pause. Raises UnexpectedFrame, SyntaxError_, PreconditionFailed.
+    """
     content = channel.content
     if content.size >= 0:
         raise content.unexpected_frame()
@@ -122,7 +134,8 @@ def prepare(channel, method, properties, body):
     if method.immediate:
         raise NotImplemented_("immediate=true")
     return publishing.prepare(
-        channel.caller, method.exchange, method.routing_key, properties, body, channel.connection.scheduler.now_ms,
+        channel.caller, method.exchange, method.routing_key, properties, body,
+        channel.connection.scheduler.now_ms,
         mandatory=method.mandatory, reply_to=partial(_own_reply_to, channel))
 
 
@@ -136,8 +149,9 @@ def _own_reply_to(channel, reply_to):
 
 
 def store(channel, publication, may_wait=False):
-    """Hand the message to its destinations or return it to the client, and count it for confirms. Returns whether all
-    of them took it; one that ``may_wait`` may do so, and None is returned.
+    """Hand the message to its destinations or return it to the client, and count it for confirms.
+
+    Returns whether all of them took it; one that ``may_wait`` may do so, and None is returned.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -155,7 +169,10 @@ def _wait(channel, publication, destinations, taken):
 
 
 def wait_for_files(connection, message, destinations, taken, done):
-    """A queue needs files for the message first: the client is not read until it is stored. For the rest as HeldPublish."""
+    """A queue needs files for the message first: the client is not read until it is stored.
+
+    For the rest as HeldPublish.
+    """
     hold, octets = connection.stream.hold(WAITS_FOR), message.get_body_length()
     connection.hub.bodies.count_whole(octets)
 

@@ -1,7 +1,8 @@
-"""Refusals: what the core refuses (gomq_py.errors), as AMQP says it: a reply code, and whether the channel or the connection is closed.
+"""Refusals: what the core refuses (gomq_py.errors), as AMQP says it: a reply code, and whether the channel or
+the connection is closed.
 
-Between the connection, which catches them, and the wire's errors. RabbitMQ closes the connection over a type that does not exist and over malformed
-content, and only the channel over the rest.
+Between the connection, which catches them, and the wire's errors. RabbitMQ closes the connection over a type
+that does not exist and over malformed content, and only the channel over the rest.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire

@@ -1,18 +1,25 @@
 """Replies: what a channel answers, in order. Between the channel's handlers and the connection's output.
 
-Most replies leave at once. One that promises something durable waits for the disk, and holds back the later ones of its own channel only. Actions
-(start a consumer behind its consume-ok) take their place in the same line. Never writes out of order, never blocks.
+Most replies leave at once. One that promises something durable waits for the disk, and holds back the later
+ones of its own channel only. Actions (start a consumer behind its consume-ok) take their place in the same
+line. Never writes out of order, never blocks.
 """
 from collections import deque
 
 
 class Replies:
-    """The answers of one channel. ``write(octets)`` sends; ``on_failure(error)`` is told, once, when the disk refused what a reply stood for."""
+    """The answers of one channel.
+
+    ``write(octets)`` sends; ``on_failure(error)`` is told, once, when the disk refused what a reply stood
+    for.
+    """
 
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
 
     def __init__(self, write, when_safe, on_failure):
-        """``when_safe(callback)`` calls back with an error or None once all that was changed before is safe, perhaps at once."""
+        """``when_safe(callback)`` calls back with an error or None once all that was changed before is safe,
+        perhaps at once.
+        """
         self._write = write
         self._when_safe = when_safe
         self._on_failure = on_failure
@@ -38,14 +45,18 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send, and then call ``action()``, when what has been changed so far is safe, behind everything before it."""
+        """Send, and then call ``action()``, when what has been changed so far is safe, behind everything
+        before it.
+        """
         if self._closed:
             return
         place = self.keep_place(octets, action)
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """A place in the line for octets, and an action, that are not due yet: what comes later waits until ``fill`` is called with it."""
+        """A place in the line for octets, and an action, that are not due yet: what comes later waits until
+        ``fill`` is called with it.
+        """
         place = _Waiting(octets, action, False)
         if not self._closed:
             if self._line is None:

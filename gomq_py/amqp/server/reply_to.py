@@ -1,6 +1,8 @@
-"""Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange under a name only its requests carry.
+"""Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange under a name
+only its requests carry.
 
-A sink of the vhost: what is published to it goes out on its channel's socket and is stored nowhere. Between vhost routes and the connection's output.
+A sink of the vhost: what is published to it goes out on its channel's socket and is stored nowhere. Between
+vhost routes and the connection's output.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -12,7 +14,10 @@ from gomq_py.broker.routing.destination import Destination
 
 
 class ReplyConsumer(Destination):
-    """The one reply consumer of ``channel``. ``name`` is what reply_to becomes in its requests: 128 random bits, so that nobody guesses it."""
+    """The one reply consumer of ``channel``.
+
+    ``name`` is what reply_to becomes in its requests: 128 random bits, so that nobody guesses it.
+    """
 
     __slots__ = ("channel", "tag")
 

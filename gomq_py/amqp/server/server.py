@@ -1,8 +1,8 @@
 """AMQP server: the door itself: every connection of it, and what they share.
 
 Handed to a listener by the launcher; below it one connection per accepted socket. What connections of every
-protocol share is the hub's (hub.context); here is what is AMQP's: who is connected, timeouts of consumers, what
-clients are told of alarms. Never accepts and never parses.
+protocol share is the hub's (hub.context); here is what is AMQP's: who is connected, timeouts of consumers,
+what clients are told of alarms. Never accepts and never parses.
 """
 import socket as socket_module
 import time
@@ -20,14 +20,18 @@ from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
-# What clients have to answer connection.close when the broker stops. An idle one that reads later finds it in its socket all the same.
+# What clients have to answer connection.close when the broker stops. An idle one that reads later finds it in
+# its socket all the same.
 STOP_TIMEOUT_S = 1
 
 
 class Churn:
     """How many of each came and went since the start, and how logins ended; read by the management door."""
 
-    __slots__ = ("connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded", "logins_failed")
+    __slots__ = (
+        "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
+        "logins_failed",
+    )
 
     def __init__(self):
         self.connection_created = self.connection_closed = self.channel_created = self.channel_closed = 0
@@ -49,8 +53,10 @@ class AMQPServer:
         look_again = LookAgain(self.connections)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
         self.churn = Churn()
-        self.strangers = QuietLog(logger("amqp"))  # for what who has not logged in can bring about as often as it likes
-        self.make_confirms = Confirms  # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
+        # for what who has not logged in can bring about as often as it likes
+        self.strangers = QuietLog(logger("amqp"))
+        # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
+        self.make_confirms = Confirms
         self.refusing_logins = False
         self._blocked_reason = None
         self._alarm_news = AlarmNews()
@@ -99,7 +105,9 @@ class AMQPServer:
             connection.block(self._blocked_reason)
 
     def connections_of(self, user):
-        """The open connections of a user, by its name: a user that was deleted and made anew is the same to an operator."""
+        """The open connections of a user, by its name: a user that was deleted and made anew is the same to
+        an operator.
+        """
         return [connection for connection in self.connections if connection.user.name == user.name]
 
     def forget(self, connection):
@@ -113,7 +121,9 @@ class AMQPServer:
     def _alarmed(self, reason):
         """An alarm of the broker is on, and publishers are to be held; None: it is over."""
         before, self._blocked_reason = self._blocked_reason, reason
-        self.broker.events.emit("alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before)
+        self.broker.events.emit(
+            "alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before
+        )
         self._alarm_news.begin(list(self.connections), reason, self.hub.scheduler)
 
 
@@ -128,7 +138,10 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason, scheduler):
-        """Tell these, anew: what is left of an earlier round would be told of what is over. ``reason`` is None where the alarm is over."""
+        """Tell these, anew: what is left of an earlier round would be told of what is over.
+
+        ``reason`` is None where the alarm is over.
+        """
         self._untold, self._reason = connections, reason
         if self.step():
             scheduler.start(self)

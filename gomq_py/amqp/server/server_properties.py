@@ -1,9 +1,12 @@
-"""Server properties: how the broker introduces itself in connection.start. docs/decisions/0004 says why each value is what it is."""
+"""Server properties: how the broker introduces itself in connection.start. docs/decisions/0004 says why each
+value is what it is.
+"""
 import gomq_py
 from gomq_py.build_info import RABBITMQ_VERSION
 
-# kombu, and with it Celery, takes RabbitMQ's ways only from a product of this name, and reads the meaning of basic.qos's global flag from the
-# version: from 3.3 up to 4.0 a global limit is the channel's, which is what this broker does.
+# kombu, and with it Celery, takes RabbitMQ's ways only from a product of this name, and reads the meaning of
+# basic.qos's global flag from the version: from 3.3 up to 4.0 a global limit is the channel's, which is what
+# this broker does.
 PRODUCT = "RabbitMQ"
 PLATFORM = "gomq-py"
 COPYRIGHT = "Copyright the gomq-py authors"

@@ -1,4 +1,5 @@
-"""Settle: basic.ack, basic.nack and basic.reject that the fast lane leaves: rejections, unknown tags, transactions.
+"""Settle: basic.ack, basic.nack and basic.reject that the fast lane leaves: rejections, unknown tags,
+transactions.
 
 Above the channel's unacked ring, which tells the queues. Never answers: these methods have no -ok.
 """
@@ -10,7 +11,10 @@ ACK, REQUEUE, DROP = 0, LOST, 8
 
 
 def basic_ack(channel, method):
-    """basic.ack. An unknown tag closes the channel; tag 0 with ``multiple`` means everything, even nothing."""
+    """basic.ack.
+
+    An unknown tag closes the channel; tag 0 with ``multiple`` means everything, even nothing.
+    """
     settle(channel, method.delivery_tag, method.multiple, ACK)
 
 

@@ -1,7 +1,9 @@
-"""Settling: settlements of more messages than others should wait for, in slices, one for each poll of the loop.
+"""Settling: settlements of more messages than others should wait for, in slices, one for each poll of the
+loop.
 
-Between a channel and its unacked ring. Each channel has at most one, which carries out its orders in turn, to the end, whatever becomes of the
-channel meanwhile. That later methods of the client find them carried out is the channel's business. Never switches.
+Between a channel and its unacked ring. Each channel has at most one, which carries out its orders in turn, to
+the end, whatever becomes of the channel meanwhile. That later methods of the client find them carried out is
+the channel's business. Never switches.
 """
 from collections import deque
 
@@ -28,7 +30,9 @@ class Settling(Job):
         self._orders = deque()  # (step, done, failed)
 
     def order(self, tag, how, done=None):
-        """Settle everything up to ``tag``; ``how`` as in settle. Returns whether some of it is left for later; then ``done()`` is called in the end.
+        """Settle everything up to ``tag``; ``how`` as in settle.
+
+        Returns whether some of it is left for later; then ``done()`` is called in the end.
 
         The queues that messages go back to deliver nothing meanwhile, so that later ones do not overtake.
         """
@@ -45,15 +49,21 @@ class Settling(Job):
                 done()
 
         def failed(error):
-            LOG.error("channel %d: not everything up to delivery tag %d was settled", self._channel.id, tag, exc_info=error)
+            LOG.error(
+                "channel %d: not everything up to delivery tag %d was settled", self._channel.id, tag,
+                exc_info=error,
+            )
 
         self._begin(lambda: self._settle_some(tag, how), over, failed)
         return True
 
     def carry_out(self, step, done, failed):
-        """Call ``step()``, behind the orders before it, until it returns False. Returns whether some of it is left for later.
+        """Call ``step()``, behind the orders before it, until it returns False.
 
-        Then ``done()`` is called in the end, after ``failed(error)`` if a step raised. What the first step raises now is raised.
+        Returns whether some of it is left for later.
+
+        Then ``done()`` is called in the end, after ``failed(error)`` if a step raised. What the first step
+        raises now is raised.
         """
         if not self._orders and not step():
             return False

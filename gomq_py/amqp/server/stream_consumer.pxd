@@ -21,11 +21,13 @@ cdef class StreamConsumer(consumer_delivery.AMQPConsumer):
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     cdef bint _show_next(self) except -1
     cdef dict _headers_added(self)
-    @cython.locals(reader=StreamReader, unacked=Unacked, message=Message, buffers=HubBuffers, out=cython.p_uchar, prefix=cython.p_const_uchar,
-        prefix_length=Py_ssize_t, at=Py_ssize_t, taken=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t,
-        channel=cython.uint, most_octets=uint64_t)
+    @cython.locals(reader=StreamReader, unacked=Unacked, message=Message, buffers=HubBuffers,
+        out=cython.p_uchar, prefix=cython.p_const_uchar, prefix_length=Py_ssize_t, at=Py_ssize_t,
+        taken=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, channel=cython.uint,
+        most_octets=uint64_t)
     cdef Py_ssize_t _deliver(self, Py_ssize_t limit) except -1
     @cython.locals(message=Message)
-    cdef Py_ssize_t _write(self, unsigned char* out, Py_ssize_t at, const unsigned char* prefix, Py_ssize_t prefix_length, unsigned int channel) except -1
+    cdef Py_ssize_t _write(self, unsigned char* out, Py_ssize_t at, const unsigned char* prefix,
+            Py_ssize_t prefix_length, unsigned int channel) except -1
     @cython.locals(data=bytearray, body_length=Py_ssize_t)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

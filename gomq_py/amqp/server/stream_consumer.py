@@ -1,24 +1,31 @@
-"""Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output buffer.
+"""Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output
+buffer.
 
-Beside delivery, whose consumer it is a kind of: it reads through a StreamReader of its own, and tells each message's offset. Never yields.
+Beside delivery, whose consumer it is a kind of: it reads through a StreamReader of its own, and tells each
+message's offset. Never yields.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery
 from gomq_py.amqp.wire import delivery, stream_content
 from gomq_py.broker.features.stream_offset import OFFSET
-from gomq_py.broker.queues import stream_queue as _stream_queue, stream_reader as _stream_reader  # noqa: F401  (their .pxd type what is read)
+# their .pxd type what is read
+from gomq_py.broker.queues import stream_queue as _stream_queue  # noqa: F401
+from gomq_py.broker.queues import stream_reader as _stream_reader  # noqa: F401
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """``start_at`` (broker.features.stream_offset) is where it begins; where only one consumer is active at a time, when its turn has come.
+    """``start_at`` (broker.features.stream_offset) is where it begins; where only one consumer is active at a
+    time, when its turn has come.
 
-    ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: of bodies it may hold unsettled, 0 for any
-    number (one message it gets in any case).
+    ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: of
+    bodies it may hold unsettled, 0 for any number (one message it gets in any case).
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
 
-    def __init__(self, output, channel, queue, tag, start_at, is_tracked=False, wanted=None, most_octets=0, **options):
+    def __init__(
+        self, output, channel, queue, tag, start_at, is_tracked=False, wanted=None, most_octets=0, **options
+    ):
         consumer_delivery.AMQPConsumer.__init__(self, output, channel, queue, tag, **options)
         self.stream = queue
         self.reader = None
@@ -38,9 +45,15 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now. Only the active one of a stream with a single active consumer is asked, and so begins when its turn comes."""
+        """Messages it may take now.
+
+        Only the active one of a stream with a single active consumer is asked, and so begins when its turn
+        comes.
+        """
         if self.reader is None and self.started:
-            self.reader = self.stream.open_reader(self.start_at, self.tag if self.is_tracked else None, self.wanted, self.most_octets > 0)
+            self.reader = self.stream.open_reader(
+                self.start_at, self.tag if self.is_tracked else None, self.wanted, self.most_octets > 0
+            )
         if self.most_octets and self.reader.octets_in_flight() >= self.most_octets:
             return 0
         return consumer_delivery.AMQPConsumer.capacity(self)
@@ -79,7 +92,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         try:
             while limit > 0 and reader.next(message):
                 size = delivery.delivery_size(
-                    prefix_length, message.routing_length, message.properties_length + stream_content.GROWTH_BYTES,
+                    prefix_length, message.routing_length,
+                    message.properties_length + stream_content.GROWTH_BYTES,
                     message.body_length, self.frame_max)
                 if at + size > room:
                     if at == 0:
@@ -100,10 +114,12 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
     def _write(self, out, at, prefix, prefix_length, channel):
         message = self.message
         at = delivery.write_delivery(
-            out, at, channel, prefix, prefix_length, self.channel.unacked.next_tag, False, message.buffer, message.routing_at,
+            out, at, channel, prefix, prefix_length, self.channel.unacked.next_tag, False, message.buffer,
+            message.routing_at,
             message.routing_length)
         return stream_content.write_stream_content(
-            out, at, channel, message.buffer, message.properties_at, message.properties_length, message.body_at, message.body_length,
+            out, at, channel, message.buffer, message.properties_at, message.properties_length,
+            message.body_at, message.body_length,
             self.frame_max, message.location)
 
     def _deliver_large(self, size):
@@ -111,10 +127,14 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         if not self.admits_large(size):
             return 0
         data = bytearray(size)
-        size = self._write(octets.pointer(data), 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id)
+        size = self._write(
+            octets.pointer(data), 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id
+        )
         del data[size:]
         body_length = self.message.body_length
-        self.channel.unacked.add(self.holder, self.reader.take(body_length), body_length, self.stream.scheduler.now_ms // 1000)
+        self.channel.unacked.add(
+            self.holder, self.reader.take(body_length), body_length, self.stream.scheduler.now_ms // 1000
+        )
         self.stream.note_delivered()
         self.output.write(data)
         self.wrote_large(size)

@@ -1,6 +1,8 @@
-"""The life of a login by token: the connection ends when the token does, unless the client renews it (connection.update-secret).
+"""The life of a login by token: the connection ends when the token does, unless the client renews it
+(connection.update-secret).
 
-Beside the connection, which makes one of these for a user that came in by token. One timer per such connection and none for the others.
+Beside the connection, which makes one of these for a user that came in by token. One timer per such
+connection and none for the others.
 """
 from gomq_py.amqp.wire.errors import AccessRefused
 from gomq_py.amqp.wire.methods import ConnectionUpdateSecret, ConnectionUpdateSecretOk
@@ -24,7 +26,8 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret):
-        """The client sends a newer token, octets: answered when it has been verified, which may take a fetch of the issuer's keys.
+        """The client sends a newer token, octets: answered when it has been verified, which may take a fetch
+        of the issuer's keys.
 
         Nothing behind it is read before: what the client asks then, it asks with the new token's rights.
         """
@@ -41,9 +44,17 @@ class TokenLife:
         try:
             self._logins.renew(connection.user, secret)
         except LoginRefused as error:
-            LOG.warning("connection %s: the token of user '%s' is not renewed: %s", connection.name, connection.user.name, error)
-            refusal = AccessRefused(f"the new token of user '{connection.user.name}' was refused. For details see the broker logfile.").hard()
-            refusal.class_id, refusal.method_id = ConnectionUpdateSecret.ID >> 16, ConnectionUpdateSecret.ID & 0xFFFF
+            LOG.warning(
+                "connection %s: the token of user '%s' is not renewed: %s", connection.name,
+                connection.user.name, error,
+            )
+            refusal = AccessRefused(
+                f"the new token of user '{connection.user.name}' was refused. For details see the broker "
+                "logfile."
+            ).hard()
+            refusal.class_id, refusal.method_id = (
+                ConnectionUpdateSecret.ID >> 16, ConnectionUpdateSecret.ID & 0xFFFF
+            )
             connection.fail(refusal)
             return
         finally:
@@ -55,7 +66,9 @@ class TokenLife:
     def _arm(self):
         if self._timer is not None:
             self._timer.kill(block=False)
-        self._timer = self._connection.hub.call_later(max(0, min(self._connection.user.seconds_left, LONGEST_SLEEP_S)), self._due)
+        self._timer = self._connection.hub.call_later(
+            max(0, min(self._connection.user.seconds_left, LONGEST_SLEEP_S)), self._due
+        )
 
     def _due(self):
         self._timer = None

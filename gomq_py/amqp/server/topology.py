@@ -1,11 +1,13 @@
 """Topology: exchange.* and queue.* methods of a channel, as verbs of broker.verbs.
 
-Here is what only AMQP has: the last declared queue of a channel, direct reply-to as a queue, and that the answer about something durable leaves only
-when it is on disk. Each handler takes (channel, method) and raises what the client is told.
+Here is what only AMQP has: the last declared queue of a channel, direct reply-to as a queue, and that the
+answer about something durable leaves only when it is on disk. Each handler takes (channel, method) and raises
+what the client is told.
 """
 from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
-    ExchangeBindOk, ExchangeDeclareOk, ExchangeDeleteOk, ExchangeUnbindOk, QueueBindOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueUnbindOk,
+    ExchangeBindOk, ExchangeDeclareOk, ExchangeDeleteOk, ExchangeUnbindOk, QueueBindOk, QueueDeclareOk,
+    QueueDeleteOk, QueuePurgeOk, QueueUnbindOk,
 )
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs import bindings, exchanges, queues
@@ -22,7 +24,8 @@ def exchange_declare(channel, method):
         exchanges.find(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
     declared = exchanges.declare(
-        channel.caller, method.exchange, method.type, method.durable, method.auto_delete, method.internal, method.arguments)
+        channel.caller, method.exchange, method.type, method.durable, method.auto_delete, method.internal,
+        method.arguments)
     return _answer(channel, method, ExchangeDeclareOk(), declared.durable)
 
 
@@ -49,7 +52,9 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: makes, or compares with what is there; either way the queue is the channel's last declared one."""
+    """queue.declare: makes, or compares with what is there; either way the queue is the channel's last
+    declared one.
+    """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
         return _declare_reply_to(channel, method, name)
@@ -59,7 +64,9 @@ def queue_declare(channel, method):
         queue, _, durable = queues.declare(
             channel.caller, name, method.durable, method.exclusive, method.auto_delete, method.arguments)
     channel.last_queue = queue.name
-    answer = QueueDeclareOk(queue=queue.name, message_count=queue.ready_count, consumer_count=queue.consumer_count)
+    answer = QueueDeclareOk(
+        queue=queue.name, message_count=queue.ready_count, consumer_count=queue.consumer_count
+    )
     return _answer(channel, method, answer, durable)
 
 
@@ -90,7 +97,8 @@ def queue_purge(channel, method):
 def queue_delete(channel, method):
     """queue.delete: of a missing one too. Its consumers are cancelled."""
     name = named_queue(channel, method.queue)
-    # The client's own consumers hear of it behind delete-ok: py-amqp raises ConsumerCancelled from a queue_delete that is still waiting.
+    # The client's own consumers hear of it behind delete-ok: py-amqp raises ConsumerCancelled from a
+    # queue_delete that is still waiting.
     channel.held_notices = notices = []
     try:
         deleted = queues.delete(channel.caller, name, method.if_unused, method.if_empty)
@@ -102,7 +110,10 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """The name a method means: an empty one is the channel's last declared queue. Raises NotFound when there was none."""
+    """The name a method means: an empty one is the channel's last declared queue.
+
+    Raises NotFound when there was none.
+    """
     name = cleaned(name)
     if name:
         return name
@@ -112,7 +123,9 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """Direct reply-to: clients may ask for their own pseudo-queue, and whether somebody still waits for an answer."""
+    """Direct reply-to: clients may ask for their own pseudo-queue, and whether somebody still waits for an
+    answer.
+    """
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")
     if not method.no_wait:

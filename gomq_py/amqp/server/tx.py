@@ -1,8 +1,10 @@
-"""Tx: what a transactional channel holds back until tx.commit: publishes, checked and routed already, and settlements.
+"""Tx: what a transactional channel holds back until tx.commit: publishes, checked and routed already, and
+settlements.
 
-Between the channel's handlers and what they would have done at once. To clients a commit is all or nothing; over a crash it is not, as in RabbitMQ.
-A commit stores its messages first, and settles only once they are on disk: whoever consumes, publishes the outcome and commits both is left with the
-one or the other, or with both, after a power cut, and never with neither. The answer leaves when all of it is on disk.
+Between the channel's handlers and what they would have done at once. To clients a commit is all or nothing;
+over a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles only once they are on
+disk: whoever consumes, publishes the outcome and commits both is left with the one or the other, or with
+both, after a power cut, and never with neither. The answer leaves when all of it is on disk.
 """
 from array import array
 from collections import deque
@@ -15,7 +17,8 @@ from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSele
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 
-# Octets of message bodies a transaction may hold in memory: as many as the default budget for unfinished bodies.
+# Octets of message bodies a transaction may hold in memory: as many as the default budget for unfinished
+# bodies.
 TRANSACTION_OCTETS_MAX = 256 * 1024 * 1024
 # A message without a body costs about this much of it.
 PUBLICATION_OCTETS = 1024
@@ -39,7 +42,8 @@ class Transaction:
         self._forget()
 
     def clear(self):
-        """Forget everything; of very much in slices, as freeing a quarter of a million messages takes 0.2 s."""
+        """Forget everything; of very much in slices, as freeing a quarter of a million messages takes 0.2 s.
+        """
         for kept in (self._publications, self._settlements):
             drop(kept, self._channel.connection.scheduler)
         self._forget()
@@ -54,7 +58,8 @@ class Transaction:
     def settle(self, delivery_tag, multiple, how):
         """Keep a settlement. False: the tag is unknown, or was settled in this transaction already."""
         if multiple and delivery_tag == 0:
-            # Up to the newest, whatever of it is open: to look for the newest open one would be to look at all for each of such frames.
+            # Up to the newest, whatever of it is open: to look for the newest open one would be to look at
+            # all for each of such frames.
             delivery_tag = self._channel.unacked.next_tag - 1
             if delivery_tag <= self._settled_through:
                 return True
@@ -68,7 +73,9 @@ class Transaction:
         return True
 
     def requeue_unsettled(self, then=None):
-        """basic.recover: what is unacked goes back at once, except what this transaction may settle; then ``then()`` is called."""
+        """basic.recover: what is unacked goes back at once, except what this transaction may settle; then
+        ``then()`` is called.
+        """
         channel = self._channel
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
         queues = unacked.queues()
@@ -98,7 +105,10 @@ class Transaction:
         channel.work_off(step, done, "what was unacked to go back")
 
     def commit(self):
-        """Carry it all out, and answer when it is on disk. Raises PreconditionFailed where a queue refused a message; then nothing is settled."""
+        """Carry it all out, and answer when it is on disk.
+
+        Raises PreconditionFailed where a queue refused a message; then nothing is settled.
+        """
         commit = Commit(self._channel, self._publications, self._settlements)
         self._forget()
         self._channel.work_off(commit.step, None, "its commit to be carried out")
@@ -113,20 +123,23 @@ class Transaction:
 
     def _is_open(self, delivery_tag):
         return (
-            delivery_tag > self._settled_through and delivery_tag not in self._settled and self._channel.unacked.is_outstanding(delivery_tag)
+            delivery_tag > self._settled_through and delivery_tag not in self._settled
+            and self._channel.unacked.is_outstanding(delivery_tag)
         )
 
 
 class Commit:
     """A commit that was read: it is carried out to its end, whatever becomes of its channel meanwhile.
 
-    First its messages are stored, then what it settles is taken from the channel; nothing more of the client is read before that. The settlements of
-    a commit that also published something durable then wait until its messages are on disk; if the disk refuses, what was to be settled goes back.
+    First its messages are stored, then what it settles is taken from the channel; nothing more of the client
+    is read before that. The settlements of a commit that also published something durable then wait until its
+    messages are on disk; if the disk refuses, what was to be settled goes back.
     """
 
-    __slots__ = ("_channel", "_scheduler", "_when_safe", "_publications", "_settlements", "_taken", "_durable",
-                 "_targets", "_place", "_how", "_parts", "_at",
-                 "_now_ms", "_queues")
+    __slots__ = (
+        "_channel", "_scheduler", "_when_safe", "_publications", "_settlements", "_taken", "_durable",
+        "_targets", "_place", "_how", "_parts", "_at", "_now_ms", "_queues",
+    )
 
     def __init__(self, channel, publications, settlements):
         self._channel = channel
@@ -145,7 +158,10 @@ class Commit:
         self._at = 0
 
     def step(self):
-        """A slice of what must be done before the client is read on. False: that was the last. Raises PreconditionFailed."""
+        """A slice of what must be done before the client is read on.
+
+        False: that was the last. Raises PreconditionFailed.
+        """
         clock = SliceClock(every=LOOKS)
         if self._place is None:
             if not self._publish(clock):
@@ -209,7 +225,10 @@ class Commit:
             self._scheduler.start(settlement)
 
     def settle_some(self, error):
-        """Settle some. False: those were the last, and whoever waits is told; ``error`` is what the disk said."""
+        """Settle some.
+
+        False: those were the last, and whoever waits is told; ``error`` is what the disk said.
+        """
         if not self._settle(SliceClock(every=LOOKS)):
             return True
         self.settled(error)
@@ -242,7 +261,9 @@ class Commit:
         return True
 
     def settled(self, error):
-        """No more is settled: the queues go on, and the client is answered when the disk has it, or with ``error``."""
+        """No more is settled: the queues go on, and the client is answered when the disk has it, or with
+        ``error``.
+        """
         for queue in self._queues:
             queue.release()
         replies, place = self._channel.replies, self._place
@@ -257,7 +278,9 @@ class Commit:
         return any(queue.failed for queue in (*self._targets, *(self._queues or ())))
 
     def _refusal(self, error):
-        """What the disk said, for who waited: a queue may have failed in an earlier flush than the one that was waited for."""
+        """What the disk said, for who waited: a queue may have failed in an earlier flush than the one that
+        was waited for.
+        """
         return NOT_KEPT if error is None and self._is_lost() else error
 
 
@@ -306,7 +329,9 @@ def drop(kept, scheduler):
 
 
 def mark(queues):
-    """What was settled in these queues is to be on disk by the next sync: the commit-ok promises the acks too, which nobody else waits for."""
+    """What was settled in these queues is to be on disk by the next sync: the commit-ok promises the acks
+    too, which nobody else waits for.
+    """
     for queue in queues:
         if queue.durable and not queue.closed:
             queue.store.mark()

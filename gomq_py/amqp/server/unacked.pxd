@@ -49,7 +49,8 @@ cdef class Unacked:
     cpdef set queues(self)
     cpdef uint64_t due_ms(self) except? 0
     cpdef Holder overdue(self, uint64_t now_ms)
-    @cython.locals(holder=Holder, shortest_ms=uint64_t, timeout_ms=uint64_t, row=Py_ssize_t, tag=uint64_t, offset=Py_ssize_t)
+    @cython.locals(holder=Holder, shortest_ms=uint64_t, timeout_ms=uint64_t, row=Py_ssize_t, tag=uint64_t,
+        offset=Py_ssize_t)
     cdef _find_due(self)
     @cython.locals(holder=Holder, since_ms=uint64_t, timeout_ms=uint64_t, slot=uint32_t)
     cdef bint _note_due(self, unsigned char* at, Py_ssize_t offset, uint64_t shortest_ms) except -1

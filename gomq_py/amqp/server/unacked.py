@@ -1,7 +1,7 @@
 """Unacked: what one channel has delivered and not had settled, by delivery tag.
 
-Below the channel (hot_channel), above queues: settling a tag tells the queue. A ring of 20-octet entries from the oldest outstanding tag to the
-newest:
+Below the channel (hot_channel), above queues: settling a tag tells the queue. A ring of 20-octet entries from
+the oldest outstanding tag to the newest:
 
     offset  octets
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack
@@ -9,8 +9,9 @@ newest:
     12      4       delivered at, Unix seconds
     16      4       size of the body
 
-When the ring is full and mostly settled, the stale entries at its head move aside into a list of 28-octet entries {tag, entry} sorted by tag, so
-that one forgotten message does not make the ring grow with every later delivery. An outstanding message costs 20 to 40 octets. Never yields.
+When the ring is full and mostly settled, the stale entries at its head move aside into a list of 28-octet
+entries {tag, entry} sorted by tag, so that one forgotten message does not make the ring grow with every later
+delivery. An outstanding message costs 20 to 40 octets. Never yields.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types what holders point to)
@@ -22,12 +23,15 @@ FIRST_CAPACITY = 16
 KEPT_CAPACITY = 1024
 # A multiple that spans more than this is not settled in one go: see settling.
 LONG = 2500
-# What becomes of a message: done with, put back (its channel lets go of it), returned or failed (broker.queues.guard), not wanted, taken over.
+# What becomes of a message: done with, put back (its channel lets go of it), returned or failed
+# (broker.queues.guard), not wanted, taken over.
 SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
-    """Who holds unacked messages of one queue: a consumer, or (``consumer`` None) the channel itself through basic.get."""
+    """Who holds unacked messages of one queue: a consumer, or (``consumer`` None) the channel itself through
+    basic.get.
+    """
 
     __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
 
@@ -40,16 +44,20 @@ class Holder:
 
 
 class Unacked:
-    """``next_tag`` is the tag the next delivery gets; ``count`` and ``body_octets`` sum what is outstanding, ``consumer_count`` without basic.get."""
+    """``next_tag`` is the tag the next delivery gets; ``count`` and ``body_octets`` sum what is outstanding,
+    ``consumer_count`` without basic.get.
+    """
 
     __slots__ = (
-        "next_tag", "count", "consumer_count", "body_octets", "first_tag", "first", "capacity", "ring", "aside", "at",
-        "aside_first", "aside_end", "aside_count", "holders", "free_slots", "found_ms", "found_slot", "taker",
+        "next_tag", "count", "consumer_count", "body_octets", "first_tag", "first", "capacity", "ring",
+        "aside", "at", "aside_first", "aside_end", "aside_count", "holders", "free_slots", "found_ms",
+        "found_slot", "taker",
     )
 
     def __init__(self):
         self.next_tag = self.first_tag = 1
-        self.count = self.consumer_count = self.body_octets = self.first = self.capacity = self.aside_first = self.aside_end = self.aside_count = 0
+        self.count = self.consumer_count = self.body_octets = self.first = self.capacity = 0
+        self.aside_first = self.aside_end = self.aside_count = 0
         self.ring = self.aside = self.taker = None
         self.found_ms = self.found_slot = 0
         self.holders = []
@@ -58,7 +66,9 @@ class Unacked:
     # holders
 
     def hold(self, queue, consumer):
-        """A new Holder with a slot of its own; let_go() gives it back. basic.get of one queue shares one (``consumer`` None)."""
+        """A new Holder with a slot of its own; let_go() gives it back. basic.get of one queue shares one
+        (``consumer`` None).
+        """
         if consumer is None:
             for holder in self.holders:
                 if holder is not None and holder.consumer is None and holder.queue is queue:
@@ -93,7 +103,10 @@ class Unacked:
         return tag
 
     def add(self, holder, location, size, now_s):
-        """A delivery that waits for its ack: returns its tag. ``size`` of the body in octets, ``now_s`` in Unix seconds."""
+        """A delivery that waits for its ack: returns its tag.
+
+        ``size`` of the body in octets, ``now_s`` in Unix seconds.
+        """
         tag = self.next_tag
         if tag - self.first_tag == self.capacity:
             self._make_room()
@@ -121,7 +134,11 @@ class Unacked:
         return self._find_aside(tag) >= 0
 
     def settle(self, tag, multiple):
-        """basic.ack. ``multiple``: this tag and all before it, or all there are with tag 0. False: the tag is unknown, and nothing was done."""
+        """basic.ack.
+
+        ``multiple``: this tag and all before it, or all there are with tag 0. False: the tag is unknown, and
+        nothing was done.
+        """
         if not multiple and tag >= self.first_tag and tag < self.next_tag:
             offset = self._offset(tag)
             location = octets.le64(self.at, offset)
@@ -139,7 +156,9 @@ class Unacked:
         return self._settle_slow(tag, multiple, requeue if requeue else DROP)
 
     def take(self, tag, taker):
-        """As settle() of one, but its queue is not told: ``taker(queue, location)`` is, and settles it with the queue later."""
+        """As settle() of one, but its queue is not told: ``taker(queue, location)`` is, and settles it with
+        the queue later.
+        """
         self.taker = taker
         try:
             return self._settle_slow(tag, False, TAKE)
@@ -161,7 +180,9 @@ class Unacked:
         return self.aside_count > LONG or tag >= self.first_tag + LONG
 
     def settle_some(self, tag, how, limit):
-        """Settle up to ``limit`` of the oldest outstanding messages, none behind ``tag``. Returns whether any up to there are left.
+        """Settle up to ``limit`` of the oldest outstanding messages, none behind ``tag``.
+
+        Returns whether any up to there are left.
 
         ``how``: SETTLE, REQUEUE, RETURNED, FAILED or DROP.
         """
@@ -201,7 +222,9 @@ class Unacked:
         return None
 
     def entries(self, limit):
-        """Up to ``limit`` outstanding messages as (tag, holder, location, delivered at, size), oldest first; for inspection, not for the hot path."""
+        """Up to ``limit`` outstanding messages as (tag, holder, location, delivered at, size), oldest first;
+        for inspection, not for the hot path.
+        """
         found = []
         for row in range(self.aside_first, self.aside_end):
             tag = self._aside_tag(row)
@@ -215,10 +238,11 @@ class Unacked:
         return found
 
     def due_ms(self):
-        """When the first outstanding message is too long with its consumer, in Unix milliseconds; 0: none ever is.
+        """When the first outstanding message is too long with its consumer, in Unix milliseconds; 0: none
+        ever is.
 
-        Queues say how long is too long. Entries lie in the order of their deliveries, so those behind the first that is young enough are not looked
-        at: one entry, where all queues agree.
+        Queues say how long is too long. Entries lie in the order of their deliveries, so those behind the
+        first that is young enough are not looked at: one entry, where all queues agree.
         """
         self._find_due()
         return self.found_ms
@@ -242,7 +266,10 @@ class Unacked:
         if shortest_ms == 0:
             return
         for row in range(self.aside_first, self.aside_end):
-            if self._aside_tag(row) and not self._note_due(octets.pointer(self.aside), row * ASIDE + 8, shortest_ms):
+            if (
+                self._aside_tag(row)
+                and not self._note_due(octets.pointer(self.aside), row * ASIDE + 8, shortest_ms)
+            ):
                 return
         tag = self.first_tag
         while tag < self.next_tag:
@@ -327,7 +354,8 @@ class Unacked:
             queue.give_back(location, how)
 
     def _make_room(self):
-        """The ring is full: grow it, or move the stale entries of its older half aside when most are settled."""
+        """The ring is full: grow it, or move the stale entries of its older half aside when most are settled.
+        """
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
             if self.capacity:

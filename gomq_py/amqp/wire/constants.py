@@ -1,4 +1,7 @@
-"""Constants: the numbers of AMQP 0-9-1 that more than one module needs. A leaf; the reply codes live in errors."""
+"""Constants: the numbers of AMQP 0-9-1 that more than one module needs.
+
+A leaf; the reply codes live in errors.
+"""
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"  # §4.2.2
 
@@ -12,7 +15,8 @@ FRAME_END = 0xCE
 FRAME_HEAD_SIZE = 7  # type octet, channel short, payload size long
 FRAME_OVERHEAD = 8  # the head and the end octet
 FRAME_MIN_SIZE = 4096  # §4.2.3: what every peer must accept before frame_max is negotiated
-FRAME_MAX_DEFAULT = 131072  # RabbitMQ's and LavinMQ's default; larger frames starve the other channels of a connection
+# RabbitMQ's and LavinMQ's default; larger frames starve the other channels of a connection
+FRAME_MAX_DEFAULT = 131072
 CHANNEL_MAX_DEFAULT = 2047  # RabbitMQ's default
 
 CLASS_CONNECTION = 10

@@ -6,14 +6,18 @@ cdef Py_ssize_t FRAME_OVERHEAD
 
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t delivery_size(
-    Py_ssize_t prefix_length, Py_ssize_t routing_length, Py_ssize_t properties_length, Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
+    Py_ssize_t prefix_length, Py_ssize_t routing_length, Py_ssize_t properties_length,
+    Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
 cdef Py_ssize_t write_delivery(
-    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* prefix, Py_ssize_t prefix_length, uint64_t tag, bint redelivered,
+    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* prefix,
+    Py_ssize_t prefix_length, uint64_t tag, bint redelivered,
     const unsigned char* source, Py_ssize_t routing_at, Py_ssize_t routing_length) noexcept
 cdef Py_ssize_t write_content(
-    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t properties_at, Py_ssize_t properties_length,
+    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source,
+    Py_ssize_t properties_at, Py_ssize_t properties_length,
     Py_ssize_t body_at, Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
 @cython.locals(part=Py_ssize_t)
 cdef Py_ssize_t write_body(
-    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t body_at, Py_ssize_t body_length,
+    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t body_at,
+    Py_ssize_t body_length,
     Py_ssize_t frame_max) noexcept

@@ -1,10 +1,15 @@
-"""Delivery frames, written straight from where the message lies into an output buffer: three frames and no object per message. A leaf, no I/O.
+"""Delivery frames, written straight from where the message lies into an output buffer: three frames and no
+object per message.
 
-    basic.deliver   type 1, channel, size | 00 3C 00 3C, consumer tag, delivery tag u64, redelivered, exchange, routing key | CE
-    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written by the slow lane)
-    header          type 2, channel, size | 00 3C 00 00, body size u64, properties                                          | CE
-    body            type 3, channel, size | up to frame_max - 8 octets of the body                                          | CE, none for an empty
-    body
+A leaf, no I/O.
+
+    basic.deliver   type 1, channel, size | 00 3C 00 3C, consumer tag, delivery tag u64, redelivered,
+                    exchange, routing key | CE
+    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written
+                    by the slow lane)
+    header          type 2, channel, size | 00 3C 00 00, body size u64, properties | CE
+    body            type 3, channel, size | up to frame_max - 8 octets of the body | CE
+                    (no such frame for an empty body)
 """
 from gomq_py import octets
 
@@ -17,12 +22,19 @@ def delivery_size(prefix_length, routing_length, properties_length, body_length,
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:
-        size += body_length + FRAME_OVERHEAD * ((body_length + frame_max - FRAME_OVERHEAD - 1) // (frame_max - FRAME_OVERHEAD))
+        size += body_length + FRAME_OVERHEAD * (
+            (body_length + frame_max - FRAME_OVERHEAD - 1) // (frame_max - FRAME_OVERHEAD)
+        )
     return size
 
 
-def write_delivery(out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length):
-    """Write the method frame at ``at``; returns the offset behind it. ``prefix`` holds class id, method id and the consumer tag as a short string."""
+def write_delivery(
+    out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length
+):
+    """Write the method frame at ``at``; returns the offset behind it.
+
+    ``prefix`` holds class id, method id and the consumer tag as a short string.
+    """
     out[at] = 1
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 3, prefix_length + 9 + routing_length)
@@ -36,7 +48,9 @@ def write_delivery(out, at, channel, prefix, prefix_length, tag, redelivered, so
     return at + 1
 
 
-def write_content(out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max):
+def write_content(
+    out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
+):
     """Write the header frame and the body frames at ``at``; returns the offset behind them."""
     out[at] = 2
     octets.put_be16(out, at + 1, channel)

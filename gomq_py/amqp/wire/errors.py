@@ -1,7 +1,11 @@
-"""Errors: what a peer is told when a channel or a connection is closed because of it (AMQP 0-9-1 §1.1 and RabbitMQ's use of it). A leaf.
+"""Errors: what a peer is told when a channel or a connection is closed because of it (AMQP 0-9-1 §1.1 and
+RabbitMQ's use of it).
 
-A SoftError closes the channel, a HardError the connection. RabbitMQ sends a few codes on the other frame than the specification's table says; such a
-raise is written ``raise NotFound("...").hard()``. Doors look at ``closes_connection``, never at the class.
+A leaf.
+
+A SoftError closes the channel, a HardError the connection. RabbitMQ sends a few codes on the other frame than
+the specification's table says; such a raise is written ``raise NotFound("...").hard()``. Doors look at
+``closes_connection``, never at the class.
 """
 from gomq_py.amqp.wire.constants import SHORTSTR_MAX
 
@@ -11,8 +15,9 @@ _CUT = b"..."
 class AMQPError(Exception):
     """A protocol error to be sent as channel.close or connection.close.
 
-    ``text`` names the thing, its vhost, what was asked and what is; ``reply_text`` is what goes on the wire: ``NOT_FOUND - ...``, at most 255 octets.
-    ``class_id`` and ``method_id`` name the method that failed (0: none, or filled in by the door).
+    ``text`` names the thing, its vhost, what was asked and what is; ``reply_text`` is what goes on the wire:
+    ``NOT_FOUND - ...``, at most 255 octets. ``class_id`` and ``method_id`` name the method that failed (0:
+    none, or filled in by the door).
     """
 
     reply_code = 0
@@ -27,7 +32,9 @@ class AMQPError(Exception):
 
     @property
     def reply_text(self):
-        """The code's name and the text, cut to a short string without breaking a UTF-8 sequence; three dots say where."""
+        """The code's name and the text, cut to a short string without breaking a UTF-8 sequence; three dots
+        say where.
+        """
         octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
         if len(octets) > SHORTSTR_MAX:
             octets = cut_utf8(octets, SHORTSTR_MAX - len(_CUT)) + _CUT
@@ -81,7 +88,9 @@ class NoRoute(SoftError):
 
 
 class NoConsumers(SoftError):
-    """Of the specification's table, for clients: an immediate message that no consumer could take, which this broker refuses altogether."""
+    """Of the specification's table, for clients: an immediate message that no consumer could take, which this
+    broker refuses altogether.
+    """
 
     reply_code, name = 313, "NO_CONSUMERS"
 
@@ -179,7 +188,8 @@ class InternalError(HardError):
 ERRORS = {
     error.reply_code: error
     for error in (
-        ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed, ConnectionForced, InvalidPath, FrameError,
-        SyntaxError_, CommandInvalid, ChannelError, UnexpectedFrame, ResourceError, NotAllowed, NotImplemented_, InternalError,
+        ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed,
+        ConnectionForced, InvalidPath, FrameError, SyntaxError_, CommandInvalid, ChannelError,
+        UnexpectedFrame, ResourceError, NotAllowed, NotImplemented_, InternalError,
     )
 }

@@ -7,6 +7,7 @@ cdef class FrameReader:
     cdef Py_ssize_t position
     cpdef feed(self, object data)
     cpdef bytes take_rest(self)
-    @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t, at=cython.Py_ssize_t, kind=cython.uint, channel=cython.uint)
+    @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t,
+        at=cython.Py_ssize_t, kind=cython.uint, channel=cython.uint)
     cpdef tuple next_frame(self)
     cpdef bytes rest(self)

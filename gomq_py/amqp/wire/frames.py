@@ -7,14 +7,16 @@ A frame is (§4.2.3)
     3  u32  payload size
     7  ...  payload, then the octet 0xCE
 
-Used by the client, the handshake and everything slow; the broker's fast lane walks frames in its own buffer. Never holds more than one incomplete
-frame beyond what was fed, and never accepts a payload larger than frame_max.
+Used by the client, the handshake and everything slow; the broker's fast lane walks frames in its own buffer.
+Never holds more than one incomplete frame beyond what was fed, and never accepts a payload larger than
+frame_max.
 """
 from struct import Struct
 
 from gomq_py import octets
 from gomq_py.amqp.wire.constants import (
-    CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, FRAME_OVERHEAD,
+    CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD,
+    FRAME_OVERHEAD,
 )
 from gomq_py.amqp.wire.errors import FrameError, UnexpectedFrame
 
@@ -29,7 +31,10 @@ _END = bytes((FRAME_END,))
 
 
 class FrameReader:
-    """Cuts a stream of octets into frames. Set ``frame_max`` when it has been negotiated; 0 means no limit."""
+    """Cuts a stream of octets into frames.
+
+    Set ``frame_max`` when it has been negotiated; 0 means no limit.
+    """
 
     __slots__ = ("frame_max", "buffer", "position")
 
@@ -53,7 +58,10 @@ class FrameReader:
         return rest
 
     def next_frame(self):
-        """(type, channel, payload) of the next whole frame, or None. Raises FrameError; the reader is of no use afterwards."""
+        """(type, channel, payload) of the next whole frame, or None.
+
+        Raises FrameError; the reader is of no use afterwards.
+        """
         length = len(self.buffer)
         at = self.position
         if length - at < 7:
@@ -64,13 +72,19 @@ class FrameReader:
             raise FrameError(f"unknown frame type {kind}")
         channel = octets.be16(p, at + 1)
         size = octets.be32(p, at + 3)
-        # A payload of frame_max itself is 8 octets too long for the frame; RabbitMQ lets it pass because some clients count without the overhead.
+        # A payload of frame_max itself is 8 octets too long for the frame; RabbitMQ lets it pass because some
+        # clients count without the overhead.
         if self.frame_max and size > self.frame_max:
-            raise FrameError(f"type {kind} frame on channel {channel} has a payload of {size} octets, negotiated frame_max is {self.frame_max}")
+            raise FrameError(
+                f"type {kind} frame on channel {channel} has a payload of {size} octets, negotiated "
+                f"frame_max is {self.frame_max}"
+            )
         if length - at < size + 8:
             return None
         if p[at + 7 + size] != 0xCE:
-            raise FrameError(f"type {kind} frame on channel {channel} ends with octet {p[at + 7 + size]} instead of 206")
+            raise FrameError(
+                f"type {kind} frame on channel {channel} ends with octet {p[at + 7 + size]} instead of 206"
+            )
         self.position = at + size + 8
         return int(kind), int(channel), bytes(p[at + 7:at + 7 + size])
 
@@ -116,7 +130,9 @@ def decode_header(payload):
 
 
 def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
-    """Header and body frames of one message; ``properties`` in wire form, the body cut to ``frame_max`` (0: never)."""
+    """Header and body frames of one message; ``properties`` in wire form, the body cut to ``frame_max`` (0:
+    never).
+    """
     size = len(body)
     header = frame(FRAME_HEADER, channel, header_payload(properties, size, class_id))
     room = frame_max - FRAME_OVERHEAD if frame_max else size

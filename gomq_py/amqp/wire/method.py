@@ -1,8 +1,10 @@
-"""Method: the base of every AMQP method: a field table, and octets to objects and back by that table. A leaf; the methods themselves are in methods.
+"""Method: the base of every AMQP method: a field table, and octets to objects and back by that table.
 
-A method frame's payload is class id (u16), method id (u16), then the fields in order without padding (§4.2.4); runs of bits share octets, first bit
-lowest. Short strings are str, long strings bytes, tables dicts. What cannot be decoded is a FrameError as in RabbitMQ, not the SyntaxError of the
-prose.
+A leaf; the methods themselves are in methods.
+
+A method frame's payload is class id (u16), method id (u16), then the fields in order without padding
+(§4.2.4); runs of bits share octets, first bit lowest. Short strings are str, long strings bytes, tables
+dicts. What cannot be decoded is a FrameError as in RabbitMQ, not the SyntaxError of the prose.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,9 @@ from gomq_py.amqp.wire.errors import FrameError
 from gomq_py.content.fields import decode_table, encode_shortstr, encode_table
 from gomq_py.errors import Malformed
 
-OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
+OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = (
+    "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
+)
 
 _STRUCTS = {OCTET: Struct(">B"), SHORT: Struct(">H"), LONG: Struct(">I"), LONGLONG: Struct(">Q")}
 _DEFAULTS = {OCTET: 0, SHORT: 0, LONG: 0, LONGLONG: 0, BIT: False, SHORTSTR: "", LONGSTR: b"", TABLE: None}
@@ -30,7 +34,8 @@ class Method:
     NAME = ""
     ID = 0
     SYNCHRONOUS = False
-    ANY_OCTETS = False  # whether short strings may be no UTF-8: RabbitMQ looks at none on the way of a message
+    # whether short strings may be no UTF-8: RabbitMQ looks at none on the way of a message
+    ANY_OCTETS = False
     FIELDS: tuple = ()
     __slots__: tuple = ()
 
@@ -49,7 +54,10 @@ class Method:
 
     @classmethod
     def decode(cls, payload, offset=4):
-        """From a method frame's payload, the fields beginning at ``offset``. Raises FrameError unless they fill it exactly."""
+        """From a method frame's payload, the fields beginning at ``offset``.
+
+        Raises FrameError unless they fill it exactly.
+        """
         self = cls.__new__(cls)
         bits = bit = 0
         for name, kind in cls.FIELDS:
@@ -109,7 +117,10 @@ class Method:
         return FrameError(f"cannot decode {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
 
     def encode(self):
-        """A method frame's payload: ids and fields. Raises ValueError or struct.error for values that do not fit."""
+        """A method frame's payload: ids and fields.
+
+        Raises ValueError or struct.error for values that do not fit.
+        """
         parts = [_ID.pack(self.ID)]
         bits = bit = 0
         for name, kind in self.FIELDS:
@@ -132,13 +143,17 @@ class Method:
         return b"".join(parts)
 
     def __eq__(self, other):
-        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name, _ in self.FIELDS)
+        return (
+            type(self) is type(other)
+            and all(getattr(self, name) == getattr(other, name) for name, _ in self.FIELDS)
+        )
 
     def __hash__(self):
         return hash(self.encode())
 
     def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name, _ in self.FIELDS)})"
+        given = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in self.FIELDS)
+        return f"{type(self).__name__}({given})"
 
 
 def _encode_field(value, kind):

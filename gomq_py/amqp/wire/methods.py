@@ -1,14 +1,20 @@
 """Methods: every method of AMQP 0-9-1 and of RabbitMQ's extensions, one class each. A leaf.
 
-The table is the specification's, checked against it by a test. ``METHODS[class_id << 16 | method_id]`` finds a class. ``SYNCHRONOUS``: the sender
-waits for an answer. What the broker does with a method is amqp.server's business.
+The table is the specification's, checked against it by a test. ``METHODS[class_id << 16 | method_id]`` finds
+a class. ``SYNCHRONOUS``: the sender waits for an answer. What the broker does with a method is amqp.server's
+business.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
-from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method, names
+from gomq_py.amqp.wire.method import (
+    BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method, names,
+)
 
 
 def decode_method(payload):
-    """The method in a method frame's payload. Raises FrameError for malformed fields, NotImplemented_ for an unknown class or method id."""
+    """The method in a method frame's payload.
+
+    Raises FrameError for malformed fields, NotImplemented_ for an unknown class or method id.
+    """
     if len(payload) < 4:
         raise FrameError(f"method frame of {len(payload)} octets: no class and method id")
     identity = int.from_bytes(payload[:4], "big")
@@ -23,7 +29,8 @@ class ConnectionStart(Method):
     """The server's first method: who it is and how one may log in."""
     NAME, ID, SYNCHRONOUS = "connection.start", 10 << 16 | 10, True
     FIELDS = (
-        ("version_major", OCTET), ("version_minor", OCTET), ("server_properties", TABLE), ("mechanisms", LONGSTR), ("locales", LONGSTR),
+        ("version_major", OCTET), ("version_minor", OCTET), ("server_properties", TABLE),
+        ("mechanisms", LONGSTR), ("locales", LONGSTR),
     )
     __slots__ = names(FIELDS)
 
@@ -31,7 +38,9 @@ class ConnectionStart(Method):
 class ConnectionStartOk(Method):
     """The client's properties, chosen mechanism and its response."""
     NAME, ID, SYNCHRONOUS = "connection.start-ok", 10 << 16 | 11, False
-    FIELDS = (("client_properties", TABLE), ("mechanism", SHORTSTR), ("response", LONGSTR), ("locale", SHORTSTR))
+    FIELDS = (
+        ("client_properties", TABLE), ("mechanism", SHORTSTR), ("response", LONGSTR), ("locale", SHORTSTR)
+    )
     __slots__ = names(FIELDS)
 
 
@@ -164,7 +173,10 @@ class ChannelCloseOk(Method):
 class AccessRequest(Method):
     """AMQP 0-8: ask for a ticket. Not in 0-9-1; RabbitMQ still gives one to old clients."""
     NAME, ID, SYNCHRONOUS = "access.request", 30 << 16 | 10, True
-    FIELDS = (("realm", SHORTSTR), ("exclusive", BIT), ("passive", BIT), ("active", BIT), ("write", BIT), ("read", BIT))
+    FIELDS = (
+        ("realm", SHORTSTR), ("exclusive", BIT), ("passive", BIT), ("active", BIT), ("write", BIT),
+        ("read", BIT),
+    )
     __slots__ = names(FIELDS)
 
 
@@ -179,8 +191,8 @@ class ExchangeDeclare(Method):
     """Create an exchange, or check that it is as described (``passive``: only that it is there)."""
     NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True
     FIELDS = (
-        ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT), ("auto_delete", BIT),
-        ("internal", BIT), ("no_wait", BIT), ("arguments", TABLE),
+        ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT),
+        ("auto_delete", BIT), ("internal", BIT), ("no_wait", BIT), ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -210,8 +222,8 @@ class ExchangeBind(Method):
     """RabbitMQ: bind one exchange to another."""
     NAME, ID, SYNCHRONOUS = "exchange.bind", 40 << 16 | 30, True
     FIELDS = (
-        ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR), ("no_wait", BIT),
-        ("arguments", TABLE),
+        ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
+        ("no_wait", BIT), ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -227,8 +239,8 @@ class ExchangeUnbind(Method):
     """RabbitMQ: undo exchange.bind."""
     NAME, ID, SYNCHRONOUS = "exchange.unbind", 40 << 16 | 40, True
     FIELDS = (
-        ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR), ("no_wait", BIT),
-        ("arguments", TABLE),
+        ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
+        ("no_wait", BIT), ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -244,8 +256,8 @@ class QueueDeclare(Method):
     """Create a queue, or check that it is as described; an empty name asks the server for one."""
     NAME, ID, SYNCHRONOUS = "queue.declare", 50 << 16 | 10, True
     FIELDS = (
-        ("reserved_1", SHORT), ("queue", SHORTSTR), ("passive", BIT), ("durable", BIT), ("exclusive", BIT), ("auto_delete", BIT),
-        ("no_wait", BIT), ("arguments", TABLE),
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("passive", BIT), ("durable", BIT), ("exclusive", BIT),
+        ("auto_delete", BIT), ("no_wait", BIT), ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -261,8 +273,8 @@ class QueueBind(Method):
     """Bind a queue to an exchange."""
     NAME, ID, SYNCHRONOUS = "queue.bind", 50 << 16 | 20, True
     FIELDS = (
-        ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("no_wait", BIT),
-        ("arguments", TABLE),
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
+        ("no_wait", BIT), ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -278,7 +290,8 @@ class QueueUnbind(Method):
     """Undo queue.bind. Has no ``no_wait``."""
     NAME, ID, SYNCHRONOUS = "queue.unbind", 50 << 16 | 50, True
     FIELDS = (
-        ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("arguments", TABLE),
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
+        ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -307,7 +320,9 @@ class QueuePurgeOk(Method):
 class QueueDelete(Method):
     """Delete a queue."""
     NAME, ID, SYNCHRONOUS = "queue.delete", 50 << 16 | 40, True
-    FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("if_unused", BIT), ("if_empty", BIT), ("no_wait", BIT))
+    FIELDS = (
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("if_unused", BIT), ("if_empty", BIT), ("no_wait", BIT)
+    )
     __slots__ = names(FIELDS)
 
 
@@ -336,8 +351,8 @@ class BasicConsume(Method):
     """Start a consumer; an empty tag asks the server for one."""
     NAME, ID, SYNCHRONOUS = "basic.consume", 60 << 16 | 20, True
     FIELDS = (
-        ("reserved_1", SHORT), ("queue", SHORTSTR), ("consumer_tag", SHORTSTR), ("no_local", BIT), ("no_ack", BIT), ("exclusive", BIT),
-        ("no_wait", BIT), ("arguments", TABLE),
+        ("reserved_1", SHORT), ("queue", SHORTSTR), ("consumer_tag", SHORTSTR), ("no_local", BIT),
+        ("no_ack", BIT), ("exclusive", BIT), ("no_wait", BIT), ("arguments", TABLE),
     )
     __slots__ = names(FIELDS)
 
@@ -368,7 +383,8 @@ class BasicPublish(Method):
     NAME, ID, SYNCHRONOUS = "basic.publish", 60 << 16 | 40, False
     ANY_OCTETS = True
     FIELDS = (
-        ("reserved_1", SHORT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("mandatory", BIT), ("immediate", BIT),
+        ("reserved_1", SHORT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("mandatory", BIT),
+        ("immediate", BIT),
     )
     __slots__ = names(FIELDS)
 
@@ -377,7 +393,9 @@ class BasicReturn(Method):
     """A published message that could not be routed; its content follows."""
     NAME, ID, SYNCHRONOUS = "basic.return", 60 << 16 | 50, False
     ANY_OCTETS = True
-    FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR))
+    FIELDS = (
+        ("reply_code", SHORT), ("reply_text", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR)
+    )
     __slots__ = names(FIELDS)
 
 
@@ -386,7 +404,8 @@ class BasicDeliver(Method):
     NAME, ID, SYNCHRONOUS = "basic.deliver", 60 << 16 | 60, False
     ANY_OCTETS = True
     FIELDS = (
-        ("consumer_tag", SHORTSTR), ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
+        ("consumer_tag", SHORTSTR), ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR),
+        ("routing_key", SHORTSTR),
     )
     __slots__ = names(FIELDS)
 
@@ -403,7 +422,8 @@ class BasicGetOk(Method):
     NAME, ID, SYNCHRONOUS = "basic.get-ok", 60 << 16 | 71, False
     ANY_OCTETS = True
     FIELDS = (
-        ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("message_count", LONG),
+        ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
+        ("message_count", LONG),
     )
     __slots__ = names(FIELDS)
 

@@ -1,7 +1,9 @@
-"""Stream content: the header and body frames of a message delivered from a stream, which tells its offset in the header ``x-stream-offset``.
+"""Stream content: the header and body frames of a message delivered from a stream, which tells its offset in
+the header ``x-stream-offset``.
 
-Beside delivery. The properties are stored as the publisher sent them; the offset goes to the end of the header table while they are copied out. One
-that came with the message, which then was read from a stream before, gives way to it. A leaf, no I/O.
+Beside delivery. The properties are stored as the publisher sent them; the offset goes to the end of the
+header table while they are copied out. One that came with the message, which then was read from a stream
+before, gives way to it. A leaf, no I/O.
 
     0F "x-stream-offset" | 6C | offset i64
 """
@@ -21,11 +23,15 @@ GROWTH_BYTES = 29
 def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
-    """Write the header frame, with the offset, and the body frames at ``at``; returns the offset behind them. The properties were checked when they
-    were published. Where a frame of ``frame_max`` has no room for the header it is left out.
+    """Write the header frame, with the offset, and the body frames at ``at``; returns the offset behind them.
+
+    The properties were checked when they were published. Where a frame of ``frame_max`` has no room for the
+    header it is left out.
     """
     if properties_length + 20 + GROWTH_BYTES > frame_max:
-        return delivery.write_content(out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max)
+        return delivery.write_content(
+            out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
+        )
     start = at
     end = properties_at + properties_length
     headers = header_scan.headers_at(source, properties_at)
