@@ -1,4 +1,6 @@
-"""Aside: work on files that may take long and that no flush waits for, in order, in one thread at a time. Three lanes of storage.sync's.
+"""Aside: work on files that may take long and that no flush waits for, in order, in one thread at a time.
+
+Three lanes of storage.sync's.
 
 Its greenlet runs only while there is work.
 """
@@ -19,7 +21,9 @@ class Aside:
         self._name = name
         self._threads_of = threads_of
         self._work = deque()  # (function, arguments, done or None)
-        self._first = deque()  # the same, which comes before that, in turns: who waits without end may not keep the rest from being done
+        # the same, which comes before that, in turns: who waits without end may not keep the rest from being
+        # done
+        self._first = deque()
         self._was_first = False
         self._greenlet = None
         self._killed = False
@@ -33,7 +37,10 @@ class Aside:
         return self._greenlet is None
 
     def add(self, function, arguments, done, first=False):
-        """Have ``function(*arguments)`` called in a thread. ``done(result, error)``, if given, is called in the hub after it."""
+        """Have ``function(*arguments)`` called in a thread.
+
+        ``done(result, error)``, if given, is called in the hub after it.
+        """
         (self._first if first else self._work).append((function, arguments, done))
         if self._greenlet is None:
             self._greenlet = gevent.spawn(self._run)
@@ -45,7 +52,10 @@ class Aside:
             self._greenlet.join()
 
     def kill(self):
-        """End as a crash does. What nobody hears of, closing descriptors, is done: those go with a process that dies."""
+        """End as a crash does.
+
+        What nobody hears of, closing descriptors, is done: those go with a process that dies.
+        """
         self._killed = True
         if self._greenlet is not None:
             gevent.kill(self._greenlet)

@@ -1,8 +1,10 @@
-"""Atomic files: the only way to replace a small file (users, policies, a compacted log). A reader finds the old content or the new.
+"""Atomic files: the only way to replace a small file (users, policies, a compacted log).
 
-Below whoever keeps a small file, above ``storage.files``. The new content goes to a temporary name in the same folder, is flushed, takes the
-file's name, and the folder is flushed: without the first flush a power cut may leave the name on an empty file, without the second it may bring
-the old one back.
+A reader finds the old content or the new.
+
+Below whoever keeps a small file, above ``storage.files``. The new content goes to a temporary name in the
+same folder, is flushed, takes the file's name, and the folder is flushed: without the first flush a power cut
+may leave the name on an empty file, without the second it may bring the old one back.
 """
 import os
 from contextlib import suppress
@@ -14,7 +16,9 @@ _numbers = count(1)
 
 
 def replace(files, path, octets):
-    """Replace the file, or create it; it is on disk when this returns. Blocks for two flushes: for boot, shutdown and threads, not for the hub.
+    """Replace the file, or create it; it is on disk when this returns.
+
+    Blocks for two flushes: for boot, shutdown and threads, not for the hub.
 
     Raises OSError; the old content is then still there, unless only the last flush failed (then either is).
     """
@@ -31,7 +35,10 @@ def replace(files, path, octets):
 
 
 def write_temporary(files, path, octets):
-    """The new content in an open log beside ``path``, not flushed yet. Raises OSError and leaves nothing behind."""
+    """The new content in an open log beside ``path``, not flushed yet.
+
+    Raises OSError and leaves nothing behind.
+    """
     file = files.open_log(f"{path}{TEMPORARY}.{next(_numbers)}")
     try:
         if file.size:  # left by a process that died; the numbers start anew with each
@@ -51,7 +58,10 @@ def discard(files, file):
 
 
 def sweep(files, folder):
-    """Remove temporary files a crash has left in the folder; their content was never promised to anybody. For boot."""
+    """Remove temporary files a crash has left in the folder; their content was never promised to anybody.
+
+    For boot.
+    """
     with os.scandir(folder) as entries:
         left = sorted(entry.path for entry in entries if is_temporary(entry.name))
     for path in left:

@@ -1,8 +1,9 @@
 """Browser: walks the ready messages of a store, oldest first, and leaves everything as it was.
 
-Beside message_store, which it only reads. Between two calls the store may do what it likes: messages that left are passed over, those that came after
-the browser was made are not shown. Segments that the store keeps closed are mapped for reading and closed again. Reads no more than it shows; who
-walks far yields now and then, because ``skip`` and ``next`` do not.
+Beside message_store, which it only reads. Between two calls the store may do what it likes: messages that
+left are passed over, those that came after the browser was made are not shown. Segments that the store keeps
+closed are mapped for reading and closed again. Reads no more than it shows; who walks far yields now and
+then, because ``skip`` and ``next`` do not.
 """
 import heapq
 import mmap
@@ -25,8 +26,10 @@ _NOWHERE = b""
 class Browser:
     """Over one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
 
-    __slots__ = ("store", "_requeued", "_number", "_at", "_segment", "_last", "_last_end", "_own", "_own_acks", "_runs", "_run_at", "_p",
-                 "_is_proven")
+    __slots__ = (
+        "store", "_requeued", "_number", "_at", "_segment", "_last", "_last_end", "_own", "_own_acks",
+        "_runs", "_run_at", "_p", "_is_proven",
+    )
 
     def __init__(self, store):
         self.store = store
@@ -57,7 +60,10 @@ class Browser:
         return False
 
     def skip(self, count, limit):
-        """Pass over up to ``count`` messages, looking at no more than ``limit`` records. Returns how many were passed."""
+        """Pass over up to ``count`` messages, looking at no more than ``limit`` records.
+
+        Returns how many were passed.
+        """
         passed = 0
         while self._requeued is not None and passed < count and passed < limit:
             if next(self._requeued, 0) == 0:
@@ -67,7 +73,10 @@ class Browser:
         while self._requeued is None and passed < count and limit > 0 and self._come_to_segment():
             segment = self._segment
             waiting = segment.count - segment.taken
-            if self._at <= HEAD_BYTES and segment is not self.store.read_segment() and waiting <= count - passed and segment.number != self._last:
+            if (
+                self._at <= HEAD_BYTES and segment is not self.store.read_segment()
+                and waiting <= count - passed and segment.number != self._last
+            ):
                 passed += waiting
                 self._leave_segment()
             elif self._next_ready(segment) < 0:
@@ -86,7 +95,10 @@ class Browser:
     # segments
 
     def _come_to_segment(self):
-        """Make the segment that the walk is in, or the next one there is, readable. False: that was the last."""
+        """Make the segment that the walk is in, or the next one there is, readable.
+
+        False: that was the last.
+        """
         while True:
             segment = self.store.browsable(self._number)
             if segment is None or segment.number > self._last:
@@ -124,7 +136,10 @@ class Browser:
             own.close()
 
     def _point(self, segment):
-        """Find the segment's octets: in the store's mapping, or in one of our own. False: they cannot be read."""
+        """Find the segment's octets: in the store's mapping, or in one of our own.
+
+        False: they cannot be read.
+        """
         if segment.is_open:
             if not segment.written_here and segment.proven < segment.end and not self._is_proven:
                 try:
@@ -137,7 +152,8 @@ class Browser:
         if self._own is None:
             try:
                 self._own = _mapped(segment.msgs, self.store.path_of("msgs", segment.number), segment.end)
-            except (OSError, ValueError):  # gone or cut short this moment; the store will say so when it comes to it
+            except (OSError, ValueError):
+                # gone or cut short this moment; the store will say so when it comes to it
                 return False
             if len(self._own) < segment.end:
                 return False
@@ -224,7 +240,10 @@ class ChainedBrowser:
         return False
 
     def skip(self, count, limit):
-        """Pass over up to ``count`` messages, looking at no more than about ``limit`` records. Returns how many were passed."""
+        """Pass over up to ``count`` messages, looking at no more than about ``limit`` records.
+
+        Returns how many were passed.
+        """
         passed = 0
         while self._browsers and passed < count:
             some = self._browsers[0].skip(count - passed, limit)
@@ -250,9 +269,11 @@ def browse(store):
 
 
 def _mapped(file, path, end):
-    """A read-only mapping, fetched up to ``end``: of the open file when it has no name any more, else of the file at the path.
+    """A read-only mapping, fetched up to ``end``: of the open file when it has no name any more, else of the
+    file at the path.
 
-    Raises OSError, ValueError: a bad sector must be an error here, not the end of the process when the mapping is read.
+    Raises OSError, ValueError: a bad sector must be an error here, not the end of the process when the
+    mapping is read.
     """
     if file is not None and file.fd >= 0:
         read_range(file.fd, 0, end)
@@ -269,4 +290,6 @@ def _sorted_runs(locations):
     """The locations in order, sorted in parts as they are asked for; None when there are none."""
     if not locations:
         return None
-    return heapq.merge(*(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE)))
+    return heapq.merge(
+        *(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE))
+    )

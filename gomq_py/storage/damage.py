@@ -1,6 +1,7 @@
 """Damaged records: what is done when a checksum fails. One damaged record costs one record, never the queue.
 
-Called by message_store (a record read from a segment of an earlier run) and recovery (the scan of a segment that was not sealed).
+Called by message_store (a record read from a segment of an earlier run) and recovery (the scan of a segment
+that was not sealed).
 """
 import os
 
@@ -11,15 +12,18 @@ from gomq_py.storage.format.record import RecordScanner
 
 LOG = logger("storage")
 
-# Copies kept, and places said, per queue: a disk that is going to pieces must fill neither itself nor the log.
+# Copies kept, and places said, per queue: a disk that is going to pieces must fill neither itself nor the
+# log.
 KEPT_COPIES = 100
 
 UNKNOWN = -1
 
 
 class DamageNotes:
-    """What this module and recovery have found in the queues of one broker: messages and places by folder, octets of streams that are known to be
-    damaged, paths of what was kept. A thread that opens a queue again writes here, too: each folder has one writer at a time.
+    """What this module and recovery have found in the queues of one broker: messages and places by folder,
+    octets of streams that are known to be damaged, paths of what was kept.
+
+    A thread that opens a queue again writes here, too: each folder has one writer at a time.
     """
 
     def __init__(self):
@@ -35,17 +39,24 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """How many records, and body octets, the segment holds less than its seal and acks promised, when all sound ones lie from ``behind`` on."""
+    """How many records, and body octets, the segment holds less than its seal and acks promised, when all
+    sound ones lie from ``behind`` on.
+    """
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, segment.next_ordinal)
     scanner.tally(segment.get_runs())
     left, left_bytes = scanner.count - scanner.acked, scanner.body_bytes - scanner.acked_bytes
-    return max(0, segment.count - segment.taken - left), max(0, segment.body_bytes - segment.taken_bytes - left_bytes)
+    return (
+        max(0, segment.count - segment.taken - left),
+        max(0, segment.body_bytes - segment.taken_bytes - left_bytes)
+    )
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Ack the octets [start, end), so that nobody meets them again. If they had been flushed once, copy them beside the segment and tell the log
-    and the listener; if not, this is the ordinary end of a crash, and nobody was promised anything. ``lost_count``: UNKNOWN where no sound record
-    tells how many there were; 0 where all of them had been settled, which is no loss to anybody.
+    """Ack the octets [start, end), so that nobody meets them again.
+
+    If they had been flushed once, copy them beside the segment and tell the log and the listener; if not,
+    this is the ordinary end of a crash, and nobody was promised anything. ``lost_count``: UNKNOWN where no
+    sound record tells how many there were; 0 where all of them had been settled, which is no loss to anybody.
     """
     path = segment.path()
     _ack(store, segment, start, end)
@@ -56,14 +67,21 @@ def set_aside(store, segment, start, end, lost_count):
     said = notes.places[store.folder] = notes.places.get(store.folder, 0) + 1
     if said > KEPT_COPIES:
         if said == KEPT_COPIES + 1:
-            LOG.error("damaged: more than %d places in %s; the others are neither said nor kept. Look after the disk", KEPT_COPIES, store.folder)
+            LOG.error(
+                "damaged: more than %d places in %s; the others are neither said nor kept. Look after the "
+                "disk", KEPT_COPIES, store.folder,
+            )
         return
     _keep_copy(store, segment, start, end)
     if lost_count == 0:
-        LOG.warning("damaged: %s octets %d to %d; no message is lost: those there had been settled", path, start, end)
+        LOG.warning(
+            "damaged: %s octets %d to %d; no message is lost: those there had been settled", path, start, end
+        )
         return
-    LOG.error("damaged: %s octets %d to %d, %s message(s) lost; the disk returned something else than was written",
-              path, start, end, "an unknown number of" if lost_count == UNKNOWN else lost_count)
+    LOG.error(
+        "damaged: %s octets %d to %d, %s message(s) lost; the disk returned something else than was written",
+        path, start, end, "an unknown number of" if lost_count == UNKNOWN else lost_count,
+    )
     if store.listener is not None:
         store.listener.record_damaged(store, path, start, end, 1 if lost_count == UNKNOWN else lost_count)
 
@@ -75,8 +93,10 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Whether an earlier run has said so: a stream has no acks that would keep its readers from meeting damage again and again. It is known from
-    now on, by the name of an empty file.
+    """Whether an earlier run has said so: a stream has no acks that would keep its readers from meeting
+    damage again and again.
+
+    It is known from now on, by the name of an empty file.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -86,7 +106,9 @@ def _is_known(store, segment, start, end):
     if len(known) < KEPT_COPIES:
         known.append((segment.number, start, end))
         try:
-            store.files.close(store.files.open_log(os.path.join(store.folder, known_name(segment.number, start, end))))
+            store.files.close(
+                store.files.open_log(os.path.join(store.folder, known_name(segment.number, start, end)))
+            )
         except OSError as error:
             LOG.warning("damage of %s will be said again by the next run: %s", segment.path(), error)
     return False
@@ -111,7 +133,10 @@ def _ack(store, segment, start, end):
 def _keep_copy(store, segment, start, end):
     path = os.path.join(store.folder, f"damaged.{segment.number:010d}.{start}")
     try:
-        if os.path.exists(path) or sum(name.startswith("damaged.") for name in os.listdir(store.folder)) >= KEPT_COPIES:
+        if (
+            os.path.exists(path)
+            or sum(name.startswith("damaged.") for name in os.listdir(store.folder)) >= KEPT_COPIES
+        ):
             return
         file = store.files.open_log(path)
         try:

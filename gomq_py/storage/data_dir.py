@@ -1,13 +1,17 @@
 """The data folder: its lock, its schema version, and where everything in it lies.
 
-At the bottom of a boot: nothing else touches the folder before ``open`` has returned. One process holds it at a time; a second one is told who does.
+At the bottom of a boot: nothing else touches the folder before ``open`` has returned. One process holds it at
+a time; a second one is told who does.
 
     <data folder>/
-      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it when that run has ended in order
-      .last-run           how the last run ended: "stopped\\n", and the SHA-256 of .segments; while it goes on, and if it ended otherwise, the
-                          machine's boot; "followed\\n" where another node's data were kept
+      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
+                          when that run has ended in order
+      .last-run           how the last run ended: "stopped\\n", and the SHA-256 of .segments; while it goes
+                          on, and if it ended otherwise, the machine's boot; "followed\\n" where another
+                          node's data were kept
       .segments           which segments held messages when it had stopped (storage.segment_list)
-      schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left alone
+      schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
+                          alone
       definitions         framed log of the durable topology (storage.framed_log)
       users               framed log of users and permissions
       pool/               segments waiting to be used: emptied ones, and new ones made ahead; cleared at boot
@@ -15,8 +19,9 @@ At the bottom of a boot: nothing else touches the folder before ``open`` has ret
       transient/          where files of transient queues are made; they have no names, so it is empty
       set-aside/          what a damaged folder could not account for, kept for the operator; nobody reads it
 
-``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL, and be longer than a file name may.
-Never decides what a version means to its content: readers of older schemas live beside the formats.
+``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
+and be longer than a file name may. Never decides what a version means to its content: readers of older
+schemas live beside the formats.
 """
 import contextlib
 import errno
@@ -46,11 +51,13 @@ QUEUES = "queues"
 TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
-# What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was cut short.
+# What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was
+# cut short.
 _NOT_CONTENT = frozenset({LOCK, LAST_RUN, SEGMENTS, "lost+found"})
 
-# How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which may have
-# lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as with the machine.
+# How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which
+# may have lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as
+# with the machine.
 STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
 _STOPPED_TEXT = b"stopped\n"
 _FOLLOWED_TEXT = b"followed\n"  # the data are another node's, and nobody here knows how its run ended
@@ -70,12 +77,17 @@ class DataDirLocked(DataDirError):
 
 
 class DataDir:
-    """A data folder, by path. ``open`` takes it, ``close`` gives it back. Known once it is open: ``last_end``, how the last run ended, and
-    ``listed``, {folder: segment_list.Listed} of what it left in the folders of queues; empty where nobody has said so.
+    """A data folder, by path.
+
+    ``open`` takes it, ``close`` gives it back. Known once it is open: ``last_end``, how the last run ended,
+    and ``listed``, {folder: segment_list.Listed} of what it left in the folders of queues; empty where nobody
+    has said so.
     """
 
     def __init__(self, path, files=None, lock=True):
-        """``lock=False`` is for file systems without flock: then the operator sees to it that no second broker comes."""
+        """``lock=False`` is for file systems without flock: then the operator sees to it that no second
+        broker comes.
+        """
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
@@ -93,7 +105,9 @@ class DataDir:
         self.close()
 
     def open(self):
-        """Create the folder if need be, lock it and check its version. Returns itself. Blocks (flushes); for boot.
+        """Create the folder if need be, lock it and check its version.
+
+        Returns itself. Blocks (flushes); for boot.
 
         Raises DataDirError, or OSError where the system refuses (permissions, a full disk).
         """
@@ -114,7 +128,8 @@ class DataDir:
         return self
 
     def follow(self):
-        """Hold the folder for somebody who writes into it what another node's files are told of, ``open`` it later to lead.
+        """Hold the folder for somebody who writes into it what another node's files are told of, ``open`` it
+        later to lead.
 
         What is data in it is not touched. Blocks; raises as ``open`` does. Returns itself.
         """
@@ -131,16 +146,20 @@ class DataDir:
         return self
 
     def close(self, in_order=False):
-        """Give the folder back; may be called twice. ``in_order``: all that was to be done with the files has been done. The lock file stays:
-        removing it would let two processes lock two files.
+        """Give the folder back; may be called twice.
+
+        ``in_order``: all that was to be done with the files has been done. The lock file stays: removing it
+        would let two processes lock two files.
         """
         self._follows = False
         if in_order:
-            with contextlib.suppress(OSError):  # the next boot is a little quieter about files that are not there
+            # the next boot is a little quieter about files that are not there
+            with contextlib.suppress(OSError):
                 self._write_note(_STOPPED_TEXT + self._write_list())
                 self._mark_lock()
         if self._lock_fd >= 0:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)  # also for a child that was forked this moment and has not closed its copy yet
+            # also for a child that was forked this moment and has not closed its copy yet
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             self.forget()
 
     def forget(self):
@@ -156,7 +175,9 @@ class DataDir:
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """What the folders of queues hold, {folder: segment_list.Listed}: for the next boot, if this run ends in order."""
+        """What the folders of queues hold, {folder: segment_list.Listed}: for the next boot, if this run ends
+        in order.
+        """
         self._content = content
 
     # layout
@@ -190,13 +211,19 @@ class DataDir:
         return self._at(name)
 
     def set_aside(self, path):
-        """Move a file or folder that nobody can account for out of the way, without losing it. Returns where it is now. Blocks; for boot."""
+        """Move a file or folder that nobody can account for out of the way, without losing it.
+
+        Returns where it is now. Blocks; for boot.
+        """
         target = move_aside(self._files, self.path, path, os.path.basename(path))
         self._files.sync_folder(os.path.dirname(target))
         return target
 
     def kept_paths(self):
-        """Copies of damaged logs and what was set aside: for the operator, until they are deleted. Reads two folders."""
+        """Copies of damaged logs and what was set aside: for the operator, until they are deleted.
+
+        Reads two folders.
+        """
         paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
@@ -234,7 +261,8 @@ class DataDir:
     def _lock(self):
         if self._lock_fd >= 0:
             raise DataDirLocked(f"data folder {self.path} is already open in this process")
-        # Not through the seam: the lock's text is no state, nobody replicates it, and it must not be lost to a simulated crash.
+        # Not through the seam: the lock's text is no state, nobody replicates it, and it must not be lost to
+        # a simulated crash.
         fd = os.open(self._at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -255,13 +283,20 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Say in the lock's file, which every version writes anew, that the note of how this run ended is of the last run. Raises OSError."""
+        """Say in the lock's file, which every version writes anew, that the note of how this run ended is of
+        the last run.
+
+        Raises OSError.
+        """
         if self._lock_fd >= 0:
             os.pwrite(self._lock_fd, _STOPPED_TEXT, os.fstat(self._lock_fd).st_size)
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Learn how the last run ended, and note that one runs. As little through the seam as the lock is: it is about this machine."""
+        """Learn how the last run ended, and note that one runs.
+
+        As little through the seam as the lock is: it is about this machine.
+        """
         boot = _boot_id()
         for name in (LAST_RUN, SEGMENTS):
             make_way(self._files, self._at(name))
@@ -280,9 +315,13 @@ class DataDir:
                 raise
 
     def _write_list(self):
-        """Returns what the note of the run says about it, which makes it count; nothing where there is no list, or no room for one."""
+        """Returns what the note of the run says about it, which makes it count; nothing where there is no
+        list, or no room for one.
+        """
         prefix = os.path.join(self.queues_folder, "")
-        content = segment_list.encode({folder.removeprefix(prefix): entry for folder, entry in self._content.items()})
+        content = segment_list.encode(
+            {folder.removeprefix(prefix): entry for folder, entry in self._content.items()}
+        )
         if not content:
             return b""
         try:
@@ -309,22 +348,33 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Whether the folder says which schema it has; one that does not is empty. Raises DataDirError for one that is not ours."""
+        """Whether the folder says which schema it has; one that does not is empty.
+
+        Raises DataDirError for one that is not ours.
+        """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
             content = sorted(name for name in names - _NOT_CONTENT if not atomic_file.is_temporary(name))
             if content:
-                raise DataDirError(f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}")
+                raise DataDirError(
+                    f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}"
+                )
             return False
         with open(self._at(SCHEMA), "rb") as file:
             found = file.read(100).decode("ascii", "replace").strip()
         if found != str(SCHEMA_VERSION):
-            raise DataDirError(f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; it was left as it is")
+            raise DataDirError(
+                f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; "
+                "it was left as it is"
+            )
         return True
 
 
 def make_place(files, folder):
-    """Make a folder of ours, if need be. What stands in its place and is none gets another name: it must not keep the broker from booting."""
+    """Make a folder of ours, if need be.
+
+    What stands in its place and is none gets another name: it must not keep the broker from booting.
+    """
     if os.path.isdir(folder):
         return
     if os.path.lexists(folder):
@@ -336,7 +386,9 @@ def make_place(files, folder):
 
 
 def make_way(files, path):
-    """What stands in the place of a file of ours and is none (a folder, a link to nowhere, a pipe) gets another name."""
+    """What stands in the place of a file of ours and is none (a folder, a link to nowhere, a pipe) gets
+    another name.
+    """
     if os.path.lexists(path) and not os.path.isfile(path):
         kept = _free_name(path)
         files.rename(path, kept)
@@ -344,8 +396,10 @@ def make_way(files, path):
 
 
 def move_aside(files, root, path, name):
-    """Move a file or folder to the place in the data folder ``root`` for what nobody can account for, under a name like this one. Returns where it is
-    now. Blocks; for boot.
+    """Move a file or folder to the place in the data folder ``root`` for what nobody can account for, under a
+    name like this one.
+
+    Returns where it is now. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)
@@ -362,7 +416,9 @@ def _free_name(path):
 
 
 def known_name(number, start, end):
-    """The name of the empty file beside a stream's segment that says that damage in these octets of it has been told."""
+    """The name of the empty file beside a stream's segment that says that damage in these octets of it has
+    been told.
+    """
     return f"known.{number:010d}.{start}.{end}"
 
 
@@ -383,13 +439,17 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of what the last run over this data folder left, if it ended in order and has said so."""
+    """{folder: segment_list.Listed} of what the last run over this data folder left, if it ended in order and
+    has said so.
+    """
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
-    """``lock_text`` is what the lock's file said then, None where there is none. An earlier version that ran since has
-    written no note, but its own text there: what the note says is not of that run.
+    """``lock_text`` is what the lock's file said then, None where there is none.
+
+    An earlier version that ran since has written no note, but its own text there: what the note says is not
+    of that run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
@@ -417,7 +477,8 @@ def _note_in(path):
 
 
 def _octets_of(path, most=-1):
-    """What a file holds; nothing where it cannot be read: neither the note nor the list is needed for a boot."""
+    """What a file holds; nothing where it cannot be read: neither the note nor the list is needed for a boot.
+    """
     if not os.path.isfile(path):
         return b""
     try:
@@ -442,12 +503,16 @@ def _boot_id():
 
 
 def queue_id(vhost, queue):
-    """The name of a queue's folder: 40 hex digits. Names are str; octets that were not UTF-8 are kept apart by surrogateescape."""
+    """The name of a queue's folder: 40 hex digits.
+
+    Names are str; octets that were not UTF-8 are kept apart by surrogateescape.
+    """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
     return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 
 
-# A forked child shares the parent's flock and would keep the folder locked after the parent's death; it closes its copies first thing.
+# A forked child shares the parent's flock and would keep the folder locked after the parent's death; it
+# closes its copies first thing.
 _held = weakref.WeakSet()
 
 

@@ -1,18 +1,23 @@
-"""Durability: says when what has been done is safe. Whoever has to wait for that asks here, in one of two ways.
+"""Durability: says when what has been done is safe.
 
-- ``when_safe``, for promises: a confirm, tx.commit-ok, the -ok of something durable, the answer to an HTTP request, and
-  the drop of a message whose copy lies elsewhere. It waits for the local disk and for every acknowledger.
-- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that take another one's place. Nobody
-  was promised anything, so that the local disk has to do, however long an acknowledger takes.
+Whoever has to wait for that asks here, in one of two ways.
 
-Above ``storage.sync``, whose GroupCommit is the local disk: stores and logs mark there what has to be flushed, and wait
-for nothing else. An *acknowledger* stands for another place that keeps what this node keeps, such as a follower:
+- ``when_safe``, for promises: a confirm, tx.commit-ok, the -ok of something durable, the answer to an HTTP
+  request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
+  acknowledger.
+- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that take another one's
+  place. Nobody was promised anything, so that the local disk has to do, however long an acknowledger takes.
 
-    acknowledger.when_safe(callback)    calls callback(error or None) once all that it was told until now is safe there
+Above ``storage.sync``, whose GroupCommit is the local disk: stores and logs mark there what has to be
+flushed, and wait for nothing else. An *acknowledger* stands for another place that keeps what this node
+keeps, such as a follower:
 
-It hears of changes as a ``storage.replication.Replicator`` does. That is why it is asked when the local disk has
-answered: logs and changes of names are told of only then. Without acknowledgers a promise is one more call, and no
-object. Never switches but in ``wait``.
+    acknowledger.when_safe(callback)    calls callback(error or None) once all that it was told until now is
+                                        safe there
+
+It hears of changes as a ``storage.replication.Replicator`` does. That is why it is asked when the local disk
+has answered: logs and changes of names are told of only then. Without acknowledgers a promise is one more
+call, and no object. Never switches but in ``wait``.
 """
 from collections import deque
 from functools import partial
@@ -54,15 +59,23 @@ class Durability:
         self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
     def when_defined(self, callback):
-        """As ``when_safe``, for definitions, users and rights: files of a queue that cannot be flushed are not about them."""
+        """As ``when_safe``, for definitions, users and rights: files of a queue that cannot be flushed are
+        not about them.
+        """
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True):
-        """As ``when_safe``, for housekeeping: the local disk has to do. ``hurry=False``: it may take a while."""
+        """As ``when_safe``, for housekeeping: the local disk has to do.
+
+        ``hurry=False``: it may take a while.
+        """
         self.disk.after_sync(callback, hurry)
 
     def wait(self):
-        """Return when all that was done until now is safe. Raises the error of whoever cannot keep it. May switch."""
+        """Return when all that was done until now is safe.
+
+        Raises the error of whoever cannot keep it. May switch.
+        """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
         result.get()
@@ -82,9 +95,12 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Nobody is asked any more but the local disk: the promises that wait for somebody else are refused."""
+        """Nobody is asked any more but the local disk: the promises that wait for somebody else are refused.
+        """
         self._acknowledgers.clear()
-        error = NotAcknowledged("the broker stops, and not everybody who keeps a copy has said that it is safe")
+        error = NotAcknowledged(
+            "the broker stops, and not everybody who keeps a copy has said that it is safe"
+        )
         for promise in self._promises:
             if promise.missing:
                 promise.refuse(error)

@@ -1,8 +1,13 @@
-"""Errors of the ground room: our own faults, never a peer's. Logged with the state that explains them, they close one queue, not the broker."""
+"""Errors of the ground room: our own faults, never a peer's.
+
+Logged with the state that explains them, they close one queue, not the broker.
+"""
 
 
 class StoreError(Exception):
-    """A store cannot do what it was asked: ``path`` of the file, ``position`` in it (octets from its start), and ``reason`` for the operator."""
+    """A store cannot do what it was asked: ``path`` of the file, ``position`` in it (octets from its start),
+    and ``reason`` for the operator.
+    """
 
     def __init__(self, path, position, reason):
         super().__init__(path, position, reason)
@@ -19,9 +24,11 @@ class StoreFull(StoreError):
 
 
 class StoreLater(StoreError):
-    """A thread has to make files or folders first, and the message may wait (``Message.may_wait``); nothing changed.
+    """A thread has to make files or folders first, and the message may wait (``Message.may_wait``); nothing
+    changed.
 
-    ``wait(callback)``: have them made, and ``callback(error or None)`` called in the hub after it, not before this returns.
+    ``wait(callback)``: have them made, and ``callback(error or None)`` called in the hub after it, not before
+    this returns.
     """
 
     def __init__(self, path, wait):

@@ -1,4 +1,5 @@
-# Compiled twin of locations.py. The bodies stand here so that the C compiler inlines them into every module that cimports them.
+# Compiled twin of locations.py. The bodies stand here so that the C compiler inlines them into every module
+# that cimports them.
 from libc.stdint cimport uint64_t
 
 

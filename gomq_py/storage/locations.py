@@ -1,7 +1,10 @@
-"""Locations: where a message lies in a store, as one number. A leaf; the compiled twin is inline in ``locations.pxd``.
+"""Locations: where a message lies in a store, as one number.
 
-Level of priority (8 bits) << 56 | number of the segment (28 bits) << 28 | position (28 bits): octets from the start of the msgs file.
-Locations of one level grow with age, so that they sort as their messages came. They are kept in memory only, and hold for one run.
+A leaf; the compiled twin is inline in ``locations.pxd``.
+
+Level of priority (8 bits) << 56 | number of the segment (28 bits) << 28 | position (28 bits): octets from the
+start of the msgs file. Locations of one level grow with age, so that they sort as their messages came. They
+are kept in memory only, and hold for one run.
 """
 NUMBER_BITS = 28
 POSITION_BITS = 28

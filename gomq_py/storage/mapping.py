@@ -1,8 +1,9 @@
 """Mapping: a file in memory, to read and to write, and its flush, without a descriptor.
 
-Below files, which says when. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that as ``fdatasync`` flushes its
-descriptor, and fails if the disk has refused anything since the file was opened or last flushed, in the system's own write-back, too. A descriptor
-that is opened again for the flush would hear only of errors of which nobody was told.
+Below files, which says when. On Linux a mapping holds the open file that it was made of. ``msync`` flushes
+that as ``fdatasync`` flushes its descriptor, and fails if the disk has refused anything since the file was
+opened or last flushed, in the system's own write-back, too. A descriptor that is opened again for the flush
+would hear only of errors of which nobody was told.
 """
 import ctypes
 import errno
@@ -17,13 +18,17 @@ CAN_FLUSH_MAPPINGS = sys.platform == "linux"
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _MS_SYNC = 4  # linux: asm-generic/mman-common.h
 _MAP_FIXED = 0x10
-# Python's mmap keeps a duplicate of the descriptor for itself, unless told not to, which is possible from 3.13 on.
+# Python's mmap keeps a duplicate of the descriptor for itself, unless told not to, which is possible from
+# 3.13 on.
 _OPTIONS: dict[str, bool] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _abandoned: list[mmap.mmap] = []
 
 
 def map_file(fd, size, path=None):
-    """A mapping of ``size`` octets of the file, shared. The descriptor is the caller's to close. Raises OSError, which names ``path``."""
+    """A mapping of ``size`` octets of the file, shared.
+
+    The descriptor is the caller's to close. Raises OSError, which names ``path``.
+    """
     try:
         return _map_file(fd, size)
     except OSError as error:
@@ -38,13 +43,17 @@ def _map_file(fd, size):
     address = _address(mapping)
     if _libc().mmap(address, size, _READ_WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd, 0) != address:
         number = ctypes.get_errno()
-        _abandoned.append(mapping)  # never closed: another thread may have mapped something in its place by now
+        # never closed: another thread may have mapped something in its place by now
+        _abandoned.append(mapping)
         raise OSError(number, os.strerror(number))
     return mapping
 
 
 def flush_mapping(mapping):
-    """Make the octets of a mapping, and its file's size, outlive a power cut. Blocks without the interpreter's lock. Raises OSError."""
+    """Make the octets of a mapping, and its file's size, outlive a power cut.
+
+    Blocks without the interpreter's lock. Raises OSError.
+    """
     while _libc().msync(_address(mapping), len(mapping), _MS_SYNC):
         number = ctypes.get_errno()
         if number != errno.EINTR:
@@ -52,7 +61,10 @@ def flush_mapping(mapping):
 
 
 def advise(mapping, start, count, advice):
-    """``madvise`` of a part of a mapping. Blocks without the interpreter's lock, which Python's own keeps. Raises OSError."""
+    """``madvise`` of a part of a mapping.
+
+    Blocks without the interpreter's lock, which Python's own keeps. Raises OSError.
+    """
     if _libc().madvise(_address(mapping) + start, count, advice):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -67,7 +79,9 @@ def _address(mapping):
 def _libc():
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+    )
     libc.msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return libc

@@ -12,10 +12,12 @@ cdef class Message:
     cdef public bint may_wait
     cdef public object lacking
     cpdef assign(
-        self, bytes exchange, bytes routing_key, bytes properties, body, uint64_t timestamp_ms, uint64_t expires_at_ms=*, unsigned char priority=*,
+        self, bytes exchange, bytes routing_key, bytes properties, body, uint64_t timestamp_ms,
+        uint64_t expires_at_ms=*, unsigned char priority=*,
         bint persistent=*)
     cpdef bytes get_routing(self)
     cpdef bytes get_properties(self)
     cpdef own(self, properties=*)
     cpdef Py_ssize_t get_body_length(self)
-    cpdef readdress(self, Message other, bytes exchange, bytes routing_key, bytes properties, uint64_t timestamp_ms, uint64_t expires_at_ms=*)
+    cpdef readdress(self, Message other, bytes exchange, bytes routing_key, bytes properties,
+            uint64_t timestamp_ms, uint64_t expires_at_ms=*)

@@ -1,8 +1,11 @@
-"""Message: where the parts of one message lie in a buffer. The currency between doors, queues and stores; copied by none of them.
+"""Message: where the parts of one message lie in a buffer.
 
-One Message is kept per lane and filled again for every message, so that publishing and delivering make no Python object per message. ``buffer`` is
-the connection's read buffer (publishing), a segment's mapping (delivering) or a bytes object held by ``owner`` (slow lane). It is valid until the
-next switch or the next ``peek``/``read``, whichever comes first.
+The currency between doors, queues and stores; copied by none of them.
+
+One Message is kept per lane and filled again for every message, so that publishing and delivering make no
+Python object per message. ``buffer`` is the connection's read buffer (publishing), a segment's mapping
+(delivering) or a bytes object held by ``owner`` (slow lane). It is valid until the next switch or the next
+``peek``/``read``, whichever comes first.
 """
 from gomq_py import octets
 
@@ -11,24 +14,27 @@ KIND_MQTT = 2
 
 
 class Message:
-    """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (wire form), body.
+    """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (wire
+    form), body.
 
-    ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the store's handle, see message_store;
-    ``delivery_count`` counts earlier deliveries that came back. ``may_wait``: whoever publishes it waits where a thread
-    has to make files for it first; ``lacking`` is the ``wait`` of the StoreLater then.
+    ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the
+    store's handle, see message_store; ``delivery_count`` counts earlier deliveries that came back.
+    ``may_wait``: whoever publishes it waits where a thread has to make files for it first; ``lacking`` is the
+    ``wait`` of the StoreLater then.
     """
 
     __slots__ = (
-        "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at", "body_length",
-        "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags", "priority", "persistent", "redelivered",
-        "may_wait", "lacking",
+        "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at",
+        "body_length", "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags",
+        "priority", "persistent", "redelivered", "may_wait", "lacking",
     )
 
     def __init__(self):
         owner = b""
         self.owner = owner
         self.buffer = octets.pointer(owner)
-        self.routing_at = self.routing_length = self.properties_at = self.properties_length = self.body_at = self.body_length = 0
+        self.routing_at = self.routing_length = self.properties_at = self.properties_length = 0
+        self.body_at = self.body_length = 0
         self.timestamp_ms = self.expires_at_ms = self.location = 0
         self.delivery_count = self.flags = self.priority = 0
         self.kind = 1
@@ -36,16 +42,26 @@ class Message:
         self.lacking = None
 
     def restamp(self, now_ms):
-        """Count as published at ``now_ms``: its age begins there, and what is left of its time stays as long as it was."""
+        """Count as published at ``now_ms``: its age begins there, and what is left of its time stays as long
+        as it was.
+        """
         if self.expires_at_ms:
             self.expires_at_ms = self.expires_at_ms + now_ms - self.timestamp_ms
         self.timestamp_ms = now_ms
 
-    def assign(self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0, persistent=False):
-        """Point at parts given as bytes (slow lane): one buffer is built and owned. Names are at most 255 octets, properties in wire form."""
+    def assign(
+        self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0,
+        persistent=False,
+    ):
+        """Point at parts given as bytes (slow lane): one buffer is built and owned.
+
+        Names are at most 255 octets, properties in wire form.
+        """
         if len(exchange) > 255 or len(routing_key) > 255:
             raise ValueError("exchange and routing key are short strings: at most 255 octets")
-        owner = b"".join((bytes((len(exchange),)), exchange, bytes((len(routing_key),)), routing_key, properties, body))
+        owner = b"".join(
+            (bytes((len(exchange),)), exchange, bytes((len(routing_key),)), routing_key, properties, body)
+        )
         self.owner = owner
         self.buffer = octets.pointer(owner)
         self.routing_at = 0
@@ -63,7 +79,8 @@ class Message:
         self.redelivered = False
 
     def own(self, properties=None):
-        """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown in.
+        """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown
+        in.
 
         ``properties`` (octets in wire form) stand in for those it came with.
         """
@@ -84,7 +101,8 @@ class Message:
     def readdress(self, other, exchange, routing_key, properties, timestamp_ms, expires_at_ms=0):
         """Be a copy of ``other``, with its body, priority and persistence, as it goes on somewhere else."""
         self.assign(
-            exchange, routing_key, properties, bytes(other.buffer[other.body_at:other.body_at + other.body_length]), timestamp_ms, expires_at_ms,
+            exchange, routing_key, properties,
+            bytes(other.buffer[other.body_at:other.body_at + other.body_length]), timestamp_ms, expires_at_ms,
             other.priority, other.persistent)
 
     def get_exchange(self):
@@ -102,7 +120,9 @@ class Message:
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
     def get_properties(self):
-        """The properties in wire form: flag words and fields, without the header frame's class, weight and body size (a copy)."""
+        """The properties in wire form: flag words and fields, without the header frame's class, weight and
+        body size (a copy).
+        """
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):
@@ -117,6 +137,7 @@ class Message:
         """The scalar fields as a dict, for code and tests that are not compiled against this class."""
         return {
             "timestamp_ms": self.timestamp_ms, "expires_at_ms": self.expires_at_ms, "location": self.location,
-            "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags, "priority": self.priority,
+            "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags,
+            "priority": self.priority,
             "persistent": bool(self.persistent), "redelivered": bool(self.redelivered),
         }

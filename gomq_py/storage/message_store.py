@@ -1,9 +1,10 @@
 """Message store: one queue's messages as a log of segments and the acks beside them.
 
-Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest that is ready and shift() takes it;
-delete() acks it, requeue() puts it back in its place. No object per message: a location is a number, and a backlog costs one Segment per 8
-MiB. Never yields or flushes: durability is storage.sync's business, which a store that has something to flush tells so once per sync.
-A location (storage.locations) is handed out with each message and names it until it is deleted.
+Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest that is
+ready and shift() takes it; delete() acks it, requeue() puts it back in its place. No object per message: a
+location is a number, and a backlog costs one Segment per 8 MiB. Never yields or flushes: durability is
+storage.sync's business, which a store that has something to flush tells so once per sync. A location
+(storage.locations) is handed out with each message and names it until it is deleted.
 """
 from gomq_py.observability.log import logger
 from gomq_py.storage import damage, locations, segment_log
@@ -18,8 +19,9 @@ from gomq_py.storage.segment_log import PROVEN_BYTES
 
 LOG = logger("storage")
 
-# The next segment is opened ahead when one part in so many of a segment has been read: in time, and not for a queue of which somebody takes a message
-# now and then. One that is written to still, and so open, is looked at again so many times.
+# The next segment is opened ahead when one part in so many of a segment has been read: in time, and not for a
+# queue of which somebody takes a message now and then. One that is written to still, and so open, is looked
+# at again so many times.
 AHEAD_PART = 2
 LOOKS_AHEAD = 8
 # So much of a segment of an earlier run is read by a thread while the cursor is in the half before it.
@@ -38,19 +40,25 @@ _FROM_REQUEUED = 2
 class MessageStore(segment_log.SegmentLog):
     """The messages of one queue, or of one level of a priority queue. Made by storage.recovery.open_store.
 
-    Its cursor stands at ``_read_at`` of the segment ``_read``: what lies before it was taken, or is among those that
-    came back (``_requeued``). What lies behind it waits, but for what was picked, of which the segments know.
-    ``_counts`` says how often which message came back. Acks are written in runs (``_run``). ``_noted``:
-    storage.resting watches the store.
+    Its cursor stands at ``_read_at`` of the segment ``_read``: what lies before it was taken, or is among
+    those that came back (``_requeued``). What lies behind it waits, but for what was picked, of which the
+    segments know. ``_counts`` says how often which message came back. Acks are written in runs (``_run``).
+    ``_noted``: storage.resting watches the store.
     """
 
     __slots__ = (
-        "level", "_level_bits", "_read", "_read_at", "_ahead_at", "_proof", "_requeued", "_counts", "_run", "_noted",
-        "_peeked", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
+        "level", "_level_bits", "_read", "_read_at", "_ahead_at", "_proof", "_requeued", "_counts", "_run",
+        "_noted", "_peeked", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count",
+        "_peeked_entry",
     )
 
-    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
-        segment_log.SegmentLog.__init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
+    def __init__(
+        self, folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0,
+        listener=None,
+    ):
+        segment_log.SegmentLog.__init__(
+            self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
+        )
         if not 0 <= level <= 255:
             raise ValueError(f"level={level}")
         self.level = level
@@ -68,7 +76,8 @@ class MessageStore(segment_log.SegmentLog):
     def append(self, message):
         """Copy the message in and set its location.
 
-        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
+        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
+        segment).
         """
         size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
@@ -83,8 +92,10 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def peek(self, message):
-        """Show the oldest ready message, without taking it; False when there is none, or when it ``is_waiting``. Valid until the next peek, read,
-        shift, or switch.
+        """Show the oldest ready message, without taking it; False when there is none, or when it
+        ``is_waiting``.
+
+        Valid until the next peek, read, shift, or switch.
         """
         if self._requeued is not None and self._requeued.count:
             return self._peek_requeued(message)
@@ -97,7 +108,9 @@ class MessageStore(segment_log.SegmentLog):
         self._peeked_size = segment.fill(self._read_at, message)
         self._peeked = _FROM_CURSOR
         self._peeked_body = message.body_length
-        self._peeked_location = message.location = locations.pack(self._level_bits, segment.number, self._read_at)
+        self._peeked_location = message.location = locations.pack(
+            self._level_bits, segment.number, self._read_at
+        )
         message.delivery_count = self._peeked_count
         message.redelivered = self._peeked_count > 0
         return True
@@ -122,7 +135,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def is_waiting(self):
-        """Whether the next message lies in files that a thread has yet to open, or to read: see ``open_aside``."""
+        """Whether the next message lies in files that a thread has yet to open, or to read: see
+        ``open_aside``.
+        """
         if self._read is None or (self._requeued is not None and self._requeued.count):
             return False
         if self._proof is not None and self._proof.segment is self._read:
@@ -131,11 +146,15 @@ class MessageStore(segment_log.SegmentLog):
         return opening is not None and opening.awaited and opening.files is None
 
     def shows_recovered(self):
-        """Whether the last peek showed a message of an earlier run that had been delivered then and has not come back in this one."""
+        """Whether the last peek showed a message of an earlier run that had been delivered then and has not
+        come back in this one.
+        """
         return self._peeked == _FROM_CURSOR and self._peeked_count > 0
 
     def postpone(self):
-        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it ready again as it was."""
+        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it
+        ready again as it was.
+        """
         count, entry = self._peeked_count, self._peeked_entry
         self._peeked_count = 0
         self.shift()
@@ -145,11 +164,16 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def peeked_due_s(self, now_s):
-        """When what the last peek showed, which shows_recovered(), is to be delivered, as wait_until() noted; 0: it did not, or it was since."""
+        """When what the last peek showed, which shows_recovered(), is to be delivered, as wait_until() noted;
+        0: it did not, or it was since.
+        """
         return self._read.due_before(self._read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """An unacked message is done with. Neighbours deleted in order become one entry of the acks file, at the latest in flush."""
+        """An unacked message is done with.
+
+        Neighbours deleted in order become one entry of the acks file, at the latest in flush.
+        """
         at = locations.position_of(location)
         segment = self._run.segment
         if segment is None or segment.number != locations.number_of(location):
@@ -211,7 +235,9 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def flush(self):
-        """End of a batch: what was appended, delivered and deleted is in the mappings, so that a killed process keeps it, and announced."""
+        """End of a batch: what was appended, delivered and deleted is in the mappings, so that a killed
+        process keeps it, and announced.
+        """
         segment = self._write
         if segment is not None and segment.end >= self._expect_at:
             self._expect_next()
@@ -233,14 +259,23 @@ class MessageStore(segment_log.SegmentLog):
     # out of turn
 
     def pick(self, location):
-        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick. False: it is not ready (any more)."""
+        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
+
+        False: it is not ready (any more).
+        """
         at = locations.position_of(location)
         self._peeked = 0
-        if self._counts is not None and self._requeued is not None and self._counts.get(location) and self._requeued.discard(location):
+        if (
+            self._counts is not None and self._requeued is not None and self._counts.get(location)
+            and self._requeued.discard(location)
+        ):
             body_length = self._find(location).body_length_at(at)
         else:
             segment = self._before_cursor(location)
-            if segment is None or segment.is_picked(at) or (not segment.is_open and not self._try_to_open(segment, False)):
+            if (
+                segment is None or segment.is_picked(at)
+                or (not segment.is_open and not self._try_to_open(segment, False))
+            ):
                 return False
             if not segment.written_here and segment.proven < segment.end and not self._prove_all(segment):
                 return False
@@ -268,7 +303,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def wait_until(self, location, count, due_s):
-        """An unacked message that came back for the ``count``-th time is not to be delivered before this (Unix seconds): the next run must know."""
+        """An unacked message that came back for the ``count``-th time is not to be delivered before this
+        (Unix seconds): the next run must know.
+        """
         segment = self._find(location)
         if segment is None or segment.acks is None:
             return 0
@@ -316,7 +353,9 @@ class MessageStore(segment_log.SegmentLog):
         return count
 
     def oldest_ready_ms(self):
-        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody knows without opening a file."""
+        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody
+        knows without opening a file.
+        """
         if self.ready_count == 0:
             return 0
         oldest = 0
@@ -329,18 +368,24 @@ class MessageStore(segment_log.SegmentLog):
             if oldest == 0 or 0 < at_cursor < oldest:
                 oldest = at_cursor
         elif oldest == 0 and segment is not None and segment.next is not None:
-            oldest = segment.next.timestamp_at(HEAD_BYTES) if segment.next.is_open else segment.next.timestamps[0]
+            oldest = (
+                segment.next.timestamp_at(HEAD_BYTES) if segment.next.is_open else segment.next.timestamps[0]
+            )
         return oldest
 
     def failed_deliveries(self, bounds):
-        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than ``bounds[n - 1]``, as a list; last those above."""
+        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than
+        ``bounds[n - 1]``, as a list; last those above.
+        """
         counted = [0] * (len(bounds) + 1)
         if self._counts is not None:
             self._counts.tally(bounds, counted)
         return counted
 
     def adopt(self, segment):
-        """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
+        """A segment of an earlier run, found by recovery; they come oldest first, before anything else
+        happens.
+        """
         self._segments[segment.number] = segment
         if self._last is None:
             self._read = segment
@@ -386,13 +431,18 @@ class MessageStore(segment_log.SegmentLog):
 
     def read_back(self, location, message):
         """Show a message that came back and waits; False when it is not there any more."""
-        return locations.number_of(location) in self._segments and self._counts is not None and self._counts.get(location) > 0 \
+        return (
+            locations.number_of(location) in self._segments
+            and self._counts is not None and self._counts.get(location) > 0
             and self.read(location, message)
+        )
 
     # rest, as storage.resting asks for it
 
     def resting_at(self):
-        """Where the writer stands, for a store that holds nothing and still has a segment to write to; 0: there is nothing to give back."""
+        """Where the writer stands, for a store that holds nothing and still has a segment to write to; 0:
+        there is nothing to give back.
+        """
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
@@ -433,7 +483,9 @@ class MessageStore(segment_log.SegmentLog):
         return segment
 
     def _is_idle(self, segment):
-        return segment is not self._read and segment is not self._run.segment and segment.taken == segment.acked
+        return (
+            segment is not self._read and segment is not self._run.segment and segment.taken == segment.acked
+        )
 
     def _leave_behind(self, segment):
         if segment.acked == segment.count:
@@ -446,7 +498,9 @@ class MessageStore(segment_log.SegmentLog):
         if self._read is not None and segment.number > self._read.number:
             self._unlink(segment)
         if segment is self._run.segment:
-            self._run.write()  # its files go a little later: a process that is killed before must find that nothing in them is wanted
+            # its files go a little later: a process that is killed before must find that nothing in them is
+            # wanted
+            self._run.write()
             self._run.turn_to(None)
         if segment is self._read:
             self._read = segment.next
@@ -468,13 +522,16 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _find(self, location):
-        """The open segment of a location that was handed out; None when the store was fenced or closed since."""
+        """The open segment of a location that was handed out; None when the store was fenced or closed since.
+        """
         number = locations.number_of(location)
         segment = self._segments.get(number)
         if segment is None or not segment.is_open:
             if self.failure is not None:
                 return None
-            raise StoreError(self.folder, locations.position_of(location), f"segment {number} has no unacked message")
+            raise StoreError(
+                self.folder, locations.position_of(location), f"segment {number} has no unacked message"
+            )
         return segment
 
     # picked messages, which the cursor steps over
@@ -490,7 +547,10 @@ class MessageStore(segment_log.SegmentLog):
         return segment
 
     def _prove_all(self, segment):
-        """Read a segment of an earlier run through the system before it is touched. False: the disk does not give it; the store is fenced."""
+        """Read a segment of an earlier run through the system before it is touched.
+
+        False: the disk does not give it; the store is fenced.
+        """
         try:
             self.files.read_through(segment.msgs, 0, segment.end)
         except OSError as error:
@@ -520,7 +580,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _unlink(self, segment):
-        """A segment before the cursor goes, all its messages having been picked: the one before it leads to the one behind."""
+        """A segment before the cursor goes, all its messages having been picked: the one before it leads to
+        the one behind.
+        """
         before = self._read
         while before is not None and before.next is not segment:
             before = before.next
@@ -533,7 +595,8 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Forget what came back and waits: with its segment, where nothing of that is out, else one by one."""
+        """Forget what came back and waits: with its segment, where nothing of that is out, else one by one.
+        """
         requeued, self._requeued = self._requeued, None
         self._end_run()
         counted = requeued.by_segment()
@@ -551,7 +614,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _is_only(self, segment, count):
-        """Whether ``count`` messages are all that has been taken from the segment and is not gone, and it is worth to forget it as a whole."""
+        """Whether ``count`` messages are all that has been taken from the segment and is not gone, and it is
+        worth to forget it as a whole.
+        """
         if segment.taken - segment.acked != count:
             return False
         return segment is not self._write or segment.count - segment.acked >= SMALLEST_RUN
@@ -589,7 +654,11 @@ class MessageStore(segment_log.SegmentLog):
             self.announce_acks(segment)
 
     def _purge_between_picks(self, segment):
-        """Delete what waits in a segment from the cursor up to the last picked message, one by one, but not what was picked. Moves the cursor."""
+        """Delete what waits in a segment from the cursor up to the last picked message, one by one, but not
+        what was picked.
+
+        Moves the cursor.
+        """
         at = self._read_at
         while segment.picked_count and segment.acked < segment.count and segment.is_open:
             at = segment.skip_picked(at)
@@ -649,7 +718,9 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _look_ahead(self, segment):
-        """The cursor has moved on: when it has half of its segment behind it, a thread opens the next one, if that is closed."""
+        """The cursor has moved on: when it has half of its segment behind it, a thread opens the next one, if
+        that is closed.
+        """
         if self._read_at < segment.end // AHEAD_PART:
             self._ahead_at = segment.end // AHEAD_PART
         else:
@@ -660,7 +731,10 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _prove_ahead(self, segment):
-        """Have a thread read what comes next of a segment of an earlier run, if it is time. Returns where it is time again."""
+        """Have a thread read what comes next of a segment of an earlier run, if it is time.
+
+        Returns where it is time again.
+        """
         proof = self._proof
         proven = proof.end if proof is not None and proof.segment is segment else segment.proven
         due = max(proven - AHEAD_BYTES // 2, proven // 2)
@@ -697,7 +771,9 @@ class MessageStore(segment_log.SegmentLog):
 
     def _prove_wanted(self, segment):
         """Have read what find_ready() wants to see. False: by a thread, and the cursor waits for it."""
-        start, end = segment.wanted_at, min(max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES), segment.end)
+        start, end = (
+            segment.wanted_at, min(max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES), segment.end)
+        )
         if not self._may_open_aside():
             self._prove(segment, start, end)
             return True
@@ -709,13 +785,18 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def _prove(self, segment, start, end):
-        """Read a part of the segment through the system before the mapping is touched there, which could kill the process."""
+        """Read a part of the segment through the system before the mapping is touched there, which could kill
+        the process.
+        """
         self.files.read_through(segment.msgs, start, end)
         segment.prove(end)
         return 0
 
     def _find_recovered(self, segment):
-        """Move the cursor to the next record of a segment of an earlier run that is neither gone nor damaged. False at its end."""
+        """Move the cursor to the next record of a segment of an earlier run that is neither gone nor damaged.
+
+        False at its end.
+        """
         while True:
             at = segment.find_ready(self._read_at)
             if at == -3:
@@ -731,7 +812,8 @@ class MessageStore(segment_log.SegmentLog):
         self._read_at = at
         if at < segment.end:
             if segment.taken >= segment.count:
-                self._write_off(segment, -1, -segment.body_length_at(at))  # more is there than seal and acks say
+                # more is there than seal and acks say
+                self._write_off(segment, -1, -segment.body_length_at(at))
             self._peeked_count, self._peeked_entry = segment.failed_before(at)
             return True
         if segment.taken < segment.count:
@@ -739,7 +821,10 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def _step_over_damage(self, segment):
-        """Report the damage the cursor met, keep a copy, and have it count as acked. Returns where the cursor goes on."""
+        """Report the damage the cursor met, keep a copy, and have it count as acked.
+
+        Returns where the cursor goes on.
+        """
         start, end = segment.damaged_at, segment.damaged_end
         if segment.proven < segment.end:
             self._prove(segment, segment.proven, segment.end)  # what is left is counted
@@ -796,7 +881,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _remember_count(self):
-        """A message is delivered again: should the process die now, the next run must know that this delivery failed too."""
+        """A message is delivered again: should the process die now, the next run must know that this delivery
+        failed too.
+        """
         location = self._peeked_location
         if self._counts is None:
             self._counts = DeliveryCounts()
@@ -840,7 +927,10 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _grow_acks(self, segment):
-        """Room for counts, which must not take that of acks. Without it, a full disk, counts are not kept over a restart."""
+        """Room for counts, which must not take that of acks.
+
+        Without it, a full disk, counts are not kept over a restart.
+        """
         try:
             self.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
         except OSError as error:
@@ -850,12 +940,14 @@ class MessageStore(segment_log.SegmentLog):
 
 
 class AckRun:
-    """Messages of one segment that are deleted one after the other, and become one entry of its acks file: sixteen
-    octets for a whole batch instead of eight for each. Written when another message is deleted than the next one,
-    when a batch ends, and before the segment's files go.
+    """Messages of one segment that are deleted one after the other, and become one entry of its acks file:
+    sixteen octets for a whole batch instead of eight for each.
 
-    ``segment``: whose messages are being deleted, or None. Not written yet are ``count`` records from ``start``
-    up to ``end``, the last of which begins at ``last``.
+    Written when another message is deleted than the next one, when a batch ends, and before the segment's
+    files go.
+
+    ``segment``: whose messages are being deleted, or None. Not written yet are ``count`` records from
+    ``start`` up to ``end``, the last of which begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -865,8 +957,10 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """The record at this position is deleted, and does not follow on those before. One that does, which begins at
-        ``end``, the store adds by itself: the call would cost a tenth of taking a message.
+        """The record at this position is deleted, and does not follow on those before.
+
+        One that does, which begins at ``end``, the store adds by itself: the call would cost a tenth of
+        taking a message.
         """
         self.write()
         self.start = self.last = at
@@ -887,7 +981,10 @@ class AckRun:
         return 0
 
     def turn_to(self, segment):
-        """Messages of another segment are deleted from here on, or of none. What was not written is forgotten."""
+        """Messages of another segment are deleted from here on, or of none.
+
+        What was not written is forgotten.
+        """
         self.segment = segment
         self.end = self.count = 0
         return 0

@@ -1,8 +1,10 @@
-"""Opening: files of closed segments, opened and read by a thread while a reader waits for them, or before it comes to them.
+"""Opening: files of closed segments, opened and read by a thread while a reader waits for them, or before it
+comes to them.
 
-Between segment_log, which says what a segment's files are and what becomes of them, and storage.sync's threads. Parts of open segments that a power
-cut may have damaged are read here, too, before anybody touches their mapping. What was opened ahead of a reader that then does not come is closed
-again: a backlog that nobody reads holds no mapping for it. Never blocks, never switches.
+Between segment_log, which says what a segment's files are and what becomes of them, and storage.sync's
+threads. Parts of open segments that a power cut may have damaged are read here, too, before anybody touches
+their mapping. What was opened ahead of a reader that then does not come is closed again: a backlog that
+nobody reads holds no mapping for it. Never blocks, never switches.
 """
 
 # What was opened ahead and not come to is closed after this time, or after up to twice as long.
@@ -13,7 +15,10 @@ PAUSE_MS = 25
 
 
 class Opening:
-    """The files of one segment of a store. ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader stands before them."""
+    """The files of one segment of a store.
+
+    ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader stands before them.
+    """
 
     __slots__ = ("store", "segment", "files", "awaited")
 
@@ -25,7 +30,9 @@ class Opening:
 
 
 class Proof:
-    """Octets of an open segment of an earlier run, up to ``end``, that a thread reads before anybody touches their mapping."""
+    """Octets of an open segment of an earlier run, up to ``end``, that a thread reads before anybody touches
+    their mapping.
+    """
 
     __slots__ = ("store", "segment", "file", "end", "awaited")
 
@@ -43,7 +50,10 @@ class Proof:
 
 
 class Openings:
-    """One per broker. ``aside``: the committer's lane for readers, or None: there are no threads. ``start_timer`` as in Resting."""
+    """One per broker.
+
+    ``aside``: the committer's lane for readers, or None: there are no threads. ``start_timer`` as in Resting.
+    """
 
     def __init__(self, aside, start_timer):
         self._aside = aside
@@ -62,8 +72,13 @@ class Openings:
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Have ``store.open_files(*what)`` called in a thread; ``store.opened(opening, files, error)`` is told."""
-        self._aside(opening.store.open_files, *what, done=lambda files, error: opening.store.opened(opening, files, error))
+        """Have ``store.open_files(*what)`` called in a thread; ``store.opened(opening, files, error)`` is
+        told.
+        """
+        self._aside(
+            opening.store.open_files, *what,
+            done=lambda files, error: opening.store.opened(opening, files, error),
+        )
 
     def prove(self, proof, start):
         """Have the octets of a Proof read from ``start`` on; ``store.proven(proof, error)`` is told."""

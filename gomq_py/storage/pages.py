@@ -13,8 +13,9 @@ _WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # what it answers then; 133 i
 
 
 def fetch_ahead(file):
-    """Have the system give the file its pages, and return it. The first touch of a new mapping would have Linux fetch as much as its readahead at
-    once: 4 MiB took 4 ms.
+    """Have the system give the file its pages, and return it.
+
+    The first touch of a new mapping would have Linux fetch as much as its readahead at once: 4 MiB took 4 ms.
     """
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fd, 0, file.size, os.POSIX_FADV_WILLNEED)
@@ -22,8 +23,10 @@ def fetch_ahead(file):
 
 
 def populate(mapping, start, end):
-    """Have the pages of a mapping read now. False where the system has no such call (Linux before 5.14). Raises OSError (EIO) for what cannot be
-    read. Blocks without the interpreter's lock.
+    """Have the pages of a mapping read now.
+
+    False where the system has no such call (Linux before 5.14). Raises OSError (EIO) for what cannot be read.
+    Blocks without the interpreter's lock.
     """
     start -= start % mmap.PAGESIZE
     count = min(end, len(mapping)) - start

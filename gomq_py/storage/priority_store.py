@@ -1,7 +1,10 @@
-"""Priority store: a message store for each level of priority in use, behind the verbs of one. What x-max-priority makes of a queue.
+"""Priority store: a message store for each level of priority in use, behind the verbs of one.
 
-Above message_store, of which it has one for each level; locations say the level. The highest level that has a ready
-message is shown first; within a level the order is that of arrival. A level costs nothing until a message comes to it. Never yields, never flushes.
+What x-max-priority makes of a queue.
+
+Above message_store, of which it has one for each level; locations say the level. The highest level that has a
+ready message is shown first; within a level the order is that of arrival. A level costs nothing until a
+message comes to it. Never yields, never flushes.
 """
 import os
 import re
@@ -15,12 +18,20 @@ _NAME = re.compile(r"level\.(\d{3})")
 
 
 class PriorityStore(_store.Store):
-    """``max_priority`` (0 to 255): messages of a higher priority count as of this one. Made by open_priority_store."""
+    """``max_priority`` (0 to 255): messages of a higher priority count as of this one.
+
+    Made by open_priority_store.
+    """
 
     __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown", "_opens_aside")
 
-    def __init__(self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True, listener=None):
-        _store.Store.__init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
+    def __init__(
+        self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
+        listener=None,
+    ):
+        _store.Store.__init__(
+            self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
+        )
         self.max_priority = max_priority
         self._levels: list = [None] * (max_priority + 1)
         self._used = []
@@ -276,7 +287,8 @@ class PriorityStore(_store.Store):
             raise self.failure
         folder = level_folder(self.folder, number) if self.durable else self.folder
         store = message_store.MessageStore(
-            folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable, number, self)
+            folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable,
+            number, self)
         if self.durable:
             store.lie_in(self.folder)
         if self._opens_aside:
@@ -317,12 +329,21 @@ def level_folder(folder, number):
     return os.path.join(folder, f"level.{number:03d}")
 
 
-def open_priority_store(folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True, listener=None):
-    """Create a store, or open the levels in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let one be read."""
-    store = PriorityStore(folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener)
+def open_priority_store(
+    folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
+    listener=None,
+):
+    """Create a store, or open the levels in the folder.
+
+    Returns (store, RecoveryReport). Raises StoreError when the disk does not let one be read.
+    """
+    store = PriorityStore(
+        folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener
+    )
     reports = []
     numbers = _levels_of(store, pool.listed) if durable else ()
-    if numbers and not os.path.isdir(store.folder):  # all levels are gone, and new segments are numbered behind theirs
+    # all levels are gone, and new segments are numbered behind theirs
+    if numbers and not os.path.isdir(store.folder):
         try:
             files.make_folder(store.folder)
         except OSError as error:
@@ -330,17 +351,22 @@ def open_priority_store(folder, files, pool, committer, incarnation, max_priorit
         committer.mark_folder(os.path.dirname(store.folder))
     for number in numbers:
         level, report = open_store(
-            level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable, number, store)
+            level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable,
+            number, store)
         store.adopt_level(number, level)
         reports.append(report)
     return store, RecoveryReport(
-        sum(report.ready_count for report in reports), sum(report.scanned for report in reports), sum(report.lost for report in reports),
-        tuple(path for report in reports for path in report.removed), tuple(path for report in reports for path in report.gone),
+        sum(report.ready_count for report in reports), sum(report.scanned for report in reports),
+        sum(report.lost for report in reports),
+        tuple(path for report in reports for path in report.removed),
+        tuple(path for report in reports for path in report.gone),
         sum(report.gone_count for report in reports))
 
 
 def _levels_of(store, listed):
-    """The numbers of the levels that are in the queue's folder, or were there when the last run stopped in order."""
+    """The numbers of the levels that are in the queue's folder, or were there when the last run stopped in
+    order.
+    """
     names = os.listdir(store.folder) if os.path.isdir(store.folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
     numbers = range(store.max_priority + 1)

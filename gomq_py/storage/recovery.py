@@ -1,8 +1,9 @@
 """Recovery: open a queue's store as the last run left it, however that ended.
 
-Called once per queue at boot, before anything else touches its folder. Every segment is looked at by itself: its two heads, its seal or,
-where there is none, its records; then its acks. Reads first; what it writes (a seal for what it has scanned and flushed, acks over damage)
-only repeats what reading found, so that a crash here finds the same again. May block: boot and ``queue.declare`` of a left-over name only.
+Called once per queue at boot, before anything else touches its folder. Every segment is looked at by itself:
+its two heads, its seal or, where there is none, its records; then its acks. Reads first; what it writes (a
+seal for what it has scanned and flushed, acks over damage) only repeats what reading found, so that a crash
+here finds the same again. May block: boot and ``queue.declare`` of a left-over name only.
 """
 import os
 import re
@@ -29,8 +30,10 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """What opening a store found: ready messages, segments that had to be scanned, records lost below what had been flushed, files that were
-    nobody's, files that are gone though the last run left them, and how many messages with them."""
+    """What opening a store found: ready messages, segments that had to be scanned, records lost below what
+    had been flushed, files that were nobody's, files that are gone though the last run left them, and how
+    many messages with them.
+    """
 
     ready_count: int = 0
     scanned: int = 0
@@ -40,8 +43,13 @@ class RecoveryReport(NamedTuple):
     gone_count: int = 0
 
 
-def open_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None):
-    """Create a store, or open the one in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read."""
+def open_store(
+    folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None
+):
+    """Create a store, or open the one in the folder.
+
+    Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read.
+    """
     store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
     if not durable:
         return store, RecoveryReport()
@@ -57,7 +65,8 @@ class Recovery:
     def __init__(self, store):
         self.store = store
         self.files = store.files
-        self.listed = store.pool.listed.pop(store.folder, None)  # what an orderly stop left here; None: nobody has said
+        # what an orderly stop left here; None: nobody has said
+        self.listed = store.pool.listed.pop(store.folder, None)
         self.scanned = self.lost = 0
         self.removed = []
         self.gone = {}  # number of a segment that is not there any more -> its messages
@@ -86,8 +95,10 @@ class Recovery:
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Note what is listed and not ``present``. New segments get higher numbers than those and than all ``numbers`` that
-        are used: what is gone may be brought back.
+        """Note what is listed and not ``present``.
+
+        New segments get higher numbers than those and than all ``numbers`` that are used: what is gone may be
+        brought back.
         """
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
@@ -97,16 +108,22 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{number: messages left} of the segments that held some when the last run stopped in order, as far as it has said."""
+        """{number: messages left} of the segments that held some when the last run stopped in order, as far
+        as it has said.
+        """
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
         if self.scanned and self.store.committer.enabled:
-            # After a kill, what was seen may be in the page cache only; from here on it is as good as anything confirmed.
+            # After a kill, what was seen may be in the page cache only; from here on it is as good as
+            # anything confirmed.
             self.files.sync_folder(self.store.folder)
             self.files.sync_folder(os.path.dirname(self.store.folder))
         gone = tuple(self.store.path_of("msgs", number) for number in sorted(self.gone))
-        return RecoveryReport(self.store.ready_count, self.scanned, self.lost, tuple(self.removed), gone, sum(self.gone.values()))
+        return RecoveryReport(
+            self.store.ready_count, self.scanned, self.lost, tuple(self.removed), gone,
+            sum(self.gone.values()),
+        )
 
     def _open_pair(self, number, has_acks):
         """One segment: into the store, or away when nothing of it is wanted."""
@@ -143,9 +160,14 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair, or the msgs file, is not this queue's."""
+        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair, or the
+        msgs file, is not this queue's.
+        """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
-        if head is None and head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC) is not None:
+        if (
+            head is None
+            and head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC) is not None
+        ):
             return None  # a whole head of another segment: the records belong to that
         if head is None and acks is not None and msgs.size >= head_format.HEAD_BYTES:
             twin = self._bound_head(number, acks, head_format.ACKS_MAGIC)
@@ -154,12 +176,17 @@ class Recovery:
 
     def _bound_head(self, number, file, magic):
         head = head_format.decode(file.read(0, head_format.HEAD_BYTES), magic)
-        if head is None or head.incarnation != self.store.incarnation or head.number != number or file.size < head_format.HEAD_BYTES:
+        if (
+            head is None or head.incarnation != self.store.incarnation or head.number != number
+            or file.size < head_format.HEAD_BYTES
+        ):
             return None
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """The acks file with room for all acks and its head as it must be; entries in it that belong to another head do not check."""
+        """The acks file with room for all acks and its head as it must be; entries in it that belong to
+        another head do not check.
+        """
         path = self.store.path_of("acks", number)
         size = acks_format.capacity_for(acks_head.capacity)
         if acks is None or acks.size < head_format.HEAD_BYTES:
@@ -184,9 +211,13 @@ class Recovery:
         missing = None
         if seal is not None and not head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
             seal, missing = None, seal
-        segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT))
+        segment.restore_synced(
+            head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT)
+        )
         acks_seal = head_format.decode_acks_seal(acks_head.seed, acks_octets)
-        delivered = head_format.decode_mark(acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT)
+        delivered = head_format.decode_mark(
+            acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT
+        )
         segment.restore_acks(acks_head.seed, acks_seal, delivered)
         segment.load_acks()
         if seal is not None and not _adds_up(seal, acks_seal):
@@ -208,7 +239,9 @@ class Recovery:
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
-        """Read every record of a segment that was not sealed, or that is shorter than its seal (``missing``) says; flush and seal what is there.
+        """Read every record of a segment that was not sealed, or that is shorter than its seal (``missing``)
+        says; flush and seal what is there.
+
         Ordinals go on behind those that were promised.
         """
         self.scanned += 1
@@ -225,7 +258,8 @@ class Recovery:
             # No more records than that were there: a stream gives none of their offsets to other messages.
             next_ordinal += (segment.synced - scanner.at) // _SMALLEST_RECORD
         segment.restore(head, head_format.Seal(
-            scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms, scanner.timestamp_ms))
+            scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms,
+            scanner.timestamp_ms))
         segment.restore_acked(scanner.acked, scanner.acked_bytes)
         for start, end, count in damaged:
             if start < segment.synced:
@@ -241,16 +275,19 @@ class Recovery:
         """The file was whole once, and flushed: somebody, or the file system, has cut it short."""
         lost = max(0, seal.records - segment.count)
         self.lost += lost
-        LOG.error("damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are lost or were acked",
-                  segment.path(), segment.msgs.size, seal.end, lost)
+        LOG.error(
+            "damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are "
+            "lost or were acked", segment.path(), segment.msgs.size, seal.end, lost,
+        )
 
     # what nobody wants
 
     def _remove_pair(self, number, msgs, acks):
-        """Files of another queue's life, or new ones that nothing had been written to: what a crash leaves of recycled or fresh segments.
+        """Files of another queue's life, or new ones that nothing had been written to: what a crash leaves of
+        recycled or fresh segments.
 
-        Files whose heads are neither, or where the last run left messages, are kept under another name; those that hold messages of
-        another queue are set aside.
+        Files whose heads are neither, or where the last run left messages, are kept under another name; those
+        that hold messages of another queue are set aside.
         """
         if self._set_foreign_aside(msgs, acks):
             return
@@ -276,13 +313,21 @@ class Recovery:
         return os.path.join(self.store.folder, name)
 
     def _set_foreign_aside(self, msgs, acks):
-        """Move a pair of which the msgs file holds another segment's messages out of the queue's folder. False: there are none that anybody wants."""
+        """Move a pair of which the msgs file holds another segment's messages out of the queue's folder.
+
+        False: there are none that anybody wants.
+        """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
-        count = 0 if head is None or msgs.size < head_format.HEAD_BYTES else self._count_left(head, msgs, acks)
+        count = (
+            0 if head is None or msgs.size < head_format.HEAD_BYTES else self._count_left(head, msgs, acks)
+        )
         if count == 0:
             return False
         kept = ", ".join(self._move_aside(file.path) for file in (msgs, acks) if file is not None)
-        text = "%s holds segment %d of queues/*.%s with %d message(s), and nothing of its own: the files are not where they belong; kept as %s"
+        text = (
+            "%s holds segment %d of queues/*.%s with %d message(s), and nothing of its own: the files are "
+            "not where they belong; kept as %s"
+        )
         if self.store.pool.last_end == POWER_LOST:
             LOG.warning(text + ". Or it was about to be used anew when the power went",
                         msgs.path, head.number, head.incarnation[:8].hex(), count, kept)
@@ -295,7 +340,10 @@ class Recovery:
         self.files.read_through(msgs)
         runs = array("Q")
         twin = head.twin(head_format.ACKS_MAGIC)
-        if acks is not None and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin:
+        if (
+            acks is not None
+            and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin
+        ):
             runs = acks_format.load(acks.map, twin.seed).runs
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
@@ -308,18 +356,24 @@ class Recovery:
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it. Or the power went
-        before the name of one that was made anew was flushed.
+        """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it.
+
+        Or the power went before the name of one that was made anew was flushed.
         """
         if self.store.pool.last_end == POWER_LOST:
             return
         octets = msgs.read(0, head_format.HEAD_BYTES)
         if head_format.decode_seal(head.seed, octets) is not None \
                 or head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT):
-            LOG.error("%s is gone: the messages of this segment that had been acknowledged come back", self.store.path_of("acks", number))
+            LOG.error(
+                "%s is gone: the messages of this segment that had been acknowledged come back",
+                self.store.path_of("acks", number),
+            )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the file holds the acks of another segment, and no crash explains that: one leaves recycled files so."""
+        """Whether the file holds the acks of another segment, and no crash explains that: one leaves recycled
+        files so.
+        """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
@@ -327,12 +381,16 @@ class Recovery:
         """Somebody has put the acks of another segment here. Returns what this one has: none."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
-        LOG.error("%s holds the acks of segment %d of queues/*.%s and is not where it belongs; kept as %s. The messages of its "
-                  "segment that had been acknowledged come back",
-                  acks.path, head.number, head.incarnation[:8].hex(), self._move_aside(acks.path))
+        LOG.error(
+            "%s holds the acks of segment %d of queues/*.%s and is not where it belongs; kept as %s. The "
+            "messages of its " "segment that had been acknowledged come back", acks.path, head.number,
+            head.incarnation[:8].hex(), self._move_aside(acks.path),
+        )
 
     def _remove_acks(self, number):
-        """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost, unless all of it was acked."""
+        """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost,
+        unless all of it was acked.
+        """
         path = self.store.path_of("acks", number)
         if self.store.pool.last_end == STOPPED:
             file = self.files.open(path)
@@ -358,7 +416,10 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether a segment can hold what its seals say. Their checksums hold; but who wrote them may have been wrong, or another program."""
+    """Whether a segment can hold what its seals say.
+
+    Their checksums hold; but who wrote them may have been wrong, or another program.
+    """
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:
         return False

@@ -1,6 +1,7 @@
 """Removal: the folders of what was deleted go, with all that is in them, in a thread of the committer's.
 
-Beside storage.sync, for whoever deletes a queue. Nobody waits for it: what a crash or the broker's end leaves goes at the next boot.
+Beside storage.sync, for whoever deletes a queue. Nobody waits for it: what a crash or the broker's end leaves
+goes at the next boot.
 """
 import os
 import time
@@ -15,7 +16,9 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders, one after the other: three thousand that are deleted together hold others up no longer than one."""
+    """Removes folders, one after the other: three thousand that are deleted together hold others up no longer
+    than one.
+    """
 
     def __init__(self, files, committer):
         self._files = files
@@ -26,7 +29,8 @@ class FolderRemovals:
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is deleted, then call ``done()`` if it is given.
+        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is
+        deleted, then call ``done()`` if it is given.
 
         ``store``: what has files of it open, or None; ``whose``: for the log.
         """
@@ -57,7 +61,8 @@ class FolderRemovals:
             LOG.exception("the files of %s stay until the next boot: %s", whose, error)
             self._end(folder)
             return
-        if self._files.is_making_folder(folder):  # for a publisher: what is made behind the removal would stay
+        # for a publisher: what is made behind the removal would stay
+        if self._files.is_making_folder(folder):
             self._committer.aside(_nothing, first=True, done=lambda _, error: self._remove(folder))
         else:
             self._remove(folder)
@@ -71,7 +76,9 @@ class FolderRemovals:
         if self._left is None:
             folders = list(os.walk(folder))
             self._left = [(inner, True) for inner, _, _ in folders]  # what is in a folder behind the folder
-            self._left += [(os.path.join(inner, name), False) for inner, _, names in folders for name in names]
+            self._left += [
+                (os.path.join(inner, name), False) for inner, _, names in folders for name in names
+            ]
         while self._left and not self._closed:
             path, is_folder = self._left.pop()
             change = self._files.removing_folder(path) if is_folder else self._files.unlinking(path)

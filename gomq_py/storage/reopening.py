@@ -1,15 +1,17 @@
 """Reopening: a store is recovered in a thread while the broker serves, as a restart of its queue asks for.
 
-Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long queue. What it would tell the pool and the
-committer, which are the hub's, is noted, and told once it is over.
+Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
+queue. What it would tell the pool and the committer, which are the hub's, is noted, and told once it is over.
 """
 from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
-    """What ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store, returns: the store and its report.
+    """What ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
+    returns: the store and its report.
 
-    Raises OSError, StoreError. May switch. With listeners, which hear of changes in the hub, it is done there: blocks.
+    Raises OSError, StoreError. May switch. With listeners, which hear of changes in the hub, it is done
+    there: blocks.
     """
     if files.has_listeners:
         return opening(folder, files, pool, committer, *arguments)
@@ -23,7 +25,10 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 class Later:
-    """In place of an object of the hub's, for a thread: notes each call, to make it later. ``known`` can be read already."""
+    """In place of an object of the hub's, for a thread: notes each call, to make it later.
+
+    ``known`` can be read already.
+    """
 
     def __init__(self, target, *known):
         self._target = target

@@ -1,13 +1,15 @@
 """Replicator: what the rest of the world is told about changes of files.
 
-Owned by storage, called by ``storage.files`` after each change that succeeded, once per batch; a cluster's leader implements it by copying the same
-changes to its followers. The calls come in the order of the changes, on the hub's thread, and must neither block nor raise: what cannot be sent at
-once is queued by the implementation. Names are changed by threads, which also write behind the logs, and told of after:
-a process that was killed may have changed what nobody heard of, so that a follower compares names and logs when it comes
-back.
-``file.read(start, end)`` gives a range as it is *now*, so it must be read before the call returns.
+Owned by storage, called by ``storage.files`` after each change that succeeded, once per batch; a cluster's
+leader implements it by copying the same changes to its followers. The calls come in the order of the changes,
+on the hub's thread, and must neither block nor raise: what cannot be sent at once is queued by the
+implementation. Names are changed by threads, which also write behind the logs, and told of after: a process
+that was killed may have changed what nobody heard of, so that a follower compares names and logs when it
+comes back. ``file.read(start, end)`` gives a range as it is *now*, so it must be read before the call
+returns.
 
-Not told: unnamed files (transient queues), whose bytes mean nothing to anybody else, and syncs: a follower syncs on its own account.
+Not told: unnamed files (transient queues), whose bytes mean nothing to anybody else, and syncs: a follower
+syncs on its own account.
 """
 
 
@@ -26,7 +28,9 @@ class Replicator:
         raise NotImplementedError
 
     def appended(self, file, start, end):
-        """[start, end) was written for the first time; a log is ``end`` long now, a mapped file has kept its size."""
+        """[start, end) was written for the first time; a log is ``end`` long now, a mapped file has kept its
+        size.
+        """
         raise NotImplementedError
 
     def overwritten(self, file, start, end):

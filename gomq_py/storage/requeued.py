@@ -1,4 +1,6 @@
-"""Requeued messages: which locations wait to go again, in order, and how often a message came back. Typed arrays, no object per message.
+"""Requeued messages: which locations wait to go again, in order, and how often a message came back.
+
+Typed arrays, no object per message.
 
 Owned by message_store, and made by it only when the first message comes back.
 """
@@ -122,7 +124,9 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Location -> how many deliveries have failed, and the index of the acks entry that says so (0: none yet). 16 octets a slot, open addressing."""
+    """Location -> how many deliveries have failed, and the index of the acks entry that says so (0: none
+    yet). 16 octets a slot, open addressing.
+    """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
 
@@ -173,7 +177,9 @@ class DeliveryCounts:
         return 0
 
     def tally(self, bounds, counted):
-        """Add 1 to ``counted[n]`` for each location whose count is at most ``bounds[n]`` (ascending), or to the last one."""
+        """Add 1 to ``counted[n]`` for each location whose count is at most ``bounds[n]`` (ascending), or to
+        the last one.
+        """
         for at in range(self._mask + 1):
             if self._keys[at]:
                 failed = self._values[at] >> 32

@@ -1,15 +1,17 @@
 """Resting: stores that have been empty for a while give back the segment that they would write to.
 
-An empty queue costs no disk and no mapping: ten thousand queues that each had a message once would otherwise keep 600 MB and twenty thousand maps.
-Between the stores, which say when they become empty, and the clock: one timer per broker, running only while there is an empty store with a segment.
-A store that something has come to since the last look has moved on, and is looked at again: one that is empty now and then pays nothing.
+An empty queue costs no disk and no mapping: ten thousand queues that each had a message once would otherwise
+keep 600 MB and twenty thousand maps. Between the stores, which say when they become empty, and the clock: one
+timer per broker, running only while there is an empty store with a segment. A store that something has come
+to since the last look has moved on, and is looked at again: one that is empty now and then pays nothing.
 """
 from collections import deque
 
 # An empty store is looked at this often, and gives its segment back when nothing came in between.
 REST_MS = 10_000
-# So many segments are given back, of so many stores looked at, before the next pause: some 0.1 ms each, and as much again when their names were
-# flushed, for all in one flush (0.2 s) together. Ten thousand take half a minute.
+# So many segments are given back, of so many stores looked at, before the next pause: some 0.1 ms each, and
+# as much again when their names were flushed, for all in one flush (0.2 s) together. Ten thousand take half a
+# minute.
 GIVEN_AT_ONCE = 10
 LOOKED_AT_ONCE = 1000
 PAUSE_MS = 25
@@ -30,7 +32,10 @@ class Resting:
         return len(self._stores)
 
     def note(self, store):
-        """A store with a segment has become empty. It notes itself once, until it is told that it was ``forgotten``."""
+        """A store with a segment has become empty.
+
+        It notes itself once, until it is told that it was ``forgotten``.
+        """
         if self._start is None:
             return
         self._stores[store] = 0

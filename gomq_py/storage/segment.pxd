@@ -46,7 +46,8 @@ cdef class Segment:
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t encode(self, unsigned char* p, Py_ssize_t at, Message message) except -1
     cdef int wrote(self, Py_ssize_t size, Py_ssize_t last) except -1
-    @cython.locals(p=octets_pointer, routing_length=Py_ssize_t, properties_length=Py_ssize_t, body_length=Py_ssize_t)
+    @cython.locals(p=octets_pointer, routing_length=Py_ssize_t, properties_length=Py_ssize_t,
+        body_length=Py_ssize_t)
     cdef Py_ssize_t fill(self, Py_ssize_t at, Message message) except -1
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t size_at(self, Py_ssize_t at) except -1
@@ -68,7 +69,8 @@ cdef class Segment:
     cpdef int put_run(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int put_delivered(self, Py_ssize_t position) except -1
     cdef Py_ssize_t put_count(self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry) except -1
-    cdef Py_ssize_t put_due(self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry, Py_ssize_t due) except -1
+    cdef Py_ssize_t put_due(self, Py_ssize_t position, Py_ssize_t count, Py_ssize_t entry,
+            Py_ssize_t due) except -1
     @cython.locals(to_come=Py_ssize_t)
     cpdef Py_ssize_t spare_entries(self) except? -1
     @cython.locals(free=Py_ssize_t)

@@ -1,7 +1,9 @@
-"""Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with what became of them.
+"""Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with what became
+of them.
 
-Below segment_log and message_store, which own the order of things; above format (the octets) and files (the seam). A segment is
-written in the run of the broker that made it and never again after: no position is used twice. Never yields, never flushes.
+Below segment_log and message_store, which own the order of things; above format (the octets) and files (the
+seam). A segment is written in the run of the broker that made it and never again after: no position is used
+twice. Never yields, never flushes.
 """
 from array import array
 
@@ -24,30 +26,35 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone. ``end`` is where the data ends,
-    ``capacity`` where it must. Of a stream's segment ``first_offset`` is the offset of the record with ordinal 0, and ``readers`` counts the cursors
-    in it. ``written_here``: made in this run, so that what is read needs no check (``is_direct``: and open); of the
-    others, ``runs`` and ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records had been
-    delivered. ``synced_once``: some of its octets were to be flushed; ``named_in``: how many flushes had begun when its files got their names.
+    ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone.
+    ``end`` is where the data ends, ``capacity`` where it must. Of a stream's segment ``first_offset`` is the
+    offset of the record with ordinal 0, and ``readers`` counts the cursors in it. ``written_here``: made in
+    this run, so that what is read needs no check (``is_direct``: and open); of the others, ``runs`` and
+    ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records
+    had been delivered. ``synced_once``: some of its octets were to be flushed; ``named_in``: how many flushes
+    had begun when its files got their names.
     """
 
     __slots__ = (
-        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed", "ack_seed", "generation",
-        "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked", "acked_bytes", "entries", "entry_capacity", "patchy",
-        "delivered", "announced", "announced_entries", "unsynced", "syncing", "synced_once", "named_in", "written_here", "sealed",
-        "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at", "damaged_at", "damaged_end",
-        "sealed_entries", "timestamps", "synced", "first_offset", "readers", "proven", "looked_at", "wanted_at", "wanted_end",
-        "picked", "picked_count",
+        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed",
+        "ack_seed", "generation", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes",
+        "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered", "announced",
+        "announced_entries", "unsynced", "syncing", "synced_once", "named_in", "written_here", "sealed",
+        "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at",
+        "damaged_at", "damaged_end", "sealed_entries", "timestamps", "synced", "first_offset", "readers",
+        "proven", "looked_at", "wanted_at", "wanted_end", "picked", "picked_count",
     )
 
     def __init__(self, number):
         self.number = number
         self.next = self.msgs = self.acks = None
-        self.capacity = self.end = self.seed = self.ack_seed = self.generation = self.ordinal = self.last_at = 0
+        self.capacity = self.end = self.seed = self.ack_seed = 0
+        self.generation = self.ordinal = self.last_at = 0
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
         self.unsynced = self.syncing = self.named_in = 0
-        self.is_open = self.is_direct = self.patchy = self.synced_once = self.written_here = self.sealed = False
+        self.is_open = self.is_direct = self.patchy = False
+        self.synced_once = self.written_here = self.sealed = False
         self.runs = self.counts = self.dues = None
         self.run_count = self.run_at = self.delivered_before = self.next_ordinal = 0
         self.checked_at = self.damaged_at = self.damaged_end = 0
@@ -93,7 +100,9 @@ class Segment:
     def begin(self, incarnation, generation, first_offset=0):
         """Write the heads of a new, attached segment; what its files held before is void from here on."""
         self.capacity = self.msgs.size
-        head = head_format.Head(head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0).encode()
+        head = head_format.Head(
+            head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0
+        ).encode()
         self.msgs.map[:head_format.HEAD_BYTES] = head.ljust(head_format.HEAD_BYTES, b"\0")
         self.seed = int.from_bytes(head[60:], "little")
         if self.acks is not None:
@@ -115,10 +124,14 @@ class Segment:
         return at
 
     def encode(self, p, at, message):
-        """Write the next record at ``p[at]``, for wrote() where that is not in the mapping. Returns its size."""
+        """Write the next record at ``p[at]``, for wrote() where that is not in the mapping.
+
+        Returns its size.
+        """
         size = record.encode(
-            p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent, message.priority,
-            message.timestamp_ms, message.expires_at_ms, message.buffer, message.routing_at, message.routing_length,
+            p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent,
+            message.priority, message.timestamp_ms, message.expires_at_ms, message.buffer, message.routing_at,
+            message.routing_length,
             message.properties_at, message.properties_length, message.body_at, message.body_length)
         self.ordinal += 1
         self.count += 1
@@ -126,7 +139,9 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """``size`` octets of encoded records are in the file, behind those before and announced; the last one begins ``last`` octets into them."""
+        """``size`` octets of encoded records are in the file, behind those before and announced; the last one
+        begins ``last`` octets into them.
+        """
         self.last_at = self.end + last
         self.end += size
         self.announced = self.end
@@ -154,7 +169,10 @@ class Segment:
         return sizes.record_size(routing_length, properties_length, body_length)
 
     def size_at(self, at):
-        """Size of the record at a position that the store has handed out. Raises StoreError when none can be there."""
+        """Size of the record at a position that the store has handed out.
+
+        Raises StoreError when none can be there.
+        """
         if at < 128 or at & 7:
             raise StoreError(self.path(), at, "no record begins here")
         size = record.measure(self.p, at, self.end)
@@ -167,7 +185,9 @@ class Segment:
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """When the record at ``at`` came in, in Unix milliseconds, or about then, when its place was not proven yet; 0 when none is there."""
+        """When the record at ``at`` came in, in Unix milliseconds, or about then, when its place was not
+        proven yet; 0 when none is there.
+        """
         if not self.written_here and self.proven < self.end and at + LOOK_BYTES > self.proven:
             return self.timestamps[0]
         return octets.le64(self.p, at + 20) if record.measure(self.p, at, self.end) else 0
@@ -180,7 +200,10 @@ class Segment:
         return self.picked is not None and (self.picked[slot >> 3] >> (slot & 7)) & 1 == 1
 
     def pick(self, at):
-        """Note that a record before the cursor is taken. One bit for the smallest record there may be: 22 KiB for 8 MiB, until the cursor is past."""
+        """Note that a record before the cursor is taken.
+
+        One bit for the smallest record there may be: 22 KiB for 8 MiB, until the cursor is past.
+        """
         if self.picked is None:
             self.picked = bytearray(self.capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
             self.is_direct = False
@@ -193,7 +216,9 @@ class Segment:
         return 0
 
     def skip_picked(self, at):
-        """Where the cursor goes on when it has come to ``at``: behind records that were taken already, if any begin there."""
+        """Where the cursor goes on when it has come to ``at``: behind records that were taken already, if any
+        begin there.
+        """
         while at < self.end and self.is_picked(at):
             size = self.size_at(at)
             self._clear_pick(at)
@@ -256,9 +281,11 @@ class Segment:
         return 0
 
     def put_count(self, position, count, entry):
-        """Write how many deliveries of a record have failed: over its COUNT entry, given as index + 1, or as a new pair (``entry`` 0).
+        """Write how many deliveries of a record have failed: over its COUNT entry, given as index + 1, or as
+        a new pair (``entry`` 0).
 
-        Returns the COUNT entry's index + 1; 0 when the room left is needed for acks, and the count is not kept over a restart.
+        Returns the COUNT entry's index + 1; 0 when the room left is needed for acks, and the count is not
+        kept over a restart.
         """
         if count > acks_format.LARGEST_COUNT:
             count = acks_format.LARGEST_COUNT
@@ -273,8 +300,13 @@ class Segment:
         return entry
 
     def put_due(self, position, count, entry, due):
-        """As put_count, with what a DUE entry holds (acks.due_value): over the entries at ``entry`` if they have one, else as three new ones."""
-        if entry == 0 or entry >= self.entries or acks_format.get_entry(self.ack_p, entry, self.ack_seed) & 7 != acks_format.DUE:
+        """As put_count, with what a DUE entry holds (acks.due_value): over the entries at ``entry`` if they
+        have one, else as three new ones.
+        """
+        if (
+            entry == 0 or entry >= self.entries
+            or acks_format.get_entry(self.ack_p, entry, self.ack_seed) & 7 != acks_format.DUE
+        ):
             if self.spare_entries() < 3:
                 return 0
             self._put(position | acks_format.REQUEUED)
@@ -287,7 +319,9 @@ class Segment:
         return entry
 
     def spare_entries(self):
-        """Entries left when each record that is or may yet come here (were they all of the smallest size) has one, and a run not yet written two."""
+        """Entries left when each record that is or may yet come here (were they all of the smallest size) has
+        one, and a run not yet written two.
+        """
         if self.patchy:
             return 0
         to_come = (self.capacity - self.end) // record.SMALLEST_RECORD_BYTES if self.written_here else 0
@@ -332,7 +366,8 @@ class Segment:
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
-        """What recovery knows of the acks file: the checksum of its head, its seal (or None), and its mark."""
+        """What recovery knows of the acks file: the checksum of its head, its seal (or None), and its mark.
+        """
         self.ack_seed = seed
         self.delivered = self.delivered_before = delivered
         self.sealed_entries = -1 if seal is None else seal.entries
@@ -344,7 +379,10 @@ class Segment:
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Read the entries of the attached acks file: as many as its seal says, else all there are. The seal is broken: more may come."""
+        """Read the entries of the attached acks file: as many as its seal says, else all there are.
+
+        The seal is broken: more may come.
+        """
         acks = acks_format.load(self.acks.map, self.ack_seed, self.sealed_entries)
         self.runs = acks.runs
         self.run_count = len(acks.runs)
@@ -361,13 +399,16 @@ class Segment:
     def break_acks_seal(self):
         """More acks are about to come: what the seal says holds no longer."""
         self.sealed_entries = -1
-        self.acks.map[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES] = bytes(head_format.ACKS_SEAL_BYTES)
+        self.acks.map[
+            head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
+        ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def find_ready(self, at):
         """Position of the next record at or behind ``at`` that is not gone; ``end`` when there is none.
 
-        -1 when there is damage, in [``damaged_at``, ``damaged_end``); -3 when [``wanted_at``, ``wanted_end``) must be proven first: then it goes on
-        from ``looked_at``, behind records that are gone. Not from ``at``: their ordinals have been seen, and would pass for damage.
+        -1 when there is damage, in [``damaged_at``, ``damaged_end``); -3 when [``wanted_at``, ``wanted_end``)
+        must be proven first: then it goes on from ``looked_at``, behind records that are gone. Not from
+        ``at``: their ordinals have been seen, and would pass for damage.
         """
         if at == self.checked_at:  # peek may ask again and again
             return at
@@ -377,7 +418,10 @@ class Segment:
             size = record.measure(self.p, at, self.end)
             if self.proven < self.end and at + size > self.proven:
                 return self._want(at, at + size)
-            sound = size > 0 and octets.le32(self.p, at + 16) >= self.next_ordinal and record.header_is_sound(self.p, at, self.seed)
+            sound = (
+                size > 0 and octets.le32(self.p, at + 16) >= self.next_ordinal
+                and record.header_is_sound(self.p, at, self.seed)
+            )
             if sound:
                 self.next_ordinal = octets.le32(self.p, at + 16) + 1
             elif self.proven < self.end:
@@ -405,7 +449,9 @@ class Segment:
         return -3
 
     def prove(self, end):
-        """All from ``wanted_at`` to ``end`` has been read through the system: touching the mapping there is safe."""
+        """All from ``wanted_at`` to ``end`` has been read through the system: touching the mapping there is
+        safe.
+        """
         self.proven = end
         return 0
 
@@ -423,14 +469,18 @@ class Segment:
         return 0
 
     def failed_before(self, at):
-        """How many deliveries of the record failed before this run, and the index + 1 of the entry that says so: (count, entry)."""
+        """How many deliveries of the record failed before this run, and the index + 1 of the entry that says
+        so: (count, entry).
+        """
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered_before else 0), 0
 
     def due_before(self, at, count, now_s):
-        """When the record may be delivered again as the last run left it, in Unix seconds; 0: not said, or delivered since."""
+        """When the record may be delivered again as the last run left it, in Unix seconds; 0: not said, or
+        delivered since.
+        """
         return acks_format.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     def write_off(self, lost_count, lost_bytes):
@@ -446,7 +496,9 @@ class Segment:
     def put_synced(self, position):
         """Note in the head that all before ``position`` has been flushed."""
         self.synced = position
-        acks_format.put_mark(self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position)
+        acks_format.put_mark(
+            self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
+        )
         return 0
 
     def seal(self):
@@ -457,7 +509,9 @@ class Segment:
     def note_timestamps(self):
         """Bring ``timestamps`` up to date: of the first and the last record. For an open segment."""
         if self.count and self.written_here:
-            self.timestamps = octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
+            self.timestamps = (
+                octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
+            )
 
     def write_head(self, head):
         """Write head proper and seal of a segment that was scanned."""
@@ -468,7 +522,8 @@ class Segment:
 
     def _write_seal(self):
         seal = head_format.encode_seal(
-            self.seed, head_format.Seal(self.count, self.ordinal, self.body_bytes, self.end, *self.timestamps))
+            self.seed,
+            head_format.Seal(self.count, self.ordinal, self.body_bytes, self.end, *self.timestamps))
         self.msgs.map[head_format.SEAL_AT:head_format.SEAL_AT + len(seal)] = seal
         self.sealed = True
 
@@ -476,5 +531,7 @@ class Segment:
         """Write the acks file's seal; all of it has been flushed, and nothing more comes in this run."""
         if self.patchy:
             return
-        seal = head_format.encode_acks_seal(self.ack_seed, head_format.AcksSeal(self.entries, self.acked, self.acked_bytes))
+        seal = head_format.encode_acks_seal(
+            self.ack_seed, head_format.AcksSeal(self.entries, self.acked, self.acked_bytes)
+        )
         self.acks.map[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + len(seal)] = seal

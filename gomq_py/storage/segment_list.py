@@ -1,9 +1,10 @@
-"""Segment list: which segments held messages when the last run stopped in order, so that a file that is gone is missed.
+"""Segment list: which segments held messages when the last run stopped in order, so that a file that is gone
+is missed.
 
-Written by data_dir when a run has ended in order and nothing of it had failed; read at the next boot, which makes it void
-before anything changes. So nothing but somebody's hand or the file system can have taken a file away. After a kill, or a
-loss of power, there is no list: a file that is not there may have been emptied, or never flushed. Text, a line for each
-folder that had segments:
+Written by data_dir when a run has ended in order and nothing of it had failed; read at the next boot, which
+makes it void before anything changes. So nothing but somebody's hand or the file system can have taken a file
+away. After a kill, or a loss of power, there is no list: a file that is not there may have been emptied, or
+never flushed. Text, a line for each folder that had segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
@@ -13,7 +14,9 @@ from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """What a folder held, ``{segment number: messages left}`` without those that held none, and where a stream went on."""
+    """What a folder held, ``{segment number: messages left}`` without those that held none, and where a
+    stream went on.
+    """
 
     counts: dict
     next_offset: int = 0
@@ -22,7 +25,9 @@ class Listed(NamedTuple):
 def encode(listed):
     """{folder: Listed} as octets."""
     return "".join(
-        " ".join((folder, str(entry.next_offset), *(f"{number}:{count}" for number, count in entry.counts.items()))) + "\n"
+        " ".join(
+            (folder, str(entry.next_offset), *(f"{number}:{count}" for number, count in entry.counts.items()))
+        ) + "\n"
         for folder, entry in listed.items()
     ).encode("ascii")
 

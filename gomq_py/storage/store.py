@@ -1,7 +1,10 @@
-"""Store: what keeps the messages of a queue or stream, as the broker sees it. The interface, and what each store knows of itself.
+"""Store: what keeps the messages of a queue or stream, as the broker sees it.
 
-Below broker.queues, which calls it and nothing else of a store; above it stand message_store (in order of arrival), priority_store (a message store
-for each level) and stream_store (read without being consumed). Never yields, never flushes.
+The interface, and what each store knows of itself.
+
+Below broker.queues, which calls it and nothing else of a store; above it stand message_store (in order of
+arrival), priority_store (a message store for each level) and stream_store (read without being consumed).
+Never yields, never flushes.
 """
 import os
 
@@ -13,18 +16,21 @@ LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
 
 
 class Store:
-    """``ready_*`` wait, ``unacked_*`` were taken and not deleted; bytes are of bodies. ``durable=False``: the files have no names and no acks.
+    """``ready_*`` wait, ``unacked_*`` were taken and not deleted; bytes are of bodies.
 
-    ``failure``: the StoreClosed that every append gets since the store was closed, deleted or fenced. ``listener`` (optional) hears
-    ``store_fenced(store, error)``, ``record_damaged(store, path, start, end, count)`` and, after ``open_aside``, ``segment_opened(store)``.
+    ``durable=False``: the files have no names and no acks.
 
-    A kind of store fills in the verbs that raise NotImplementedError. It fills in those of taking messages, too, unless there is nothing to take from
-    it, which is what they say here.
+    ``failure``: the StoreClosed that every append gets since the store was closed, deleted or fenced.
+    ``listener`` (optional) hears ``store_fenced(store, error)``,
+    ``record_damaged(store, path, start, end, count)`` and, after ``open_aside``, ``segment_opened(store)``.
+
+    A kind of store fills in the verbs that raise NotImplementedError. It fills in those of taking messages,
+    too, unless there is nothing to take from it, which is what they say here.
     """
 
     __slots__ = (
-        "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener", "failure",
-        "ready_count", "unacked_count", "ready_bytes", "unacked_bytes",
+        "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener",
+        "failure", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -47,12 +53,14 @@ class Store:
     def append(self, message):
         """Copy the message in and set its location.
 
-        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
+        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
+        segment).
         """
         raise NotImplementedError
 
     def flush(self):
-        """End of a batch: what was done to the store so far outlives a kill of the process, and is announced."""
+        """End of a batch: what was done to the store so far outlives a kill of the process, and is announced.
+        """
         raise NotImplementedError
 
     def mark(self):
@@ -62,13 +70,17 @@ class Store:
     # messages are taken
 
     def peek(self, message):
-        """Show the message that is next, without taking it; False when there is none, or when it ``is_waiting``. Valid until the next peek, read,
-        shift, or switch.
+        """Show the message that is next, without taking it; False when there is none, or when it
+        ``is_waiting``.
+
+        Valid until the next peek, read, shift, or switch.
         """
         return False
 
     def is_waiting(self):
-        """Whether the next message lies in files that a thread has yet to open, or to read: see ``open_aside``."""
+        """Whether the next message lies in files that a thread has yet to open, or to read: see
+        ``open_aside``.
+        """
         return False
 
     def shift(self):
@@ -76,19 +88,27 @@ class Store:
         raise StoreError(self.folder, 0, "shift without peek")
 
     def shows_recovered(self):
-        """Whether the last peek showed a message of an earlier run that had been delivered then and has not come back in this one."""
+        """Whether the last peek showed a message of an earlier run that had been delivered then and has not
+        come back in this one.
+        """
         return False
 
     def postpone(self):
-        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it ready again as it was."""
+        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it
+        ready again as it was.
+        """
         raise StoreError(self.folder, 0, "postpone without peek")
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message, which shows_recovered(), must wait, if wait_until() said so; otherwise 0."""
+        """Unix seconds until which the peeked message, which shows_recovered(), must wait, if wait_until()
+        said so; otherwise 0.
+        """
         return 0
 
     def wait_until(self, location, count, due_s):
-        """An unacked message that came back for the ``count``-th time is not to be delivered before this (Unix seconds): the next run must know."""
+        """An unacked message that came back for the ``count``-th time is not to be delivered before this
+        (Unix seconds): the next run must know.
+        """
         return 0
 
     def delete(self, location):
@@ -104,7 +124,10 @@ class Store:
         return False
 
     def pick(self, location):
-        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick. False: it is not ready (any more)."""
+        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
+
+        False: it is not ready (any more).
+        """
         return False
 
     def unpick(self, location):
@@ -118,22 +141,28 @@ class Store:
         raise NotImplementedError
 
     def oldest_ready_ms(self):
-        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody knows without opening a file."""
+        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody
+        knows without opening a file.
+        """
         return 0
 
     def failed_deliveries(self, bounds):
-        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than ``bounds[n - 1]``, as a list; last those above."""
+        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than
+        ``bounds[n - 1]``, as a list; last those above.
+        """
         return [0] * (len(bounds) + 1)
 
     def browsed(self):
-        """The stores that it is made of, in the order in which their messages are delivered: itself, or its levels."""
+        """The stores that it is made of, in the order in which their messages are delivered: itself, or its
+        levels.
+        """
         return (self,)
 
     # its life
 
     def open_aside(self):
-        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not shown before
-        ``listener.segment_opened(store)``.
+        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not
+        shown before ``listener.segment_opened(store)``.
         """
         raise NotImplementedError
 
@@ -143,7 +172,10 @@ class Store:
         self.committer = committer
 
     def close(self):
-        """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it."""
+        """Nothing goes in or out any more.
+
+        The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it.
+        """
         raise NotImplementedError
 
     def delete_files(self):
@@ -155,5 +187,7 @@ class Store:
         raise NotImplementedError
 
     def fence(self, error):
-        """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart has read it again."""
+        """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart
+        has read it again.
+        """
         raise NotImplementedError

@@ -32,7 +32,8 @@ cdef class StreamCursor:
     cdef bint _enter(self, Segment segment, Py_ssize_t at) except -1
     @cython.locals(segment=Segment)
     cdef int _leave(self) except -1
-    @cython.locals(at=Py_ssize_t, size=Py_ssize_t, found=Py_ssize_t, damaged_at=Py_ssize_t, damaged_count=Py_ssize_t, is_sound=bint)
+    @cython.locals(at=Py_ssize_t, size=Py_ssize_t, found=Py_ssize_t, damaged_at=Py_ssize_t,
+        damaged_count=Py_ssize_t, is_sound=bint)
     cdef bint _find_record(self, Segment segment, uint64_t ordinal) except -1
     @cython.locals(at=Py_ssize_t)
     cdef bint _find_written(self, Segment segment, uint64_t ordinal) except -1

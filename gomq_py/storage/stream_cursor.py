@@ -1,8 +1,11 @@
-"""Stream cursor: where one reader stands in a stream. Any number of them read one store; none of them changes it.
+"""Stream cursor: where one reader stands in a stream.
 
-Above stream_store, below broker.queues.stream_reader. A cursor holds its segment open as long as it stands in it. Records of this run are shown as
-they are; those of earlier runs are checked each time, and damaged ones stepped over. One that stands before the first message kept goes on there.
-One that has stepped over the last record stands at ``next_offset``: who is behind has something to read.
+Any number of them read one store; none of them changes it.
+
+Above stream_store, below broker.queues.stream_reader. A cursor holds its segment open as long as it stands in
+it. Records of this run are shown as they are; those of earlier runs are checked each time, and damaged ones
+stepped over. One that stands before the first message kept goes on there. One that has stepped over the last
+record stands at ``next_offset``: who is behind has something to read.
 """
 from gomq_py import octets
 from gomq_py.storage import stream_store as _stream_store  # noqa: F401  (its .pxd types the store)
@@ -14,8 +17,9 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """``offset`` is that of the record that peek shows, or that it waits for. A segment that is closed is opened at once, until
-    ``let_wait``.
+    """``offset`` is that of the record that peek shows, or that it waits for.
+
+    A segment that is closed is opened at once, until ``let_wait``.
     """
 
     __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped", "_can_wait")
@@ -29,11 +33,15 @@ class StreamCursor:
         self.seek(offset)
 
     def let_wait(self):
-        """Let a thread open what the cursor comes to from here on: peek() answers False until the store's listener hears ``segment_opened``."""
+        """Let a thread open what the cursor comes to from here on: peek() answers False until the store's
+        listener hears ``segment_opened``.
+        """
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to the message of this offset; one that is not kept any more is the first that is, one that is not there yet is waited for."""
+        """Go to the message of this offset; one that is not kept any more is the first that is, one that is
+        not there yet is waited for.
+        """
         self._leave()
         self.store.flush()  # what was appended in this batch is found too
         self.offset = offset
@@ -42,7 +50,9 @@ class StreamCursor:
             self._enter(segment, segment.end)  # at the end: nobody walks there
 
     def peek(self, message):
-        """Show the message the cursor stands at. False: it has not come yet, or the cursor has stepped over so much damage that the others come first
+        """Show the message the cursor stands at.
+
+        False: it has not come yet, or the cursor has stepped over so much damage that the others come first
         (forget_skipped). Valid until the next peek or switch.
         """
         segment = self._segment
@@ -64,7 +74,10 @@ class StreamCursor:
         return 0
 
     def skip_before(self, timestamp_ms):
-        """Go on to the first message that came at this time (Unix milliseconds) or later. Returns its offset, or ``next_offset``."""
+        """Go on to the first message that came at this time (Unix milliseconds) or later.
+
+        Returns its offset, or ``next_offset``.
+        """
         while self._segment is not None or self.offset < self.store.next_offset:
             segment = self._segment
             if segment is None or not segment.is_direct or self._at >= segment.end:
@@ -91,7 +104,10 @@ class StreamCursor:
         return 0
 
     def _advance(self):
-        """Move to the next record there is to show. False at the end, and where much damage was stepped over."""
+        """Move to the next record there is to show.
+
+        False at the end, and where much damage was stepped over.
+        """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
             if segment is None:
@@ -136,8 +152,10 @@ class StreamCursor:
         return 0
 
     def _find_record(self, segment, ordinal):
-        """Move on to the next sound record of this ordinal or later. False at the end of the segment, which may lie behind damaged records, and where
-        much damage was stepped over.
+        """Move on to the next sound record of this ordinal or later.
+
+        False at the end of the segment, which may lie behind damaged records, and where much damage was
+        stepped over.
         """
         if segment.written_here:
             return self._find_written(segment, ordinal)

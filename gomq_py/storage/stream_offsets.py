@@ -1,4 +1,6 @@
-"""Stream offsets: where each named consumer of a stream goes on, in one mapped file of the stream's folder. Little-endian.
+"""Stream offsets: where each named consumer of a stream goes on, in one mapped file of the stream's folder.
+
+Little-endian.
 
     offset size                                    head
          0    8  magic "GOMQOFFS"
@@ -10,11 +12,13 @@
          0    1  length of the tag; 0: free
          1  255  consumer tag, zeros behind it
        256    4  CRC-32C of octets 0..255, from the seed + n
-       264   24  first half: offset u64, updated at u64 (Unix milliseconds), sequence u32, CRC-32C of these 20 octets from the seed + n
+       264   24  first half: offset u64, updated at u64 (Unix milliseconds), sequence u32, CRC-32C of these 20
+             octets from the seed + n
        288   24  second half: the same
 
-A new position goes over the half with the lower sequence, so that a torn write leaves the one before. Owned by stream_store, whose syncs flush the
-file unhurriedly: after a power cut a consumer may get some messages again. Never yields.
+A new position goes over the half with the lower sequence, so that a torn write leaves the one before. Owned
+by stream_store, whose syncs flush the file unhurriedly: after a power cut a consumer may get some messages
+again. Never yields.
 """
 import os
 from struct import Struct
@@ -24,7 +28,8 @@ from gomq_py import octets
 NAME = "consumer_offsets"
 SLOT_BYTES = 320
 FIRST_SLOTS = 25
-# Consumers remembered; the ones that moved longest ago are forgotten for new ones. Clients make up tags by the thousand.
+# Consumers remembered; the ones that moved longest ago are forgotten for new ones. Clients make up tags by
+# the thousand.
 MOST_TAGS = 10_000
 FORGOTTEN_AT_ONCE = 1000
 
@@ -36,7 +41,11 @@ assert (_HEAD.size, _HALF.size) == (32, 24)
 
 
 def unreadable(content):
-    """How many consumers of a file's octets have a position that cannot be read; None where the head does not check. For fsck: no I/O."""
+    """How many consumers of a file's octets have a position that cannot be read; None where the head does not
+    check.
+
+    For fsck: no I/O.
+    """
     seed = octets.crc32c(0, content, 0, 28) if len(content) >= _HEAD.size else -1
     if not content.startswith(_MAGIC) or seed != int.from_bytes(content[28:32], "little"):
         return None
@@ -46,7 +55,10 @@ def unreadable(content):
 
 
 class StreamOffsets:
-    """Consumer tags and the offset each reads next. ``dirty``: there is something to flush in ``file`` (None while nobody has a position)."""
+    """Consumer tags and the offset each reads next.
+
+    ``dirty``: there is something to flush in ``file`` (None while nobody has a position).
+    """
 
     def __init__(self, folder, files, incarnation):
         self._folder = folder
@@ -67,8 +79,11 @@ class StreamOffsets:
         return None if kept is None else kept[1]
 
     def items(self):
-        """(tag, offset, updated at in Unix milliseconds) of all consumers, those that moved last at the end."""
-        return [(tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])]
+        """(tag, offset, updated at in Unix milliseconds) of all consumers, those that moved last at the end.
+        """
+        return [
+            (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
+        ]
 
     def put(self, tag, offset, now_ms):
         """Note where a consumer goes on. Raises OSError when the disk has no room for another consumer."""
@@ -83,7 +98,9 @@ class StreamOffsets:
         sequence = (sequence + 1) & 0xFFFFFFFF
         at = SLOT_BYTES * (slot + 1) + _HALVES_AT[sequence & 1]
         half = _HALF.pack(offset, now_ms, sequence, 0)[:20]
-        self._write(at, half + octets.crc32c((self._seed + slot) & 0xFFFFFFFF, half, 0, 20).to_bytes(4, "little"))
+        self._write(
+            at, half + octets.crc32c((self._seed + slot) & 0xFFFFFFFF, half, 0, 20).to_bytes(4, "little")
+        )
         self._slots[tag] = slot, offset, now_ms, sequence
 
     def forget(self, tag):
@@ -106,7 +123,10 @@ class StreamOffsets:
         self.dirty = False
 
     def load(self, next_offset):
-        """Read the file of the last run, if there is one. Positions behind ``next_offset``, whose messages a crash has taken, are moved there."""
+        """Read the file of the last run, if there is one.
+
+        Positions behind ``next_offset``, whose messages a crash has taken, are moved there.
+        """
         path = os.path.join(self._folder, NAME)
         if not os.path.exists(path):
             return
@@ -117,7 +137,8 @@ class StreamOffsets:
             self._files.unlink(path)
             return
         self._files.allocate(self.file)
-        self._room = max(0, self.file.size // SLOT_BYTES - 1)  # cut short, there may not even be all of the head's place
+        # cut short, there may not even be all of the head's place
+        self._room = max(0, self.file.size // SLOT_BYTES - 1)
         for slot in range(self._room):
             found = self._read_slot(slot)
             if found is None:
@@ -127,8 +148,10 @@ class StreamOffsets:
                 self._adopt(tag, (slot, min(offset, next_offset), updated_ms, sequence))
 
     def _adopt(self, tag, read):
-        """A consumer may be there twice: forgotten, noted anew elsewhere, and of that a power cut kept the second alone. Where it moved last counts;
-        the other would come back the next time it is forgotten.
+        """A consumer may be there twice: forgotten, noted anew elsewhere, and of that a power cut kept the
+        second alone.
+
+        Where it moved last counts; the other would come back the next time it is forgotten.
         """
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:

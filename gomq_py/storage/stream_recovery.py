@@ -1,7 +1,8 @@
 """Stream recovery: open a stream's store as the last run left it, however that ended.
 
-Beside recovery, whose rules hold: each segment is looked at by itself, by its seal or by a scan. A stream has no acks; what it must not lose besides
-its messages is where its offsets go on, so that the newest segment is kept even when it is empty. May block: boot and ``queue.declare`` only.
+Beside recovery, whose rules hold: each segment is looked at by itself, by its seal or by a scan. A stream has
+no acks; what it must not lose besides its messages is where its offsets go on, so that the newest segment is
+kept even when it is empty. May block: boot and ``queue.declare`` only.
 """
 import re
 
@@ -16,8 +17,9 @@ _NAME = re.compile(r"msgs\.(\d{10})")
 
 
 def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
-    """Create a stream's store, or open the one in the folder. Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be
-    read.
+    """Create a stream's store, or open the one in the folder.
+
+    Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read.
     """
     store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
     try:
@@ -32,7 +34,9 @@ class StreamRecovery(Recovery):
     def run(self):
         names = self._names()
         numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
-        self.store.pool.damage.kept_paths.update(self._path_of(name) for name in names if name.startswith("damaged."))
+        self.store.pool.damage.kept_paths.update(
+            self._path_of(name) for name in names if name.startswith("damaged.")
+        )
         if any(name.startswith("known.") for name in names):
             damage.forget_known(self.store, names, numbers[0] if numbers else 0)
         found = []
@@ -70,7 +74,9 @@ class StreamRecovery(Recovery):
     def _restore_messages(self, segment, head):
         octets = segment.msgs.read(0, head_format.HEAD_BYTES)
         seal = head_format.decode_seal(head.seed, octets)
-        segment.restore_synced(head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT))
+        segment.restore_synced(
+            head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT)
+        )
         if seal is not None and head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
             segment.restore(head, seal)
             return

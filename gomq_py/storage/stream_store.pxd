@@ -34,7 +34,8 @@ cdef class StreamStore(segment_log.SegmentLog):
     cpdef Segment find(self, uint64_t offset)
     cdef bint enter(self, Segment segment, bint can_wait) except -1
     cdef int leave(self, Segment segment) except -1
-    cdef int report_damage(self, Segment segment, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count) except -1
+    cdef int report_damage(self, Segment segment, Py_ssize_t start, Py_ssize_t end,
+            Py_ssize_t count) except -1
     cpdef Segment last_segment(self)
     @cython.locals(segment=Segment)
     cpdef uint64_t offset_for_timestamp(self, uint64_t timestamp_ms) except? 0

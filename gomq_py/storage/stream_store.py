@@ -1,9 +1,11 @@
-"""Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments at its old end.
+"""Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments
+at its old end.
 
-Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to take. A record's offset is its segment's
-first offset plus its ordinal, from 0 on, and is never used twice. Readers hold a cursor each (stream_cursor) and share the mappings; a segment that
-nobody reads is closed. Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it read. Never
-yields, never flushes.
+Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to
+take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never used twice.
+Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
+Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it
+read. Never yields, never flushes.
 """
 import os
 from functools import partial
@@ -21,31 +23,37 @@ from gomq_py.storage.stream_offsets import StreamOffsets
 
 LOG = logger("storage")
 
-# After a batch of so much the next one goes by way of the stage, which costs a call: as much as two thirds of a fresh page's fault.
+# After a batch of so much the next one goes by way of the stage, which costs a call: as much as two thirds of
+# a fresh page's fault.
 BUSY_OCTETS = 2048
 
 
 class StreamStore(segment_log.SegmentLog):
-    """``first_offset`` is that of the oldest message kept, ``next_offset`` what the next one gets; ``ready_count`` and ``ready_bytes`` sum what is
-    kept.
+    """``first_offset`` is that of the oldest message kept, ``next_offset`` what the next one gets;
+    ``ready_count`` and ``ready_bytes`` sum what is kept.
 
-    ``synced_offset``: all before it has been flushed once, so that no crash gives those offsets to other messages. ``rolled``: segments were begun
-    since the owner last set it to False, which is when retention has to be looked at. ``offsets``: StreamOffsets of its consumers. Made by
+    ``synced_offset``: all before it has been flushed once, so that no crash gives those offsets to other
+    messages. ``rolled``: segments were begun since the owner last set it to False, which is when retention
+    has to be looked at. ``offsets``: StreamOffsets of its consumers. Made by
     storage.stream_recovery.open_stream_store.
     """
 
     __slots__ = (
-        "first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_stage", "_staged", "_last_staged", "_unstaged", "_is_busy",
-        "_order", "_dropped", "_reported", "_sync_offset", "_sync_number", "_sync_end", "_synced_number", "_synced_end",
+        "first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_stage", "_staged",
+        "_last_staged", "_unstaged", "_is_busy", "_order", "_dropped", "_reported", "_sync_offset",
+        "_sync_number", "_sync_end", "_synced_number", "_synced_end",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
-        super().__init__(folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, listener)
+        super().__init__(
+            folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, listener
+        )
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
         self.rolled = self._is_busy = False
         self._stage = pool.stage
-        self._staged = self._last_staged = self._unstaged = 0  # octets there, where the last record begins, what left it in this batch
+        # octets there, where the last record begins, what left it in this batch
+        self._staged = self._last_staged = self._unstaged = 0
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
         self._dropped = set()  # left the log, still in the folder until that is safe
@@ -57,7 +65,8 @@ class StreamStore(segment_log.SegmentLog):
     def append(self, message):
         """Copy the message in; its location is its offset.
 
-        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any segment).
+        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
+        segment).
         """
         size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
@@ -71,13 +80,17 @@ class StreamStore(segment_log.SegmentLog):
         self.next_offset += 1
         self.ready_count += 1
         self.ready_bytes += message.body_length
-        # Transient or not: what a stream has shown to readers under an offset must be what a later run shows under it.
+        # Transient or not: what a stream has shown to readers under an offset must be what a later run shows
+        # under it.
         if not segment.unsynced & MSGS:
             self._mark_messages(segment)
         return 0
 
     def _append_staged(self, segment, message, size):
-        """As Segment.append, by way of the stage where that is free. Raises StoreClosed when it was full and could not be written."""
+        """As Segment.append, by way of the stage where that is free.
+
+        Raises StoreClosed when it was full and could not be written.
+        """
         if self._staged + size > stage.STAGE_OCTETS and self._staged and not self._write_staged():
             raise self.failure
         if size > stage.STAGE_OCTETS or not self._stage.take(self):
@@ -89,7 +102,10 @@ class StreamStore(segment_log.SegmentLog):
         return 0
 
     def flush(self):
-        """End of a batch: what was appended is in the file and announced. Where that fails the store is fenced."""
+        """End of a batch: what was appended is in the file and announced.
+
+        Where that fails the store is fenced.
+        """
         segment = self._write
         if segment is not None:
             if segment.end >= self._expect_at:
@@ -105,7 +121,10 @@ class StreamStore(segment_log.SegmentLog):
         return 0
 
     def _write_staged(self):
-        """Write the records in the stage, and leave that to others. False: the disk did not take them, and the store is fenced."""
+        """Write the records in the stage, and leave that to others.
+
+        False: the disk did not take them, and the store is fenced.
+        """
         segment = self._write
         count, self._staged = self._staged, 0
         self._stage.release()
@@ -134,8 +153,9 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """A cursor comes into the segment: it is mapped as long as one is. False: it cannot be read, and the store is fenced, or a cursor that
-        ``can_wait`` has to.
+        """A cursor comes into the segment: it is mapped as long as one is.
+
+        False: it cannot be read, and the store is fenced, or a cursor that ``can_wait`` has to.
         """
         if not segment.is_open:
             try:
@@ -152,7 +172,10 @@ class StreamStore(segment_log.SegmentLog):
     def leave(self, segment):
         """A cursor has left the segment."""
         segment.readers -= 1
-        if segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced and not segment.syncing:
+        if (
+            segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced
+            and not segment.syncing
+        ):
             if segment.sealed:
                 self._close_segment(segment)
             else:
@@ -171,7 +194,8 @@ class StreamStore(segment_log.SegmentLog):
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The first offset of the segment in which messages of this time (Unix milliseconds) and later begin; ``next_offset`` when all are older.
+        """The first offset of the segment in which messages of this time (Unix milliseconds) and later begin;
+        ``next_offset`` when all are older.
 
         The search within the segment is a cursor's.
         """
@@ -182,9 +206,11 @@ class StreamStore(segment_log.SegmentLog):
         return self.first_offset
 
     def open_for_reading(self, number):
-        """A descriptor of a segment's file, which the caller closes, and how many octets from its start have been flushed; None where there is none.
+        """A descriptor of a segment's file, which the caller closes, and how many octets from its start have
+        been flushed; None where there is none.
 
-        What it reads stays what it is when the segment is dropped meanwhile: files of streams are not used again. Raises OSError.
+        What it reads stays what it is when the segment is dropped meanwhile: files of streams are not used
+        again. Raises OSError.
         """
         segment = self._segments.get(number)
         if segment is None or self.failure is not None:
@@ -203,21 +229,27 @@ class StreamStore(segment_log.SegmentLog):
         return self._synced_end if segment.number == self._synced_number else 0
 
     def describe(self):
-        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (of the file, up to the end of the data),
-        ``flushed_bytes, body_bytes, sealed`` (nothing more comes), ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
+        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (of the
+        file, up to the end of the data), ``flushed_bytes, body_bytes, sealed`` (nothing more comes),
+        ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
         """
         self._note_newest()
         return [{
-            "number": segment.number, "first_offset": segment.first_offset, "next_offset": segment.first_offset + segment.ordinal,
-            "count": segment.count, "bytes": segment.end, "flushed_bytes": self._flushed_bytes(segment), "body_bytes": segment.body_bytes,
-            "sealed": segment is not self._write, "file": self.path_of("msgs", segment.number), "first_timestamp_ms": segment.timestamps[0],
-            "last_timestamp_ms": segment.timestamps[1],
+            "number": segment.number, "first_offset": segment.first_offset,
+            "next_offset": segment.first_offset + segment.ordinal,
+            "count": segment.count, "bytes": segment.end, "flushed_bytes": self._flushed_bytes(segment),
+            "body_bytes": segment.body_bytes,
+            "sealed": segment is not self._write, "file": self.path_of("msgs", segment.number),
+            "first_timestamp_ms": segment.timestamps[0], "last_timestamp_ms": segment.timestamps[1],
         } for segment in self._order]
 
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Note where a consumer goes on, for later runs; flushed unhurriedly. A full disk leaves it where it was."""
+        """Note where a consumer goes on, for later runs; flushed unhurriedly.
+
+        A full disk leaves it where it was.
+        """
         try:
             is_new = self.offsets.file is None
             self.offsets.put(tag, offset, now_ms)
@@ -238,7 +270,9 @@ class StreamStore(segment_log.SegmentLog):
     # retention
 
     def oldest(self):
-        """(messages, octets of records, last timestamp) of the oldest segment, or None where it is the newest too: that one is never dropped."""
+        """(messages, octets of records, last timestamp) of the oldest segment, or None where it is the newest
+        too: that one is never dropped.
+        """
         if len(self._order) < 2:
             return None
         segment = self._order[0]
@@ -249,20 +283,23 @@ class StreamStore(segment_log.SegmentLog):
         return sum(segment.end - HEAD_BYTES for segment in self._order)
 
     def drop_oldest(self):
-        """The oldest segment leaves the log, and its file the disk once what the log goes on with is flushed."""
+        """The oldest segment leaves the log, and its file the disk once what the log goes on with is flushed.
+        """
         segment = self._order.pop(0)
         self.first_offset = self._order[0].first_offset
         self.ready_count -= segment.count
         self.ready_bytes -= segment.body_bytes
         self._forget(segment)
         self._dropped.add(segment)
-        # Each asks for itself: a sync that is under way for earlier ones does not cover what the log goes on with now.
+        # Each asks for itself: a sync that is under way for earlier ones does not cover what the log goes on
+        # with now.
         self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False)
 
     def purge(self):
         """Drop all messages; offsets go on. Returns how many there were.
 
-        Raises StoreFull where there is no room for the segment that it goes on with; then all others but the newest are dropped, which makes room.
+        Raises StoreFull where there is no room for the segment that it goes on with; then all others but the
+        newest are dropped, which makes room.
         """
         count = self.ready_count
         if count:
@@ -300,7 +337,9 @@ class StreamStore(segment_log.SegmentLog):
                 self.offsets.close()
 
     def adopt(self, segment):
-        """A segment of an earlier run, found by recovery; they come oldest first, before anything else happens."""
+        """A segment of an earlier run, found by recovery; they come oldest first, before anything else
+        happens.
+        """
         self._segments[segment.number] = segment
         if self._last is not None:
             self._last.next = segment
@@ -311,10 +350,13 @@ class StreamStore(segment_log.SegmentLog):
         self.ready_count += segment.count
         self.ready_bytes += segment.body_bytes
         self.next_offset = self.synced_offset = self._sync_offset = segment.first_offset + segment.ordinal
-        self._synced_number, self._synced_end = self._sync_number, self._sync_end = segment.number, segment.end
+        self._synced_number = self._sync_number = segment.number
+        self._synced_end = self._sync_end = segment.end
 
     def go_on_at(self, offset):
-        """The newest segments are gone, and the offsets before this one were theirs. For recovery, after the last ``adopt``.
+        """The newest segments are gone, and the offsets before this one were theirs.
+
+        For recovery, after the last ``adopt``.
 
         Raises StoreFull.
         """
@@ -383,7 +425,9 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """The writer has moved on: the segment is sealed when that has been flushed, and closed unless somebody reads it."""
+        """The writer has moved on: the segment is sealed when that has been flushed, and closed unless
+        somebody reads it.
+        """
         if segment.written_here:
             segment.note_timestamps()
             self._announce(segment)
@@ -431,7 +475,9 @@ class StreamStore(segment_log.SegmentLog):
 
     def _discard(self, segment):
         self._let_go(segment)
-        self.committer.change([self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)])
+        self.committer.change(
+            [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
+        )
 
     def _forget(self, segment):
         """The segment is no longer part of the log; readers in it notice because it is closed."""
@@ -448,12 +494,16 @@ class StreamStore(segment_log.SegmentLog):
             self._close_segment(segment)
 
     def _unlink_dropped(self, segment, error):
-        """The log goes on without it on the disk too, unless the sync failed: then it is there again after a restart."""
+        """The log goes on without it on the disk too, unless the sync failed: then it is there again after a
+        restart.
+        """
         if segment not in self._dropped:  # the whole stream was deleted meanwhile
             return
         self._dropped.remove(segment)
         if error is None:
-            self.committer.change([self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)])
+            self.committer.change(
+                [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
+            )
             self.committer.mark_folder(self.folder)
 
 

@@ -1,7 +1,8 @@
 """Sync watch: says in the log that a flush hangs, while it hangs and when it has ended.
 
-Beside storage.sync, whose pool threads report to it. The looking is done by a thread of the operating system, because a disk that hangs may hold the
-hub's thread too. It sleeps while something is being flushed and is parked otherwise: an idle broker has no timer here. Nothing switches.
+Beside storage.sync, whose pool threads report to it. The looking is done by a thread of the operating system,
+because a disk that hangs may hold the hub's thread too. It sleeps while something is being flushed and is
+parked otherwise: an idle broker has no timer here. Nothing switches.
 """
 import time
 
@@ -18,7 +19,10 @@ _identity = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Flushes that run longer than ``after_s`` seconds are logged; 0: none are. ``begin`` and ``end`` are called in the thread that flushes."""
+    """Flushes that run longer than ``after_s`` seconds are logged; 0: none are.
+
+    ``begin`` and ``end`` are called in the thread that flushes.
+    """
 
     def __init__(self, after_s):
         self._after_s = after_s
@@ -63,7 +67,8 @@ class SyncWatch:
         while not self._stopping:
             self._wakeup.acquire(True, interval_s)
             self._look()
-            if seen == self._begun and not self._running and not self._stopping:  # stop() wakes it once, and may have done so above
+            # stop() wakes it once, and may have done so above
+            if seen == self._begun and not self._running and not self._stopping:
                 self._is_parked = True
                 if self._running:  # it began before it could see that
                     self._is_parked = False
@@ -77,4 +82,7 @@ class SyncWatch:
             path, began, is_said = entry
             if not is_said and self._after_s and now - began >= self._after_s:
                 entry[2] = True
-                LOG.error("flushing %s hangs for %.1f s: the disk does not answer, and nothing durable is confirmed until it does", path, now - began)
+                LOG.error(
+                    "flushing %s hangs for %.1f s: the disk does not answer, and nothing durable is "
+                    "confirmed until it does", path, now - began,
+                )

@@ -21,7 +21,8 @@ cdef class Acks:
     cdef readonly dict counts, dues
     cdef readonly Py_ssize_t entries, holes
 
-@cython.locals(index=Py_ssize_t, valid=Py_ssize_t, start=uint64_t, requeued=uint32_t, gap=Py_ssize_t, before=uint32_t, word=uint32_t, kind=uint32_t, position=uint64_t)
+@cython.locals(index=Py_ssize_t, valid=Py_ssize_t, start=uint64_t, requeued=uint32_t, gap=Py_ssize_t,
+    before=uint32_t, word=uint32_t, kind=uint32_t, position=uint64_t)
 cdef int _collect(const unsigned char* p, uint32_t seed, Py_ssize_t limit, Acks acks, list found) except -1
 
 @cython.locals(last_end=int64_t, start=int64_t, end=int64_t, item=uint64_t)

@@ -1,4 +1,6 @@
-"""Acks: which records of one segment are gone, and how often others came back. Behind the head (format.head), entries of 8 octets, little-endian.
+"""Acks: which records of one segment are gone, and how often others came back.
+
+Behind the head (format.head), entries of 8 octets, little-endian.
 
     offset size
          0    4  word: a multiple of 8, plus the kind
@@ -7,14 +9,18 @@
     kind  word - kind
        1  position           ACKED: the record there is gone
        2  position           RUN_START, followed by
-       3  position           RUN_END: all records from RUN_START's position up to, not including, this one are gone
+       3  position           RUN_END: all records from RUN_START's position up to, not including, this one are
+                             gone
        4  position           REQUEUED: the record there came back, followed by
-       5  count * 8          COUNT: how many deliveries of it have failed, counting the one in progress; overwritten in place, perhaps followed by
-       6  due * 8            DUE: when it may be delivered again (due_value), if it still counts as many; overwritten in place
+       5  count * 8          COUNT: how many deliveries of it have failed, counting the one in progress;
+                             overwritten in place, perhaps followed by
+       6  due * 8            DUE: when it may be delivered again (due_value), if it still counts as many;
+                             overwritten in place
 
-An entry that does not check is not there: a page that a power cut kept from the disk, or what the file held in an earlier life. So entries may have
-gaps and are read past them. A run costs two entries and is only written for three records or more, so an acks file with one entry for each record its
-segment can hold always has room for the next ack; REQUEUED, COUNT and DUE never use that room. A leaf: octets in, entries out.
+An entry that does not check is not there: a page that a power cut kept from the disk, or what the file held
+in an earlier life. So entries may have gaps and are read past them. A run costs two entries and is only
+written for three records or more, so an acks file with one entry for each record its segment can hold always
+has room for the next ack; REQUEUED, COUNT and DUE never use that room. A leaf: octets in, entries out.
 """
 from array import array
 
@@ -30,13 +36,15 @@ REQUEUED = 4
 COUNT = 5
 DUE = 6
 
-# Where a record of the largest segment may end (a location has 28 bits for a position): what lies beyond was never written.
+# Where a record of the largest segment may end (a location has 28 bits for a position): what lies beyond was
+# never written.
 LARGEST_POSITION = 1 << 28
 
 # A count is kept in 29 bits; nobody delivers a message that often.
 LARGEST_COUNT = (1 << 29) - 1
 
-# Reading stops after this much without a single entry: what lies behind so long a gap was not flushed, and its records come back as redelivered.
+# Reading stops after this much without a single entry: what lies behind so long a gap was not flushed, and
+# its records come back as redelivered.
 GAP_BYTES = 65536
 
 
@@ -62,18 +70,24 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a position and its checksum at ``at``: the marks of format.head, with the salt already in the seed."""
+    """Write a position and its checksum at ``at``: the marks of format.head, with the salt already in the
+    seed.
+    """
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 
 
 def due_value(due_s, count):
-    """What a DUE entry holds: the lowest bit of the count it goes with, and 28 bits of the time, in Unix seconds."""
+    """What a DUE entry holds: the lowest bit of the count it goes with, and 28 bits of the time, in Unix
+    seconds.
+    """
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
 def due_of(value, count, now_s):
-    """The time in Unix seconds that is meant, within four years of now; 0 where the entry goes with another count."""
+    """The time in Unix seconds that is meant, within four years of now; 0 where the entry goes with another
+    count.
+    """
     if value & 1 != count & 1:
         return 0
     return now_s + (((value >> 1) - now_s + 0x8000000) & 0xFFFFFFF) - 0x8000000
@@ -82,9 +96,9 @@ def due_of(value, count, now_s):
 class Acks:
     """What an acks file says.
 
-    ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``: position -> (count, index of the
-    COUNT entry); ``dues``: position -> due_value; ``entries``: index behind the last entry; ``holes``: entries before it that are not there and may
-    be used again.
+    ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``:
+    position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``: index behind
+    the last entry; ``holes``: entries before it that are not there and may be used again.
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")
@@ -145,7 +159,8 @@ def _collect(p, seed, limit, acks, found):
 def _merge(found, runs):
     """Sorted ranges (start << 32 | end) into ``runs``, those that overlap as one.
 
-    Not those that touch: a single entry does not end where its record does, and must be recognised by its length.
+    Not those that touch: a single entry does not end where its record does, and must be recognised by its
+    length.
     """
     last_end = -1
     for item in found:

@@ -39,8 +39,8 @@ class Block:
     """
 
     __slots__ = (
-        "capacity", "limit_bytes", "offsets", "timestamps", "starts", "lengths", "property_starts", "property_lengths", "count", "body_bytes",
-        "at", "next_ordinal", "skipped", "property_flags",
+        "capacity", "limit_bytes", "offsets", "timestamps", "starts", "lengths", "property_starts",
+        "property_lengths", "count", "body_bytes", "at", "next_ordinal", "skipped", "property_flags",
     )
 
     def __init__(self, capacity, limit_bytes):
@@ -67,7 +67,8 @@ class Block:
             raise ValueError(f"walk to {end} in a buffer of {len(buffer)} octets")
         return self._walk(
             octets.pointer(buffer), at, end, seed, first_offset, first, until,
-            octets.pointer(self.offsets), octets.pointer(self.timestamps), octets.pointer(self.starts), octets.pointer(self.lengths))
+            octets.pointer(self.offsets), octets.pointer(self.timestamps), octets.pointer(self.starts),
+            octets.pointer(self.lengths))
 
     def _walk(self, p, at, end, seed, first_offset, first, until, offsets, timestamps, starts, lengths):
         while True:
@@ -197,7 +198,10 @@ class Block:
         """
         ends, size = self._measured(self.lengths, field)
         content = bytearray(size)
-        self._gather(field, octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(ends), octets.pointer(content))
+        self._gather(
+            field, octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(ends),
+            octets.pointer(content),
+        )
         return ends, content
 
     def gather_property(self, place, buffer):
@@ -207,7 +211,10 @@ class Block:
         ends, size = self._measured(self.property_lengths, place)
         content = bytearray(size)
         self._mark(place, octets.pointer(self.property_starts), octets.pointer(present))
-        self._gather(place, octets.pointer(buffer), octets.pointer(self.property_starts), octets.pointer(ends), octets.pointer(content))
+        self._gather(
+            place, octets.pointer(buffer), octets.pointer(self.property_starts), octets.pointer(ends),
+            octets.pointer(content),
+        )
         return present, ends, content
 
     def _measured(self, lengths, field):
@@ -229,7 +236,9 @@ class Block:
         for row in range(self.count):
             end = octets.le32(ends, 4 * (row + 1))
             if end > begin:
-                octets.copy(content, begin, p, octets.le32(starts, 4 * (field * self.capacity + row)), end - begin)
+                octets.copy(
+                    content, begin, p, octets.le32(starts, 4 * (field * self.capacity + row)), end - begin
+                )
             begin = end
         return 0
 

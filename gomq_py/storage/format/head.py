@@ -1,6 +1,8 @@
 """Heads: the first 128 octets of a segment's two files, and the seals in them. Little-endian.
 
-    offset size                                    Both files: the head proper. Never changed while the file is what it says.
+    Both files: the head proper. Never changed while the file is what it says.
+
+    offset size
          0    8  magic "GOMQMSGS" or "GOMQACKS"
          8    4  schema version 1
         12    4  segment number
@@ -11,7 +13,9 @@
         52    8  0
         60    4  CRC-32C of octets 0..59: the seed of every other checksum in the file
 
-    offset size                                    msgs only: the seal, written when all before it has been flushed
+    msgs only: the seal, written when all before it has been flushed.
+
+    offset size
         64    4  records                           0 octets at 64..111: not sealed
         68    4  next ordinal
         72    8  body octets of all records
@@ -20,7 +24,8 @@
         92    8  last timestamp
        100    8  0
        108    4  CRC-32C of octets 64..107, from the seed + 1
-       112    4  synced through: all before this position has been flushed; damage there is a fault of the disk, not the end of a crash
+       112    4  synced through: all before this position has been flushed; damage there is a fault of the
+              disk, not the end of a crash
        116    4  CRC-32C of the position, from the seed + 2
 
     offset size                                    acks only
@@ -32,7 +37,8 @@
         88    4  0
         92    4  CRC-32C of octets 72..91, from the seed + 4
 
-Both files then hold what their modules draw: format.record from 128 on, format.acks from 128 on. A leaf: no I/O.
+Both files then hold what their modules draw: format.record from 128 on, format.acks from 128 on. A leaf: no
+I/O.
 """
 from struct import Struct
 from typing import NamedTuple
@@ -103,7 +109,9 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """The ``Head`` in the first 64 octets, or None when they are none, of another schema version or (with ``magic``) of another kind."""
+    """The ``Head`` in the first 64 octets, or None when they are none, of another schema version or (with
+    ``magic``) of another kind.
+    """
     if len(head) < 64:
         return None
     found, version, number, incarnation, generation, first_offset, capacity, seed = _HEAD.unpack_from(head)
@@ -133,11 +141,15 @@ def encode_acks_seal(seed, seal):
 def decode_acks_seal(seed, head):
     """The ``AcksSeal`` in an acks file's first 128 octets, or None."""
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
-    return AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size) else None
+    return (
+        AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)
+        else None
+    )
 
 
 def decode_mark(seed, salt, head, at):
-    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 when they do not check."""
+    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 when they do not check.
+    """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):
         return 0

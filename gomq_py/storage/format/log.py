@@ -1,4 +1,6 @@
-"""Framed log records: the octets of an append-only file of small records. Little endian; the first is the log's birth, ordinal 0 without payload.
+"""Framed log records: the octets of an append-only file of small records.
+
+Little endian; the first is the log's birth, ordinal 0 without payload.
 
     record head, 36 octets
      0  2  magic "RL"
@@ -12,10 +14,12 @@
     32  4  CRC-32C of octets 0 to 32
     36     payload
 
-The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad head the next valid head with our id
-and a higher ordinal is searched octet by octet. "Known to be on disk" tells a disk fault (damage below it) from the ordinary end of a crash; above it
-the octets do: an append that did not come to its end is short, or what was never written of a sector reads as zeros.
-Written by storage.framed_log; read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never interpreted.
+The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad
+head the next valid head with our id and a higher ordinal is searched octet by octet. "Known to be on disk"
+tells a disk fault (damage below it) from the ordinary end of a crash; above it the octets do: an append that
+did not come to its end is short, or what was never written of a sector reads as zeros. Written by
+storage.framed_log; read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never
+interpreted.
 """
 import os
 from struct import Struct
@@ -30,7 +34,8 @@ assert HEAD.size + CHECK.size == HEAD_SIZE
 MAGIC = b"RL"
 VERSION = 1
 
-# 16 MiB: far above any definition (argument tables end at a frame), far below what would hurt when a length lies.
+# 16 MiB: far above any definition (argument tables end at a frame), far below what would hurt when a length
+# lies.
 MAX_PAYLOAD = 1 << 24
 
 # What a drive writes whole.
@@ -52,7 +57,8 @@ class LogError(Exception):
 class Damage:
     """Octets [start, end) hold no valid record.
 
-    ``promised``: they were known to be on disk, or no crash leaves such octets, so this is a disk fault. Otherwise it is the ordinary end of a crash.
+    ``promised``: they were known to be on disk, or no crash leaves such octets, so this is a disk fault.
+    Otherwise it is the ordinary end of a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")
@@ -69,7 +75,10 @@ class Damage:
 
 
 class LogScan:
-    """Walks the octets of a log: iterates over payloads, collects damage. ``end`` is behind the last valid record."""
+    """Walks the octets of a log: iterates over payloads, collects damage.
+
+    ``end`` is behind the last valid record.
+    """
 
     def __init__(self, path, content):
         self.path = path
@@ -95,7 +104,12 @@ class LogScan:
             self.next_ordinal = ordinal + 1
             payload = self._content[start + HEAD_SIZE:position]
             if octets.crc32c(self.log_id, payload, 0, length) != expected:
-                self.damage.append(Damage(start, position, f"checksum of record {ordinal} is wrong", self._may_be_torn(start, position)))
+                self.damage.append(
+                    Damage(
+                        start, position, f"checksum of record {ordinal} is wrong",
+                        self._may_be_torn(start, position),
+                    )
+                )
                 continue
             self.end = position
             if ordinal:
@@ -109,9 +123,17 @@ class LogScan:
         if position + HEAD_SIZE > len(content):
             return None
         magic, version, _, length, ordinal, synced, log_id, check = HEAD.unpack_from(content, position)
-        if magic != MAGIC or CHECK.unpack_from(content, position + HEAD.size)[0] != octets.crc32c(0, content, position, HEAD.size):
+        if (
+            magic != MAGIC
+            or CHECK.unpack_from(content, position + HEAD.size)[0] != octets.crc32c(
+                0, content, position, HEAD.size
+            )
+        ):
             return None
-        if length > MAX_PAYLOAD or not self.next_ordinal <= ordinal <= MAX_ORDINAL or (self.log_id is not None and log_id != self.log_id):
+        if (
+            length > MAX_PAYLOAD or not self.next_ordinal <= ordinal <= MAX_ORDINAL
+            or (self.log_id is not None and log_id != self.log_id)
+        ):
             return None
         if version != VERSION:
             raise LogError(self.path, f"record version {version} at {position}, this gomq-py knows {VERSION}")
@@ -147,7 +169,10 @@ def encode_record(log_id, ordinal, synced_size, payload):
     """One record. Raises ValueError above MAX_PAYLOAD."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
-    head = HEAD.pack(MAGIC, VERSION, 0, len(payload), ordinal, synced_size, log_id, octets.crc32c(log_id, payload, 0, len(payload)))
+    head = HEAD.pack(
+        MAGIC, VERSION, 0, len(payload), ordinal, synced_size, log_id,
+        octets.crc32c(log_id, payload, 0, len(payload)),
+    )
     return b"".join((head, CHECK.pack(octets.crc32c(0, head, 0, HEAD.size)), payload))
 
 

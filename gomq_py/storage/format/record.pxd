@@ -9,11 +9,15 @@ ctypedef const unsigned char* const_octets
 cdef unsigned int MAGIC
 cdef Py_ssize_t SMALLEST_RECORD_BYTES, LARGEST_ROUTING_BYTES
 
-@cython.locals(routing=Py_ssize_t, properties=Py_ssize_t, body=Py_ssize_t, trailer=Py_ssize_t, size=Py_ssize_t)
+@cython.locals(routing=Py_ssize_t, properties=Py_ssize_t, body=Py_ssize_t, trailer=Py_ssize_t,
+    size=Py_ssize_t)
 cdef Py_ssize_t encode(
-    unsigned char* p, Py_ssize_t at, uint32_t seed, uint32_t ordinal, unsigned char kind, unsigned char flags, unsigned char priority,
-    uint64_t timestamp_ms, uint64_t expires_at_ms, const unsigned char* source, Py_ssize_t routing_at, Py_ssize_t routing_length,
-    Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_at, Py_ssize_t body_length) noexcept
+    unsigned char* p, Py_ssize_t at, uint32_t seed, uint32_t ordinal, unsigned char kind,
+    unsigned char flags, unsigned char priority,
+    uint64_t timestamp_ms, uint64_t expires_at_ms, const unsigned char* source, Py_ssize_t routing_at,
+    Py_ssize_t routing_length,
+    Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_at,
+    Py_ssize_t body_length) noexcept
 
 @cython.locals(size=Py_ssize_t, routing_length=Py_ssize_t)
 cdef Py_ssize_t measure(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
@@ -25,7 +29,8 @@ cdef bint header_is_sound(const unsigned char* p, Py_ssize_t at, uint32_t seed) 
 cdef bint content_is_sound(const unsigned char* p, Py_ssize_t at, uint32_t seed) noexcept
 
 @cython.locals(count=Py_ssize_t, hit=Py_ssize_t, position=Py_ssize_t)
-cdef Py_ssize_t find(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, uint32_t seed, uint32_t ordinal) except -2
+cdef Py_ssize_t find(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, uint32_t seed,
+        uint32_t ordinal) except -2
 
 cdef class RecordScanner:
     cdef object buffer

@@ -1,4 +1,6 @@
-"""Record: one message in a segment. Little-endian; every record begins at a multiple of 8 octets from the start of the file.
+"""Record: one message in a segment.
+
+Little-endian; every record begins at a multiple of 8 octets from the start of the file.
 
     offset size
          0    2  magic 0x4D52
@@ -19,9 +21,10 @@
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-Both checksums continue from the segment's seed, the checksum of its head: what a file held in an earlier life, or octets of a body that look like a
-record, do not check. Written by storage.segment; read by it, by recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O.
-Nothing read here is believed before it was compared with the end of the data.
+Both checksums continue from the segment's seed, the checksum of its head: what a file held in an earlier
+life, or octets of a body that look like a record, do not check. Written by storage.segment; read by it, by
+recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is believed
+before it was compared with the end of the data.
 """
 from gomq_py import octets
 from gomq_py.storage.format import sizes
@@ -47,7 +50,10 @@ def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length,
 ):
-    """Write a record at ``p[at]`` from three ranges of ``source``; the caller has made sure of the room. Returns its size."""
+    """Write a record at ``p[at]`` from three ranges of ``source``; the caller has made sure of the room.
+
+    Returns its size.
+    """
     routing = at + 40
     properties = routing + routing_length
     body = properties + properties_length
@@ -74,7 +80,10 @@ def encode(
 
 
 def measure(p, at, end):
-    """Size of the record that seems to begin at ``at`` and to end at or before ``end``; 0 when there is none. Checks no checksum."""
+    """Size of the record that seems to begin at ``at`` and to end at or before ``end``; 0 when there is none.
+
+    Checks no checksum.
+    """
     if at + SMALLEST_RECORD_BYTES > end or octets.le16(p, at) != MAGIC:
         return 0
     routing_length = octets.le16(p, at + 6)
@@ -105,14 +114,19 @@ def content_is_sound(p, at, seed):
 
 
 def find(p, at, end, seed, ordinal):
-    """Where the next sound header with an ordinal of at least ``ordinal`` begins, from ``at`` (a multiple of 8) on; -1: none before ``end``."""
+    """Where the next sound header with an ordinal of at least ``ordinal`` begins, from ``at`` (a multiple of
+    8) on; -1: none before ``end``.
+    """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
         chunk = bytes(p[at:at + count])
         hit = chunk.find(MAGIC_OCTETS)
         while hit >= 0:
             position = at + hit
-            if hit % ALIGNMENT == 0 and measure(p, position, end) and octets.le32(p, position + 16) >= ordinal:
+            if (
+                hit % ALIGNMENT == 0 and measure(p, position, end)
+                and octets.le32(p, position + 16) >= ordinal
+            ):
                 if header_is_sound(p, position, seed):
                     return position
             hit = chunk.find(MAGIC_OCTETS, hit + 1)
@@ -123,16 +137,16 @@ def find(p, at, end, seed, ordinal):
 class RecordScanner:
     """Walks the records of a segment that may be damaged.
 
-    ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records lost) of what was stepped over,
-    ``at`` is where the data ends once ``next`` has said False. A region without any sound record behind it is not damage but the end: the
-    ordinary tail of a crash.
+    ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records
+    lost) of what was stepped over, ``at`` is where the data ends once ``next`` has said False. A region
+    without any sound record behind it is not damage but the end: the ordinary tail of a crash.
     """
 
     __slots__ = (
         "buffer", "p", "at", "end", "seed", "next_ordinal", "damaged",
         "count", "body_bytes", "acked", "acked_bytes", "first_timestamp_ms",
-        "position", "size", "ordinal", "kind", "flags", "priority", "routing_length", "properties_length", "body_length",
-        "timestamp_ms", "expires_at_ms",
+        "position", "size", "ordinal", "kind", "flags", "priority", "routing_length", "properties_length",
+        "body_length", "timestamp_ms", "expires_at_ms",
     )
 
     def __init__(self, buffer, start, end, seed, ordinal=0):
@@ -146,7 +160,8 @@ class RecordScanner:
         self.seed = seed
         self.next_ordinal = ordinal
         self.damaged = []
-        self.position = self.size = self.ordinal = self.routing_length = self.properties_length = self.body_length = 0
+        self.position = self.size = self.ordinal = 0
+        self.routing_length = self.properties_length = self.body_length = 0
         self.kind = self.flags = self.priority = 0
         self.timestamp_ms = self.expires_at_ms = self.first_timestamp_ms = 0
         self.count = self.body_bytes = self.acked = self.acked_bytes = 0
@@ -163,8 +178,10 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end and fill ``count``, ``body_bytes``, and the part of both that is ``acked``: lies in ``runs`` (see format.acks) or is
-        damaged. Without ``check_content`` only the headers are looked at.
+        """Walk to the end and fill ``count``, ``body_bytes``, and the part of both that is ``acked``: lies in
+        ``runs`` (see format.acks) or is damaged.
+
+        Without ``check_content`` only the headers are looked at.
         """
         at, count = 0, len(runs)
         while self._step():
