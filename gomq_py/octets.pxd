@@ -1,4 +1,5 @@
-# Compiled twin of octets.py. The bodies stand here so that the C compiler inlines them into every module that cimports them.
+# Compiled twin of octets.py. The bodies stand here so that the C compiler inlines them into every module that
+# cimports them.
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -30,20 +31,49 @@ cdef extern from *:
     #define GOMQ_LE32(v) (v)
     #define GOMQ_LE64(v) (v)
     #endif
-    static inline uint32_t gomq_be16(const uint8_t *p, Py_ssize_t i) { uint16_t v; memcpy(&v, p + i, 2); return GOMQ_BE16(v); }
-    static inline uint32_t gomq_be32(const uint8_t *p, Py_ssize_t i) { uint32_t v; memcpy(&v, p + i, 4); return GOMQ_BE32(v); }
-    static inline uint64_t gomq_be64(const uint8_t *p, Py_ssize_t i) { uint64_t v; memcpy(&v, p + i, 8); return GOMQ_BE64(v); }
-    static inline uint32_t gomq_le16(const uint8_t *p, Py_ssize_t i) { uint16_t v; memcpy(&v, p + i, 2); return GOMQ_LE16(v); }
-    static inline uint32_t gomq_le32(const uint8_t *p, Py_ssize_t i) { uint32_t v; memcpy(&v, p + i, 4); return GOMQ_LE32(v); }
-    static inline uint64_t gomq_le64(const uint8_t *p, Py_ssize_t i) { uint64_t v; memcpy(&v, p + i, 8); return GOMQ_LE64(v); }
-    static inline void gomq_put_be16(uint8_t *p, Py_ssize_t i, uint32_t n) { uint16_t v = GOMQ_BE16((uint16_t)n); memcpy(p + i, &v, 2); }
-    static inline void gomq_put_be32(uint8_t *p, Py_ssize_t i, uint32_t n) { uint32_t v = GOMQ_BE32(n); memcpy(p + i, &v, 4); }
-    static inline void gomq_put_be64(uint8_t *p, Py_ssize_t i, uint64_t n) { uint64_t v = GOMQ_BE64(n); memcpy(p + i, &v, 8); }
-    static inline void gomq_put_le16(uint8_t *p, Py_ssize_t i, uint32_t n) { uint16_t v = GOMQ_LE16((uint16_t)n); memcpy(p + i, &v, 2); }
-    static inline void gomq_put_le32(uint8_t *p, Py_ssize_t i, uint32_t n) { uint32_t v = GOMQ_LE32(n); memcpy(p + i, &v, 4); }
-    static inline void gomq_put_le64(uint8_t *p, Py_ssize_t i, uint64_t n) { uint64_t v = GOMQ_LE64(n); memcpy(p + i, &v, 8); }
-    static inline void gomq_copy(uint8_t *d, Py_ssize_t di, const uint8_t *s, Py_ssize_t si, Py_ssize_t n) { memcpy(d + di, s + si, n); }
-    static inline int gomq_same(const uint8_t *a, Py_ssize_t ai, const uint8_t *b, Py_ssize_t bi, Py_ssize_t n) { return memcmp(a + ai, b + bi, n) == 0; }
+    static inline uint32_t gomq_be16(const uint8_t *p, Py_ssize_t i) {
+        uint16_t v; memcpy(&v, p + i, 2); return GOMQ_BE16(v);
+    }
+    static inline uint32_t gomq_be32(const uint8_t *p, Py_ssize_t i) {
+        uint32_t v; memcpy(&v, p + i, 4); return GOMQ_BE32(v);
+    }
+    static inline uint64_t gomq_be64(const uint8_t *p, Py_ssize_t i) {
+        uint64_t v; memcpy(&v, p + i, 8); return GOMQ_BE64(v);
+    }
+    static inline uint32_t gomq_le16(const uint8_t *p, Py_ssize_t i) {
+        uint16_t v; memcpy(&v, p + i, 2); return GOMQ_LE16(v);
+    }
+    static inline uint32_t gomq_le32(const uint8_t *p, Py_ssize_t i) {
+        uint32_t v; memcpy(&v, p + i, 4); return GOMQ_LE32(v);
+    }
+    static inline uint64_t gomq_le64(const uint8_t *p, Py_ssize_t i) {
+        uint64_t v; memcpy(&v, p + i, 8); return GOMQ_LE64(v);
+    }
+    static inline void gomq_put_be16(uint8_t *p, Py_ssize_t i, uint32_t n) {
+        uint16_t v = GOMQ_BE16((uint16_t)n); memcpy(p + i, &v, 2);
+    }
+    static inline void gomq_put_be32(uint8_t *p, Py_ssize_t i, uint32_t n) {
+        uint32_t v = GOMQ_BE32(n); memcpy(p + i, &v, 4);
+    }
+    static inline void gomq_put_be64(uint8_t *p, Py_ssize_t i, uint64_t n) {
+        uint64_t v = GOMQ_BE64(n); memcpy(p + i, &v, 8);
+    }
+    static inline void gomq_put_le16(uint8_t *p, Py_ssize_t i, uint32_t n) {
+        uint16_t v = GOMQ_LE16((uint16_t)n); memcpy(p + i, &v, 2);
+    }
+    static inline void gomq_put_le32(uint8_t *p, Py_ssize_t i, uint32_t n) {
+        uint32_t v = GOMQ_LE32(n); memcpy(p + i, &v, 4);
+    }
+    static inline void gomq_put_le64(uint8_t *p, Py_ssize_t i, uint64_t n) {
+        uint64_t v = GOMQ_LE64(n); memcpy(p + i, &v, 8);
+    }
+    static inline void gomq_copy(uint8_t *d, Py_ssize_t di, const uint8_t *s, Py_ssize_t si, Py_ssize_t n) {
+        memcpy(d + di, s + si, n);
+    }
+    static inline int gomq_same(
+        const uint8_t *a, Py_ssize_t ai, const uint8_t *b, Py_ssize_t bi, Py_ssize_t n) {
+        return memcmp(a + ai, b + bi, n) == 0;
+    }
 
     /* CRC-32C by tables, eight octets at a time, for processors without an instruction for it: 12 times as
        fast as bit by bit, a fifth of SSE4.2's. Made at the first use, the same tables whoever makes them. */
@@ -127,7 +157,9 @@ cdef extern from *:
     }
     #endif
 
-    static inline const uint8_t *gomq_bytes_pointer(PyObject *b) { return (const uint8_t *)PyBytes_AS_STRING(b); }
+    static inline const uint8_t *gomq_bytes_pointer(PyObject *b) {
+        return (const uint8_t *)PyBytes_AS_STRING(b);
+    }
     """
     unsigned int be16 "gomq_be16"(const unsigned char*, Py_ssize_t) noexcept nogil
     unsigned int be32 "gomq_be32"(const unsigned char*, Py_ssize_t) noexcept nogil
@@ -141,14 +173,17 @@ cdef extern from *:
     void put_le16 "gomq_put_le16"(unsigned char*, Py_ssize_t, unsigned int) noexcept nogil
     void put_le32 "gomq_put_le32"(unsigned char*, Py_ssize_t, unsigned int) noexcept nogil
     void put_le64 "gomq_put_le64"(unsigned char*, Py_ssize_t, uint64_t) noexcept nogil
-    void copy "gomq_copy"(unsigned char*, Py_ssize_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
-    bint same "gomq_same"(const unsigned char*, Py_ssize_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
+    void copy "gomq_copy"(unsigned char*, Py_ssize_t, const unsigned char*, Py_ssize_t,
+            Py_ssize_t) noexcept nogil
+    bint same "gomq_same"(const unsigned char*, Py_ssize_t, const unsigned char*, Py_ssize_t,
+            Py_ssize_t) noexcept nogil
     uint32_t crc32c "gomq_crc32c"(uint32_t, const unsigned char*, Py_ssize_t, Py_ssize_t) noexcept nogil
 
 
 cdef inline unsigned char* pointer(object buffer) except NULL:
-    # The export ends with this call: the owner keeps the buffer alive and unresized for as long as the pointer is used. By hand, because a typed
-    # memoryview would put its 20 000 lines of C into every module that uses octets.
+    # The export ends with this call: the owner keeps the buffer alive and unresized for as long as the
+    # pointer is used. By hand, because a typed memoryview would put its 20 000 lines of C into every module
+    # that uses octets.
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     cdef unsigned char* start = <unsigned char*> view.buf

@@ -1,7 +1,9 @@
-"""Octets: fixed-width integers, copies, comparisons and CRC-32C over raw buffers. A leaf; the compiled twin is inline C in ``octets.pxd``.
+"""Octets: fixed-width integers, copies, comparisons and CRC-32C over raw buffers.
 
-``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing is bounds-checked in the compiled twin:
-the caller has checked every length before it comes here.
+A leaf; the compiled twin is inline C in ``octets.pxd``.
+
+``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing
+is bounds-checked in the compiled twin: the caller has checked every length before it comes here.
 """
 import sys
 from importlib import machinery, util
@@ -9,14 +11,17 @@ from struct import Struct
 
 
 def _extension():
-    """The compiled part of the package crc32c, without the package: that asks importlib.metadata for its own version, which brings in 3 MB of modules
-    for mail and archives.
+    """The compiled part of the package crc32c, without the package: that asks importlib.metadata for its own
+    version, which brings in 3 MB of modules for mail and archives.
     """
     name = "crc32c._crc32c"
     if name in sys.modules:
         return sys.modules[name]
     package = util.find_spec("crc32c")
-    spec = machinery.PathFinder.find_spec(name, package.submodule_search_locations) if package is not None else None
+    spec = (
+        machinery.PathFinder.find_spec(name, package.submodule_search_locations) if package is not None
+        else None
+    )
     if spec is None or not isinstance(spec.loader, machinery.ExtensionFileLoader):
         import crc32c
         return crc32c
@@ -69,13 +74,16 @@ def same(a, a_at, b, b_at, count):
 
 
 def crc32c(seed, p, start, count):
-    """CRC-32C (Castagnoli) of ``count`` octets, continuing from ``seed`` (the CRC of what came before, or any starting value)."""
+    """CRC-32C (Castagnoli) of ``count`` octets, continuing from ``seed`` (the CRC of what came before, or any
+    starting value).
+    """
     return _crc32c(bytes(p[start:start + count]), seed)
 
 
 def pointer(buffer):
     """The start of a buffer: a C pointer in compiled modules, the buffer itself here.
 
-    The owner keeps the buffer alive and unresized for as long as the pointer is used, and drops it before closing an mmap.
+    The owner keeps the buffer alive and unresized for as long as the pointer is used, and drops it before
+    closing an mmap.
     """
     return buffer

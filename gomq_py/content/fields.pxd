@@ -1,7 +1,8 @@
 cimport cython
 from gomq_py cimport octets
 
-cdef unsigned char BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP
+cdef unsigned char BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, INT64_ALIAS, FLOAT, DOUBLE
+cdef unsigned char DECIMAL, TIMESTAMP
 cdef unsigned char LONGSTR, OCTETS, ARRAY, TABLE, VOID
 cdef int MAX_DEPTH
 
@@ -23,7 +24,8 @@ cdef list read_array(const unsigned char* p, Py_ssize_t at)
 cdef object read_value(const unsigned char* p, Py_ssize_t at)
 @cython.locals(kind=cython.uchar)
 cdef object read_scalar(const unsigned char* p, Py_ssize_t at)
-@cython.locals(at=cython.Py_ssize_t, end=cython.Py_ssize_t, size=cython.Py_ssize_t, value_at=cython.Py_ssize_t)
+@cython.locals(at=cython.Py_ssize_t, end=cython.Py_ssize_t, size=cython.Py_ssize_t,
+    value_at=cython.Py_ssize_t)
 cdef tuple find_entry(const unsigned char* p, Py_ssize_t length, bytes key)
 
 @cython.locals(p="const unsigned char*", end=cython.Py_ssize_t)
@@ -32,5 +34,6 @@ cpdef tuple decode_table(object data, Py_ssize_t offset=*, int deeper=*)
 cpdef tuple decode_array(object data, Py_ssize_t offset=*)
 @cython.locals(p="const unsigned char*", end=cython.Py_ssize_t)
 cpdef tuple decode_value(object data, Py_ssize_t offset=*)
-@cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, at=cython.Py_ssize_t, end=cython.Py_ssize_t, value_at=cython.Py_ssize_t)
+@cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, at=cython.Py_ssize_t,
+    end=cython.Py_ssize_t, value_at=cython.Py_ssize_t)
 cpdef bytes sort_keys(bytes raw)

@@ -1,14 +1,20 @@
-"""Field tables: AMQP field values from and to octets, whole tables checked without being decoded, single keys edited in place. A leaf.
+"""Field tables: AMQP field values from and to octets, whole tables checked without being decoded, single keys
+edited in place.
 
-A table is a long (u32) octet count and that many octets of entries; an entry is a short string key, a type octet and the value (§4.2.5.5, with
-RabbitMQ's meaning of the type octets where the specification's grammar differs from every implementation):
+A leaf.
 
-    t boolean   b int8   B uint8   s int16   u uint16   I int32   i uint32   l L int64   f float   d double   V void
-    D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)   S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
+A table is a long (u32) octet count and that many octets of entries; an entry is a short string key, a type
+octet and the value (§4.2.5.5, with RabbitMQ's meaning of the type octets where the specification's grammar
+differs from every implementation):
 
-Whatever comes from a peer is checked to its end (``check_table``) before one octet of it is read, because compiled code has no bounds checks.
-Readers named ``read_*`` trust their caller; ``decode_*`` check first. Keys and text may hold any octets: keys decode with ``surrogateescape`` and
-encode back exactly, text that is not UTF-8 decodes to bytes.
+    t boolean   b int8   B uint8   s int16   u uint16   I int32   i uint32   l L int64
+    f float   d double   V void   D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)
+    S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
+
+Whatever comes from a peer is checked to its end (``check_table``) before one octet of it is read, because
+compiled code has no bounds checks. Readers named ``read_*`` trust their caller; ``decode_*`` check first.
+Keys and text may hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is
+not UTF-8 decodes to bytes.
 """
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -22,12 +28,15 @@ BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32 = b"tbBsuIi"
 INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP = b"lLfdDT"
 LONGSTR, OCTETS, ARRAY, TABLE, VOID = b"SxAFV"
 
-# No client nests deeper than a handful (x-death is 3); the limit keeps a hostile 100 KiB table from exhausting the C stack.
+# No client nests deeper than a handful (x-death is 3); the limit keeps a hostile 100 KiB table from
+# exhausting the C stack.
 MAX_DEPTH = 32
 
 _INT8, _INT16, _INT32, _INT64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
 _UINT16, _LONG, _FLOAT, _DOUBLE = Struct(">H"), Struct(">I"), Struct(">f"), Struct(">d")
-_TYPED_INT32, _TYPED_INT64, _TYPED_DOUBLE, _TYPED_DECIMAL = Struct(">ci"), Struct(">cq"), Struct(">cd"), Struct(">cBi")
+_TYPED_INT32, _TYPED_INT64, _TYPED_DOUBLE, _TYPED_DECIMAL = (
+    Struct(">ci"), Struct(">cq"), Struct(">cd"), Struct(">cBi")
+)
 _TYPED_TIMESTAMP, _TYPED_SIZE = Struct(">cQ"), Struct(">cI")
 _KEY = itemgetter(0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -35,13 +44,19 @@ _LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a datet
 
 
 class Seconds(int):
-    """A timestamp beyond a datetime's last second: a number that goes back to the wire as the timestamp it was."""
+    """A timestamp beyond a datetime's last second: a number that goes back to the wire as the timestamp it
+    was.
+    """
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """An integer that goes back to the wire with the type it came with: one that its value alone does not tell. Plain ones are int32."""
+    """An integer that goes back to the wire with the type it came with: one that its value alone does not
+    tell.
+
+    Plain ones are int32.
+    """
 
     __slots__ = ()
     NAME = ""  # RabbitMQ's name for the type
@@ -113,7 +128,9 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Where the value whose type octet is at ``at`` ends; -1 if it is malformed, nested too deep or runs past ``end``."""
+    """Where the value whose type octet is at ``at`` ends; -1 if it is malformed, nested too deep or runs past
+    ``end``.
+    """
     if at >= end:
         return -1
     kind = p[at]
@@ -148,7 +165,9 @@ def check_array(p, at, end, depth):
 
 
 def check_table(p, at, end, depth):
-    """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1 no, 0 yes, 1 yes and a key of this level is CC or BCC."""
+    """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1 no, 0 yes, 1 yes and a key of
+    this level is CC or BCC.
+    """
     special = 0
     if depth > MAX_DEPTH:
         return -1
@@ -178,7 +197,9 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. The first of equal keys wins, as in RabbitMQ.
+    """The table (u32 size first) at ``offset`` as a dict, and the offset behind it.
+
+    The first of equal keys wins, as in RabbitMQ.
 
     ``deeper``: levels it may have more than one from a peer, as it was put into another. Raises Malformed.
     """
@@ -311,7 +332,10 @@ def encode_shortstr(text):
 
 
 def encode_table(table):
-    """A dict as a field table, u32 size first. Raises ValueError or TypeError for what a table cannot hold."""
+    """A dict as a field table, u32 size first.
+
+    Raises ValueError or TypeError for what a table cannot hold.
+    """
     parts = []
     for key, value in table.items():
         parts.append(encode_shortstr(key))
@@ -327,7 +351,9 @@ def encode_array(values):
 
 
 def encode_value(value):
-    """A value with its type octet: the type is chosen by the Python type, plain integers take the smaller of int32 and int64."""
+    """A value with its type octet: the type is chosen by the Python type, plain integers take the smaller of
+    int32 and int64.
+    """
     encode = ENCODERS.get(type(value))
     if encode is None:
         for kind, candidate in ENCODERS.items():
@@ -412,7 +438,10 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """(entry, value, end) offsets of a key in the table ``p`` that fills ``length`` octets, or None. Raises Malformed for a malformed table."""
+    """(entry, value, end) offsets of a key in the table ``p`` that fills ``length`` octets, or None.
+
+    Raises Malformed for a malformed table.
+    """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
     at = 4
@@ -441,14 +470,20 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """A raw table with a key set, in its old place or at the end, every other octet as it was. Raises Malformed for a malformed table."""
+    """A raw table with a key set, in its old place or at the end, every other octet as it was.
+
+    Raises Malformed for a malformed table.
+    """
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """A raw table with its entries in the order of their keys' octets; equal keys stay in theirs. Raises Malformed for a malformed table."""
+    """A raw table with its entries in the order of their keys' octets; equal keys stay in theirs.
+
+    Raises Malformed for a malformed table.
+    """
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:

@@ -8,4 +8,5 @@ cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING
 @cython.locals(flags="unsigned int")
 cdef Py_ssize_t headers_at(const unsigned char* p, Py_ssize_t at) noexcept
 @cython.locals(value=Py_ssize_t)
-cdef Py_ssize_t find_key(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* key, Py_ssize_t key_length) noexcept
+cdef Py_ssize_t find_key(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* key,
+        Py_ssize_t key_length) noexcept

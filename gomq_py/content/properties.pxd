@@ -2,7 +2,8 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.content cimport fields
 
-cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY, CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
+cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY, CORRELATION_ID, REPLY_TO
+cdef unsigned int EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
 cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, CONTINUED
 
 cdef Py_ssize_t skip_shortstr(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
@@ -21,5 +22,6 @@ cdef class PropertyScan:
     cpdef bint scan_octets(self, object data)
 
 cdef class Properties:
-    cdef public object content_type, content_encoding, headers, delivery_mode, priority, correlation_id, reply_to, expiration, message_id, timestamp
+    cdef public object content_type, content_encoding, headers, delivery_mode, priority, correlation_id
+    cdef public object reply_to, expiration, message_id, timestamp
     cdef public object type, user_id, app_id, cluster_id

@@ -1,13 +1,19 @@
-"""Basic properties: scanned in place on the way through the broker, decoded only where something must look inside. A leaf.
+"""Basic properties: scanned in place on the way through the broker, decoded only where something must look
+inside.
 
-The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then the flagged properties in this order:
+A leaf.
 
-    bit 15 content_type s    14 content_encoding s   13 headers F   12 delivery_mode B   11 priority B   10 correlation_id s
-    9 reply_to s   8 expiration s   7 message_id s   6 timestamp T   5 type s   4 user_id s   3 app_id s   2 cluster_id s
+The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
+the flagged properties in this order:
+
+    bit 15 content_type s   14 content_encoding s   13 headers F   12 delivery_mode B   11 priority B
+    10 correlation_id s   9 reply_to s   8 expiration s   7 message_id s   6 timestamp T   5 type s
+    4 user_id s   3 app_id s   2 cluster_id s
     (s short string, F table, B octet, T u64)
 
-Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word that the basic class does not have and is malformed. The
-broker stores and delivers these bytes as the publisher sent them. Never decodes what nobody asked for, never reads past the end it is given.
+Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word that the basic
+class does not have and is malformed. The broker stores and delivers these bytes as the publisher sent them.
+Never decodes what nobody asked for, never reads past the end it is given.
 """
 from struct import Struct
 
@@ -25,10 +31,12 @@ TRANSIENT, PERSISTENT = 1, 2
 
 # (name, flag, kind) in wire order
 FIELDS = (
-    ("content_type", 0x8000, "shortstr"), ("content_encoding", 0x4000, "shortstr"), ("headers", 0x2000, "table"), ("delivery_mode", 0x1000, "octet"),
-    ("priority", 0x0800, "octet"), ("correlation_id", 0x0400, "shortstr"), ("reply_to", 0x0200, "shortstr"), ("expiration", 0x0100, "shortstr"),
-    ("message_id", 0x0080, "shortstr"), ("timestamp", 0x0040, "timestamp"), ("type", 0x0020, "shortstr"), ("user_id", 0x0010, "shortstr"),
-    ("app_id", 0x0008, "shortstr"), ("cluster_id", 0x0004, "shortstr"),
+    ("content_type", 0x8000, "shortstr"), ("content_encoding", 0x4000, "shortstr"),
+    ("headers", 0x2000, "table"), ("delivery_mode", 0x1000, "octet"),
+    ("priority", 0x0800, "octet"), ("correlation_id", 0x0400, "shortstr"), ("reply_to", 0x0200, "shortstr"),
+    ("expiration", 0x0100, "shortstr"),
+    ("message_id", 0x0080, "shortstr"), ("timestamp", 0x0040, "timestamp"), ("type", 0x0020, "shortstr"),
+    ("user_id", 0x0010, "shortstr"), ("app_id", 0x0008, "shortstr"), ("cluster_id", 0x0004, "shortstr"),
 )
 
 _SHORT, _OCTET, _LONGLONG = Struct(">H"), Struct(">B"), Struct(">Q")
@@ -44,12 +52,16 @@ def skip_shortstr(p, at, end):
 class PropertyScan:
     """Where the properties that the broker acts on lie; made once and filled again for every message.
 
-    Offsets are into the scanned buffer, -1 when absent: ``headers_at`` is the u32 size of the table (``headers_length`` counts it too),
-    ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8 size of a short string. ``delivery_mode`` and ``priority`` are 0 when absent.
-    ``special``: the headers hold CC or BCC.
+    Offsets are into the scanned buffer, -1 when absent: ``headers_at`` is the u32 size of the table
+    (``headers_length`` counts it too), ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8 size
+    of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers hold CC
+    or BCC.
     """
 
-    __slots__ = ("flags", "headers_at", "headers_length", "expiration_at", "user_id_at", "reply_to_at", "delivery_mode", "priority", "special")
+    __slots__ = (
+        "flags", "headers_at", "headers_length", "expiration_at", "user_id_at", "reply_to_at",
+        "delivery_mode", "priority", "special",
+    )
 
     def __init__(self):
         self.flags = 0
@@ -59,7 +71,9 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Walk the properties that must fill ``start`` to ``end`` exactly. 0: well-formed, -1: not, and the fields mean nothing."""
+        """Walk the properties that must fill ``start`` to ``end`` exactly. 0: well-formed, -1: not, and the
+        fields mean nothing.
+        """
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0
@@ -134,7 +148,9 @@ class PropertyScan:
         return at
 
     def scan_octets(self, data):
-        """``scan`` over a whole bytes-like object, for code that is not compiled against this class; True when well-formed."""
+        """``scan`` over a whole bytes-like object, for code that is not compiled against this class; True
+        when well-formed.
+        """
         return self.scan(octets.pointer(data), 0, len(data)) == 0
 
 
@@ -145,8 +161,8 @@ class Properties:
     """
 
     __slots__ = (
-        "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration", "message_id",
-        "timestamp", "type", "user_id", "app_id", "cluster_id",
+        "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
+        "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
     )
 
     def __init__(self, **values):
@@ -157,7 +173,10 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """From wire form (flags first). Raises Malformed unless the octets are exactly one set of properties."""
+        """From wire form (flags first).
+
+        Raises Malformed unless the octets are exactly one set of properties.
+        """
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")

@@ -19,6 +19,7 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.storage.message_store": "the order of one queue's messages: taking, picking and purging move one cursor and its counts",
     "gomq_py.storage.pool": "where segment files are between two logs: made ahead, waited for, on their way back; they share room and names",
     "gomq_py.storage.files": "the one seam: every call that changes a file or folder, and no other logic",
+    "gomq_py.content.fields": "the kinds of field values: from octets, to octets, checked and edited in place",
     "gomq_py.storage.stream_store": "the segments of a stream: appended to, read from any offset, dropped at the front",
     "gomq_py.storage.data_dir": "the data folder as a whole: its lock, version, last run and what is moved aside",
     "gomq_py.storage.segment": "what is known of one pair of files, and every octet written to and read from it",
