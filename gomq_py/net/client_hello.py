@@ -1,8 +1,10 @@
-"""ClientHello: the host name a TLS client asks for, read before the handshake begins and without taking an octet from the socket.
+"""ClientHello: the host name a TLS client asks for, read before the handshake begins and without taking an
+octet from the socket.
 
-OpenSSL would tell it in the middle of the handshake, when only the certificate can still be changed; versions, ciphers and whether a client has to
-show a certificate are settled by then. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. Below tls; parses what a stranger sent, so every length
-is checked, and what cannot be parsed is simply no name: the handshake itself will refuse it in its own words.
+OpenSSL would tell it in the middle of the handshake, when only the certificate can still be changed;
+versions, ciphers and whether a client has to show a certificate are settled by then. Formats of RFC 8446
+§4.1.2 and §5.1, RFC 6066 §3. Below tls; parses what a stranger sent, so every length is checked, and what
+cannot be parsed is simply no name: the handshake itself will refuse it in its own words.
 """
 from typing import Any
 
@@ -19,7 +21,10 @@ class Incomplete(Exception):
 
 
 def asked_host(connection: Any) -> str:
-    """The host name in the hello that waits on the socket, in lower case; empty where there is none. The caller limits the time. May switch."""
+    """The host name in the hello that waits on the socket, in lower case; empty where there is none.
+
+    The caller limits the time. May switch.
+    """
     seen = -1
     try:
         while True:
@@ -38,7 +43,10 @@ def asked_host(connection: Any) -> str:
 
 
 def server_name(data: bytes) -> str:
-    """The host name that a hello at the start of ``data`` asks for; empty for none, or for what is no hello. Raises Incomplete."""
+    """The host name that a hello at the start of ``data`` asks for; empty for none, or for what is no hello.
+
+    Raises Incomplete.
+    """
     try:
         hello = _Octets(_handshake_message(data))
         hello.skip(2 + 32)  # version, random
@@ -55,7 +63,10 @@ def server_name(data: bytes) -> str:
 
 
 def _handshake_message(data: bytes) -> bytes:
-    """The body of the first handshake message, out of as many records as it takes. Raises Incomplete, ValueError."""
+    """The body of the first handshake message, out of as many records as it takes.
+
+    Raises Incomplete, ValueError.
+    """
     message = b""
     position = 0
     while True:

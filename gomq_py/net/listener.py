@@ -1,6 +1,7 @@
 """Listening sockets: bind, accept, set the socket's options, hand it over.
 
-One greenlet accepts, one more per connection runs the door's ``handle(socket, address)``. Knows no protocol; never touches what a peer sends.
+One greenlet accepts, one more per connection runs the door's ``handle(socket, address)``. Knows no protocol;
+never touches what a peer sends.
 """
 import errno
 import os
@@ -20,13 +21,14 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("listener")
-# Errors of accept() that say nothing about the listener: the peer has gone again, or there are no descriptors or buffers just now.
+# Errors of accept() that say nothing about the listener: the peer has gone again, or there are no descriptors
+# or buffers just now.
 _PEER_GONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Between two tries when descriptors have run out; the connection waits in the backlog meanwhile.
 EXHAUSTED_PAUSE_S = 0.1
-# accept() does not yield while connections are waiting: after this many in a row the others have their turn, so that a flood of connects delays
-# nobody by more than a few milliseconds.
+# accept() does not yield while connections are waiting: after this many in a row the others have their turn,
+# so that a flood of connects delays nobody by more than a few milliseconds.
 ACCEPTS_PER_TURN = 32
 # Between two looks whether there is room for another login.
 FULL_PAUSE_S = 0.02
@@ -42,7 +44,9 @@ class BindError(Exception):
 def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
     """A listening TCP socket; ``port`` 0 takes a free one. ``::`` takes IPv4 too. Raises BindError."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
     except OSError as error:
         raise BindError(f"cannot listen on {host}: {error.strerror}") from error
     except UnicodeError as error:  # a label of a name that is empty or too long
@@ -64,21 +68,32 @@ def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> An
 
 def _why_not(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use: stop what listens there (ss -ltnp sport = :{port}) or choose another port"
+        return (
+            f"port {port} on {host} is in use: stop what listens there (ss -ltnp sport = :{port}) or choose "
+            "another port"
+        )
     if error.errno == errno.EACCES:
-        return f"port {port} on {host} is not allowed for this user: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+        return (
+            f"port {port} on {host} is not allowed for this user: ports below 1024 need root or "
+            "CAP_NET_BIND_SERVICE"
+        )
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{host} is not an address of this machine"
     return f"cannot listen on {host} port {port}: {error.strerror}"
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """A listening unix socket that only whom ``mode`` lets write may connect to; a stale one that nobody answers on is replaced. Raises BindError."""
+    """A listening unix socket that only whom ``mode`` lets write may connect to; a stale one that nobody
+    answers on is replaced.
+
+    Raises BindError.
+    """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
         listening.bind(path)
-        # Nobody can connect before listen(), whatever the mode was until now; the umask would be for all threads of the process.
+        # Nobody can connect before listen(), whatever the mode was until now; the umask would be for all
+        # threads of the process.
         os.chmod(path, mode)
         listening.listen(backlog)
     except OSError as error:
@@ -88,7 +103,9 @@ def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
 
 
 def _remove_stale(path: str) -> None:
-    """Unlink a socket that a killed broker left behind; raises OSError when somebody answers there, leaves what is no socket to bind()."""
+    """Unlink a socket that a killed broker left behind; raises OSError when somebody answers there, leaves
+    what is no socket to bind().
+    """
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return
@@ -109,7 +126,9 @@ class SocketOptions:
     """What is set on every accepted TCP socket."""
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the system."""
+        """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the
+        system.
+        """
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
@@ -139,12 +158,17 @@ class SocketOptions:
 class Listener:
     """Accepts on one socket until it is closed; every connection gets a greenlet of its own."""
 
-    def __init__(self, listening: Any, protocol: str, handle: Handle, options: SocketOptions, handshake: Handshake | None = None,
-                 proxies: Proxies | None = None, inherited: bool = False, admission: Admission | None = None):
-        """``listening`` is bound and listens already, and is owned from here on. ``handshake`` makes of an accepted socket the one to serve (TLS).
+    def __init__(
+        self, listening: Any, protocol: str, handle: Handle, options: SocketOptions,
+        handshake: Handshake | None = None, proxies: Proxies | None = None, inherited: bool = False,
+        admission: Admission | None = None,
+    ):
+        """``listening`` is bound and listens already, and is owned from here on.
 
-        ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also removes its path. ``admission`` is asked
-        before anybody is served.
+        ``handshake`` makes of an accepted socket the one to serve (TLS).
+
+        ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also
+        removes its path. ``admission`` is asked before anybody is served.
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -169,7 +193,10 @@ class Listener:
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
     def close(self) -> None:
-        """Stop accepting and free the address; a second call does nothing. Connections that were accepted go on. May switch."""
+        """Stop accepting and free the address; a second call does nothing.
+
+        Connections that were accepted go on. May switch.
+        """
         if self._greenlet is not None:
             self._greenlet.kill()
         self._socket.close()
@@ -197,7 +224,10 @@ class Listener:
                     LOG.error("%s listener on %s stopped: %s", self.protocol, self.address, error)
                     return
                 if not exhausted:
-                    LOG.error("cannot accept %s connections: %s; they wait until others close", self.protocol, error.strerror)
+                    LOG.error(
+                        "cannot accept %s connections: %s; they wait until others close", self.protocol,
+                        error.strerror,
+                    )
                 exhausted = True
                 gevent.sleep(EXHAUSTED_PAUSE_S)
                 continue
@@ -212,7 +242,10 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _admitted(self, connection: Any, address: Any) -> Guest | None:
-        """Who may come in, when there is room to log in; those behind wait in the kernel meanwhile. May switch."""
+        """Who may come in, when there is room to log in; those behind wait in the kernel meanwhile.
+
+        May switch.
+        """
         if self._admission is None:
             return None
         while not self._admission.has_room():
@@ -220,7 +253,9 @@ class Listener:
         return self._admission.enter(connection, host_of(address))
 
     def _unix_peer(self, connection: Any) -> str:
-        """A name for a peer that has no address: "unix:PROCESS:NUMBER", the process by its id and the connection by its number here."""
+        """A name for a peer that has no address: "unix:PROCESS:NUMBER", the process by its id and the
+        connection by its number here.
+        """
         self._accepted += 1
         return f"unix:{_peer_process(connection)}:{self._accepted}"
 
@@ -235,12 +270,18 @@ class Listener:
         except GreenletExit:
             raise
         except ProxyProtocolError as error:
-            self._strangers.warning(("proxy", host_of(address)), "%s connection from %s refused: %s", self.protocol, format_address(address), error)
+            self._strangers.warning(
+                ("proxy", host_of(address)), "%s connection from %s refused: %s", self.protocol,
+                format_address(address), error,
+            )
         except OSError as error:
             self._strangers.info(
-                ("lost", host_of(address)), "%s connection from %s lost: %s", self.protocol, format_address(address), error.strerror or error)
+                ("lost", host_of(address)), "%s connection from %s lost: %s", self.protocol,
+                format_address(address), error.strerror or error)
         except Exception:
-            LOG.exception("%s connection from %s ended by a fault of the broker", self.protocol, format_address(address))
+            LOG.exception(
+                "%s connection from %s ended by a fault of the broker", self.protocol, format_address(address)
+            )
         finally:
             if self._admission is not None and guest is not None:
                 self._admission.leave(guest)
@@ -248,7 +289,9 @@ class Listener:
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """What tells the file of this name from another one of the same name; None without a file (the abstract namespace has none)."""
+    """What tells the file of this name from another one of the same name; None without a file (the abstract
+    namespace has none).
+    """
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -257,7 +300,9 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless somebody else's stands there by now; ``identity`` is what path_id() said when it was bound."""
+    """Unlink a socket, unless somebody else's stands there by now; ``identity`` is what path_id() said when
+    it was bound.
+    """
     if path_id(path) == identity:
         os.unlink(path)
 
@@ -268,7 +313,9 @@ def _peer_process(connection: Any) -> int:
 
 
 def abandon_socket(connection: Any) -> None:
-    """In a forked child: close its copy of a socket, without a word to the peer or to the loop, whose kernel half is still the parent's."""
+    """In a forked child: close its copy of a socket, without a word to the peer or to the loop, whose kernel
+    half is still the parent's.
+    """
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
         posix.close(descriptor)

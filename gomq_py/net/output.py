@@ -1,9 +1,12 @@
-"""Output: everything that goes to one socket. Nobody waits here (docs/decisions/0003, design "nobody waits on somebody's socket").
+"""Output: everything that goes to one socket.
 
-Above the socket, below doors and their deliveries. What the socket does not take at once is kept, and sent when the loop says that the socket is
-writable again. Deliveries stop while it is ``blocked``; replies go on into the kept octets up to ``limit``, then ``on_overflow`` is told, whose
-business it is to stop reading from that client. Never raises for the socket's sake: a broken one swallows what it is given and tells ``on_broken``
-once.
+Nobody waits here (docs/decisions/0003, design "nobody waits on somebody's socket").
+
+Above the socket, below doors and their deliveries. What the socket does not take at once is kept, and sent
+when the loop says that the socket is writable again. Deliveries stop while it is ``blocked``; replies go on
+into the kept octets up to ``limit``, then ``on_overflow`` is told, whose business it is to stop reading from
+that client. Never raises for the socket's sake: a broken one swallows what it is given and tells
+``on_broken`` once.
 """
 from ssl import SSLWantReadError, SSLWantWriteError
 
@@ -14,7 +17,8 @@ from gomq_py.observability.log import logger
 
 LOG = logger("net")
 
-# Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or declare-oks.
+# Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or
+# declare-oks.
 LIMIT_OCTETS = 1024 * 1024
 # Most octets handed to one send(): larger ones are cut by the socket buffer anyway.
 SEND_OCTETS = 256 * 1024
@@ -24,12 +28,13 @@ WRITABLE = 2
 class Output:
     """The one way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
 
-    ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``. ``sent_octets`` counts what the socket took.
+    ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
+    ``sent_octets`` counts what the socket took.
     """
 
     __slots__ = (
-        "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken", "limit", "corked", "overflowed", "send",
-        "fileno", "watcher", "pending", "waiters",
+        "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
+        "limit", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
@@ -63,7 +68,9 @@ class Output:
             self._over_limit()
 
     def send_filled(self, count):
-        """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied out of it."""
+        """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied
+        out of it.
+        """
         if self.pending and not self.blocked:
             self._flush()
         if self.broken:
@@ -86,7 +93,9 @@ class Output:
             self._flush()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once when everything kept has been sent, or never will be because the socket broke."""
+        """Call ``callback()`` once when everything kept has been sent, or never will be because the socket
+        broke.
+        """
         self.waiters.append(callback)
 
     def pending_octets(self):
@@ -137,7 +146,10 @@ class Output:
             del self.pending[:sent]
 
     def _over_limit(self):
-        """More is kept than should be. What was only gathered goes out; if the socket does not take it, the client does not read."""
+        """More is kept than should be.
+
+        What was only gathered goes out; if the socket does not take it, the client does not read.
+        """
         if not self.blocked:
             self._flush()
         if self.blocked and len(self.pending) > self.limit:

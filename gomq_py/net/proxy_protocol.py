@@ -1,12 +1,18 @@
-"""PROXY protocol, versions 1 and 2: the first octets of a connection, in which a proxy says whom it speaks for. Formats of the HAProxy specification.
+"""PROXY protocol, versions 1 and 2: the first octets of a connection, in which a proxy says whom it speaks
+for.
 
-    v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF         at most 107 octets
+Formats of the HAProxy specification.
+
+    v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
+         at most 107 octets
          "PROXY" SP "UNKNOWN" anything CR LF
     v2   signature (12) | version 2 and command (1) | family and transport (1) | length (2) | addresses | TLVs
-         command 0 LOCAL: the proxy speaks for itself; 1 PROXY.  TLV: type (1) | length (2) | value; type 3 is a CRC-32C of the whole header
+         command 0 LOCAL: the proxy speaks for itself; 1 PROXY. TLV: type (1) | length (2) | value; type 3 is
+         a CRC-32C of the whole header
 
-Between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the socket and not an octet of what follows,
-which may be TLS. A header from somebody who is not believed (``Proxies``) is left for the protocol behind to refuse.
+Between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
+socket and not an octet of what follows, which may be TLS. A header from somebody who is not believed
+(``Proxies``) is left for the protocol behind to refuse.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -23,15 +29,17 @@ V1_BEGIN = b"PROXY "
 V1_MAX_OCTETS = 107
 V2_FIXED = struct.Struct(">12sBBH")
 assert V2_FIXED.size == 16
-# The specification lets a v2 header have 64 KiB, and wants what is sent to fit a first segment. Certificates' names and a load balancer's ids
-# need a few hundred octets; a stranger shall not make us hold more than this.
+# The specification lets a v2 header have 64 KiB, and wants what is sent to fit a first segment. Certificates'
+# names and a load balancer's ids need a few hundred octets; a stranger shall not make us hold more than this.
 V2_MAX_OCTETS = 4096
 TLV_CRC32C = 3
 # The first octet tells a header from AMQP ("A") and TLS (0x16).
 FIRST_OCTETS = (V1_BEGIN[:1], SIGNATURE[:1])
 
 # v2's octet of family and transport -> (addresses, class of an address). Datagrams do not come over a stream.
-V2_ADDRESSES = {0x11: (struct.Struct(">4s4sHH"), IPv4Address), 0x21: (struct.Struct(">16s16sHH"), IPv6Address)}
+V2_ADDRESSES = {
+    0x11: (struct.Struct(">4s4sHH"), IPv4Address), 0x21: (struct.Struct(">16s16sHH"), IPv6Address)
+}
 V2_UNIX_STREAM, V2_UNSPECIFIED, V2_UNIX_OCTETS = 0x31, 0x00, 216
 
 
@@ -43,21 +51,28 @@ class ProxyProtocolError(OSError):
 
 
 class Header(NamedTuple):
-    """A parsed header: the client's (host, port), or None where the proxy does not say; and how many octets it had."""
+    """A parsed header: the client's (host, port), or None where the proxy does not say; and how many octets
+    it had.
+    """
 
     source: tuple[str, int] | None
     size: int
 
 
 class Proxies:
-    """Who may announce addresses to a listener. Over TCP: the sources, and they must; without any, proxies on this machine alone. Over a unix
-    socket: whoever can open it, and they may.
+    """Who may announce addresses to a listener.
 
-    A proxy that must announce cannot be made to pass on a header that a client wrote. ``update`` changes it for connections to come.
+    Over TCP: the sources, and they must; without any, proxies on this machine alone. Over a unix socket:
+    whoever can open it, and they may.
+
+    A proxy that must announce cannot be made to pass on a header that a client wrote. ``update`` changes it
+    for connections to come.
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled`` is for TCP; ``sources`` are networks, as text or of the ipaddress module; a header has to be there after ``timeout_s``."""
+        """``enabled`` is for TCP; ``sources`` are networks, as text or of the ipaddress module; a header has
+        to be there after ``timeout_s``.
+        """
         self.update(enabled, sources, timeout_s)
 
     def update(self, enabled: bool, sources: Sequence[Any], timeout_s: float) -> None:
@@ -67,7 +82,9 @@ class Proxies:
         self._timeout_s = timeout_s
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """The client's address: ``address``, as accept() gave it, or what the peer announced. Takes the announcement from the socket.
+        """The client's address: ``address``, as accept() gave it, or what the peer announced.
+
+        Takes the announcement from the socket.
 
         Raises OSError. May switch.
         """
@@ -96,24 +113,33 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """A proxy elsewhere announces 127.0.0.1 for somebody on its own machine, who must not pass for somebody on ours."""
+    """A proxy elsewhere announces 127.0.0.1 for somebody on its own machine, who must not pass for somebody
+    on ours.
+    """
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet on the socket is a header's first; it stays there. False at the socket's end. Raises OSError. May switch."""
+    """Whether the next octet on the socket is a header's first; it stays there.
+
+    False at the socket's end. Raises OSError. May switch.
+    """
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
         return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
 
 
 def read_header(connection: Any, timeout_s: float) -> Header:
-    """Take the header from the socket. Raises ProxyProtocolError, also when it is not there after ``timeout_s``, or OSError. May switch."""
+    """Take the header from the socket.
+
+    Raises ProxyProtocolError, also when it is not there after ``timeout_s``, or OSError. May switch.
+    """
     taken = b""
     with gevent.Timeout(timeout_s, ProxyProtocolError(f"no header within {timeout_s:g} s")):
         while True:
             seen = connection.recv(V2_MAX_OCTETS - len(taken), socket.MSG_PEEK)
             if not seen and not taken:
-                raise OSError("the peer closed the socket without a word")  # which is how many proxies ask whether we are there
+                # which is how many proxies ask whether we are there
+                raise OSError("the peer closed the socket without a word")
             if not seen:
                 raise ProxyProtocolError("the peer closed the socket before its header was complete")
             header = parse(taken + seen)
@@ -125,7 +151,10 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """The header that ``data`` begins with; None when it is not complete. Raises ProxyProtocolError as soon as it cannot become one."""
+    """The header that ``data`` begins with; None when it is not complete.
+
+    Raises ProxyProtocolError as soon as it cannot become one.
+    """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:
         return _parse_v2(data) if len(data) >= V2_FIXED.size else None
     if data[:len(V1_BEGIN)] == V1_BEGIN[:len(data)]:
@@ -184,13 +213,17 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
     if family in V2_ADDRESSES:
         layout, address_of = V2_ADDRESSES[family]
         if len(header) < V2_FIXED.size + layout.size:
-            raise ProxyProtocolError(f"version 2 header of {len(header)} octets has no room for its addresses")
+            raise ProxyProtocolError(
+                f"version 2 header of {len(header)} octets has no room for its addresses"
+            )
         source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
         return (str(_plain(str(address_of(source)))), port), V2_FIXED.size + layout.size
     if family == V2_UNIX_STREAM:
         # A unix socket of the proxy's machine: nothing that could be an address here.
         if len(header) < V2_FIXED.size + V2_UNIX_OCTETS:
-            raise ProxyProtocolError(f"version 2 header of {len(header)} octets has no room for its addresses")
+            raise ProxyProtocolError(
+                f"version 2 header of {len(header)} octets has no room for its addresses"
+            )
         return None, V2_FIXED.size + V2_UNIX_OCTETS
     if family == V2_UNSPECIFIED:
         return None, len(header)
@@ -198,7 +231,10 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
 
 
 def _check_tlvs(header: bytes, position: int) -> None:
-    """Walk the TLVs to their end, and compare the checksum where one is among them. Raises ProxyProtocolError."""
+    """Walk the TLVs to their end, and compare the checksum where one is among them.
+
+    Raises ProxyProtocolError.
+    """
     while position < len(header):
         if len(header) - position < 3:
             raise ProxyProtocolError("version 2 header ends inside a TLV")

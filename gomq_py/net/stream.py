@@ -1,8 +1,11 @@
-"""Stream: the reading half of one connection. Watches the socket and hands every read to a lane, in one call, out of the hub's input buffer.
+"""Stream: the reading half of one connection.
 
-Above the socket, below the doors. The hub's loop calls it when the socket is readable: one read for each poll of the loop, so that connections are
-served in turn and an always-busy one delays the others by one read's work. No greenlet switch lies between the socket and the lane; the
-connection's greenlet sleeps in run(). What the lane calls must therefore not switch either, and it must not keep the buffer.
+Watches the socket and hands every read to a lane, in one call, out of the hub's input buffer.
+
+Above the socket, below the doors. The hub's loop calls it when the socket is readable: one read for each poll
+of the loop, so that connections are served in turn and an always-busy one delays the others by one read's
+work. No greenlet switch lies between the socket and the lane; the connection's greenlet sleeps in run(). What
+the lane calls must therefore not switch either, and it must not keep the buffer.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -11,8 +14,8 @@ import gevent
 from gevent.event import AsyncResult
 
 READABLE = 1
-# A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this. 16 000 a second, less than what pika does
-# on a good processor and more than it makes of round trips.
+# A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
+# 16 000 a second, less than what pika does on a good processor and more than it makes of round trips.
 FLOOD_READS = 16
 SMALL_OCTETS = 2048
 FLOOD_S = FLOOD_READS * 60e-6
@@ -23,7 +26,10 @@ MOST_OCTETS = 16 * 1024
 
 
 class Hold:
-    """A reason for which a stream is not read, until it is released. ``waits_for`` says to operators what would end it."""
+    """A reason for which a stream is not read, until it is released.
+
+    ``waits_for`` says to operators what would end it.
+    """
 
     __slots__ = ("stream", "waits_for")
 
@@ -32,7 +38,10 @@ class Hold:
         self.waits_for = waits_for
 
     def release(self):
-        """Let the stream be read, if nobody else holds it. A second time changes nothing, nor does it when the stream has ended."""
+        """Let the stream be read, if nobody else holds it.
+
+        A second time changes nothing, nor does it when the stream has ended.
+        """
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.let_go(self)
@@ -41,15 +50,16 @@ class Hold:
 class Stream:
     """Reads ``socket`` until its end.
 
-    A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and ``finish()``; a handler has
-    ``batch_done()``, called after finish() and before what was written meanwhile is sent, and ``has_plenty()``: whether the peer has so much to do
-    that it does not wait for what it was sent last. ``received_octets`` counts.
+    A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
+    ``finish()``; a handler has ``batch_done()``, called after finish() and before what was written meanwhile
+    is sent, and ``has_plenty()``: whether the peer has so much to do that it does not wait for what it was
+    sent last. ``received_octets`` counts.
     """
 
     __slots__ = (
-        "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane", "handler", "room", "ended", "after_poll",
-        "tail", "holds", "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
-        "flood_sent_octets",
+        "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane",
+        "handler", "room", "ended", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
+        "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -70,7 +80,9 @@ class Stream:
         self.flood_began = 0.0
 
     def run(self, lane, handler, rest=b""):
-        """Read until the peer closes or stop() is called; returns then. Raises what process() raised, or the socket's OSError. May switch.
+        """Read until the peer closes or stop() is called; returns then.
+
+        Raises what process() raised, or the socket's OSError. May switch.
 
         ``rest``: octets read before, by a handshake; they are walked first.
         """
@@ -116,7 +128,9 @@ class Stream:
         return hold
 
     def let_go(self, hold):
-        """A hold was released: go on reading when it was the last, and first with what was read but not walked."""
+        """A hold was released: go on reading when it was the last, and first with what was read but not
+        walked.
+        """
         del self.holds[hold]
         if not self.holds and self.watcher is not None and not self.ended.ready():
             self.watcher.start(self._readable)
@@ -158,7 +172,9 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """So many small reads in a row: if they are a flood and nobody waits for an answer to them, the clock calls from now on."""
+        """So many small reads in a row: if they are a flood and nobody waits for an answer to them, the clock
+        calls from now on.
+        """
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
         self.flood_began = now
@@ -175,7 +191,9 @@ class Stream:
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """The coalescer's clock: read what has come since its last tick; leave it when that was little, or so much that a poll is nothing beside."""
+        """The coalescer's clock: read what has come since its last tick; leave it when that was little, or so
+        much that a poll is nothing beside.
+        """
         if self.together:
             count = self._read()
             if not self.least_octets <= count < MOST_OCTETS or not self._can_wait():
@@ -190,7 +208,8 @@ class Stream:
     def _read(self):
         """One read and its walk. Returns the octets read; 0 when there were none, or the stream has ended."""
         if self.rewalk:
-            # What was read before comes first; a paused stream's rest may not even fit in front of a new read.
+            # What was read before comes first; a paused stream's rest may not even fit in front of a new
+            # read.
             return 0
         try:
             count = self.receive_into(self.room)
@@ -211,7 +230,9 @@ class Stream:
         return count
 
     def _readable_again(self):
-        """After a poll: walk the tail of a paused stream, or read what TLS has decrypted already (the socket will not call for it)."""
+        """After a poll: walk the tail of a paused stream, or read what TLS has decrypted already (the socket
+        will not call for it).
+        """
         self.after_poll.stop()
         if self.rewalk:
             self.rewalk = False
@@ -244,11 +265,16 @@ class Stream:
     def _keep_tail(self, position, end):
         self.tail = bytes(self.buffers.input_view[position:end])
         if len(self.tail) > self.buffers.reserve and not self.holds:
-            raise AssertionError(f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before the next read")
+            raise AssertionError(
+                f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before "
+                "the next read"
+            )
 
 
 def receive_functions(socket):
-    """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet read."""
+    """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet
+    read.
+    """
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv_into, None

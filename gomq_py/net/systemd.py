@@ -1,7 +1,9 @@
-"""systemd: what a service manager hands over (listening sockets) and wants to hear (ready, reloading, stopping, alive).
+"""systemd: what a service manager hands over (listening sockets) and wants to hear (ready, reloading,
+stopping, alive).
 
-The two protocols are a few lines each: sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are descriptors from 3 on. Without a
-service manager everything here does nothing. Names in the environment are taken out of it, so that no child takes them for its own.
+The two protocols are a few lines each: sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are
+descriptors from 3 on. Without a service manager everything here does nothing. Names in the environment are
+taken out of it, so that no child takes them for its own.
 """
 import os
 import time
@@ -17,14 +19,17 @@ FIRST_DESCRIPTOR = 3
 
 
 class Systemd:
-    """The service manager that started this process, if one did. ``sockets`` are (name, listening socket) pairs; whoever serves one closes it."""
+    """The service manager that started this process, if one did.
+
+    ``sockets`` are (name, listening socket) pairs; whoever serves one closes it.
+    """
 
     def __init__(self, environment: MutableMapping[str, str]):
         """Raises OSError for a descriptor that is no listening stream socket."""
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
-        """Seconds after which the service manager takes a silent service for hung; 0 where it does not watch."""
+        # Seconds after which the service manager takes a silent service for hung; 0 where it does not watch.
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
@@ -83,7 +88,12 @@ def _inherited(environment: MutableMapping[str, str]) -> list[tuple[str, Any]]:
         descriptor = FIRST_DESCRIPTOR + number
         os.set_inheritable(descriptor, False)
         listening = socket.socket(fileno=descriptor)
-        if listening.type != socket.SOCK_STREAM or not listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            raise OSError(f"descriptor {descriptor}, handed over by the service manager, is no listening stream socket")
+        if (
+            listening.type != socket.SOCK_STREAM
+            or not listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        ):
+            raise OSError(
+                f"descriptor {descriptor}, handed over by the service manager, is no listening stream socket"
+            )
         inherited.append((names[number] if number < len(names) and names[number] else "unknown", listening))
     return inherited

@@ -1,6 +1,8 @@
-"""TLS for listeners: contexts from certificate files, one per host name that clients may ask for, and the handshake of one connection.
+"""TLS for listeners: contexts from certificate files, one per host name that clients may ask for, and the
+handshake of one connection.
 
-Imported by the launcher only when a certificate is configured, because the library costs a few megabytes. Knows no protocol above it.
+Imported by the launcher only when a certificate is configured, because the library costs a few megabytes.
+Knows no protocol above it.
 """
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +27,8 @@ class TLSError(BindError):
 class TLSOptions:
     """What a context is made of; files are PEM. Without ``key`` the certificate file holds it.
 
-    ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for; ``certificate_required``: and turn away those that have none.
+    ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for; ``certificate_required``:
+    and turn away those that have none.
     """
 
     certificate: str
@@ -40,7 +43,10 @@ class TLSOptions:
 
 
 def server_context(options: TLSOptions) -> Any:
-    """The context of a TLS listener. Raises TLSError. Reads files: not for the hub's thread while it serves."""
+    """The context of a TLS listener.
+
+    Raises TLSError. Reads files: not for the hub's thread while it serves.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.least_version]
     _load_certificate(context, options.certificate, options.key)
@@ -55,7 +61,9 @@ def server_context(options: TLSOptions) -> Any:
         try:
             context.keylog_filename = options.keylog_file
         except OSError as error:
-            raise TLSError(f"cannot write TLS keys to {options.keylog_file}: {error.strerror or error}") from error
+            raise TLSError(
+                f"cannot write TLS keys to {options.keylog_file}: {error.strerror or error}"
+            ) from error
     if options.kernel:
         context.options |= ENABLE_KTLS
     return context
@@ -65,10 +73,15 @@ def _load_certificate(context: Any, certificate: str, key: str) -> None:
     try:
         context.load_cert_chain(certificate, key or None, password=_no_password)
     except ssl.SSLError as error:
-        raise TLSError(f"cannot use the certificate {certificate}{f' with the key {key}' if key else ''}: {error.reason or error}") from error
+        raise TLSError(
+            f"cannot use the certificate {certificate}{f' with the key {key}' if key else ''}: "
+            f"{error.reason or error}"
+        ) from error
     except (OSError, ValueError) as error:
         missing = key if key and not _readable(key) else certificate
-        raise TLSError(f"cannot read the certificate or key {missing}: {getattr(error, 'strerror', None) or error}") from error
+        raise TLSError(
+            f"cannot read the certificate or key {missing}: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
@@ -78,9 +91,13 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
     try:
         context.load_verify_locations(options.authorities)
     except ssl.SSLError as error:
-        raise TLSError(f"cannot use the authorities in {options.authorities}: {error.reason or error}") from error
+        raise TLSError(
+            f"cannot use the authorities in {options.authorities}: {error.reason or error}"
+        ) from error
     except OSError as error:
-        raise TLSError(f"cannot read the authorities in {options.authorities}: {error.strerror or error}") from error
+        raise TLSError(
+            f"cannot read the authorities in {options.authorities}: {error.strerror or error}"
+        ) from error
     context.verify_mode = ssl.CERT_REQUIRED if options.certificate_required else ssl.CERT_OPTIONAL
 
 
@@ -134,8 +151,8 @@ class Handshaker:
     def __call__(self, connection: Any) -> Any:
         """The encrypted socket, which takes ``connection`` over.
 
-        Raises OSError (SSLError is one) when the peer does not speak TLS, has no certificate to show where one is asked for, or is not done in
-        time. May switch.
+        Raises OSError (SSLError is one) when the peer does not speak TLS, has no certificate to show where
+        one is asked for, or is not done in time. May switch.
         """
         contexts = self._contexts
         with gevent.Timeout(self._timeout_s, OSError(f"TLS handshake not done within {self._timeout_s:g} s")):
