@@ -1,6 +1,8 @@
-"""Answers and requests: JSON in and out, in slices, so that ten thousand queues do not hold up a single message.
+"""Answers and requests: JSON in and out, in slices, so that ten thousand queues do not hold up a single
+message.
 
-``listing`` builds a list a slice at a time and lets the loop run in between; sorting and paging are ``paging``'s.
+``listing`` builds a list a slice at a time and lets the loop run in between; sorting and paging are
+``paging``'s.
 """
 from collections import deque
 
@@ -19,7 +21,8 @@ RECEIVED_OCTETS = 64 * 1024
 WRITTEN_OCTETS = 64 * 1024
 # A request body: definitions of a large broker are some 10 MiB; everything else is far below.
 MAX_BODY_OCTETS = 1024 * 1024
-# What a body may be nested: arguments and headers as deep as a client's, in an object or two. Whatever looks into it may recurse.
+# What a body may be nested: arguments and headers as deep as a client's, in an object or two. Whatever looks
+# into it may recurse.
 _BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
 # Of an answer: far more than a body, and less than the JSON library takes.
 MAX_SHOWN_DEPTH = 100
@@ -31,7 +34,10 @@ def node():
 
 
 def json_answer(value, status=200):
-    """A JSON response, of a GET cut to the query's columns. Octets that are no text appear as they can: names are text, bodies are encoded before."""
+    """A JSON response, of a GET cut to the query's columns.
+
+    Octets that are no text appear as they can: names are text, bodies are encoded before.
+    """
     paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
     if paths is not None:
         value = [cut(item, paths) for item in value] if isinstance(value, list) else cut(value, paths)
@@ -39,11 +45,17 @@ def json_answer(value, status=200):
 
 
 def json_octets(value):
-    """JSON of a value, as octets. What JSON cannot say, such as names of arguments that are no UTF-8, is shown as it can be: no list fails for it."""
+    """JSON of a value, as octets.
+
+    What JSON cannot say, such as names of arguments that are no UTF-8, is shown as it can be: no list fails
+    for it.
+    """
     try:
         return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
-        return orjson.dumps(_sayable(value, MAX_SHOWN_DEPTH), default=_as_json, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(
+            _sayable(value, MAX_SHOWN_DEPTH), default=_as_json, option=orjson.OPT_NON_STR_KEYS
+        )
 
 
 def _sayable(value, depth):
@@ -61,7 +73,9 @@ def _sayable(value, depth):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """An answer of a list of octets, which is used up, written a bit at a time: writing many megabytes at once would hold everybody up."""
+    """An answer of a list of octets, which is used up, written a bit at a time: writing many megabytes at
+    once would hold everybody up.
+    """
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -82,13 +96,23 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """An answer of a JSON array, of a GET cut to the query's columns, of values that are made and written a bit at a time. May switch."""
+    """An answer of a JSON array, of a GET cut to the query's columns, of values that are made and written a
+    bit at a time.
+
+    May switch.
+    """
     paths = paths_in(request.args) if request.method == "GET" else None
-    return paced_answer([b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"])
+    return paced_answer(
+        [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]
+    )
 
 
 def elements(values):
-    """The elements of a JSON array, commas between them, as a list of octets; values are made, and written, a bit at a time. May switch."""
+    """The elements of a JSON array, commas between them, as a list of octets; values are made, and written, a
+    bit at a time.
+
+    May switch.
+    """
     parts, some, octets = [], [], 0
     for value in paced(values):
         some.append(json_octets(value))
@@ -111,7 +135,10 @@ def no_content(status=204, location=None):
 
 
 def sliced(objects, build):
-    """[build(o) for o in objects], yielding to the loop between slices. What ``build`` answers None for is left out. May switch."""
+    """[build(o) for o in objects], yielding to the loop between slices.
+
+    What ``build`` answers None for is left out. May switch.
+    """
     built = []
     for one in paced(objects):
         value = build(one)
@@ -121,7 +148,11 @@ def sliced(objects, build):
 
 
 def body(required=()):
-    """The request's JSON object. Raises BadRequest, TooLarge, UnsupportedType; names every missing key of ``required`` at once, as RabbitMQ does."""
+    """The request's JSON object.
+
+    Raises BadRequest, TooLarge, UnsupportedType; names every missing key of ``required`` at once, as RabbitMQ
+    does.
+    """
     octets = body_octets()
     try:
         value = orjson.loads(octets) if octets else {}
@@ -130,11 +161,16 @@ def body(required=()):
     if value is None:
         value = {}  # as good as no body at all, to RabbitMQ
     if isinstance(value, str):
-        raise BadRequest("invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?")
+        raise BadRequest(
+            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
+        )
     if not isinstance(value, dict):
         raise BadRequest("not_json")
     if _BODY.fault_of(value) is not None:
-        raise BadRequest(f"the body is nested too deep: arguments, headers and values have at most {WIRE_DEPTH} levels (max_table_depth)")
+        raise BadRequest(
+            f"the body is nested too deep: arguments, headers and values have at most {WIRE_DEPTH} levels "
+            "(max_table_depth)"
+        )
     check_required(value, required)
     return value
 
@@ -154,8 +190,10 @@ def check_node(wanted):
 
 
 def receive_body(max_octets):
-    """Take in what ``body_octets`` answers, before the view looks at anything: a body may come slowly, and what was found before it could be deleted
-    meanwhile. Raises BodyLost. May switch.
+    """Take in what ``body_octets`` answers, before the view looks at anything: a body may come slowly, and
+    what was found before it could be deleted meanwhile.
+
+    Raises BodyLost. May switch.
     """
     if request.method in ("PUT", "POST"):
         try:
@@ -170,7 +208,10 @@ def body_octets():
 
 
 def body_pieces():
-    """The raw request body as a deque of octets, for who takes them apart one after the other. Raises TooLarge, UnsupportedType."""
+    """The raw request body as a deque of octets, for who takes them apart one after the other.
+
+    Raises TooLarge, UnsupportedType.
+    """
     pieces = g.pop("body", None) or deque()
     if isinstance(pieces, Exception):
         raise pieces

@@ -1,4 +1,7 @@
-"""The management app: blueprints, access, error translation and headers. A factory, so that several brokers live in one process."""
+"""The management app: blueprints, access, error translation and headers.
+
+A factory, so that several brokers live in one process.
+"""
 import contextlib
 from http import HTTPStatus
 
@@ -8,22 +11,22 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import durability, errors, foreign_pages
 from gomq_py.http.api import (
-    bindings, changes, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics, nodes,
-    overview, parameters, permissions, policies, queue_states, queues, session, streams, users, vhosts,
+    bindings, changes, connections, definitions, docs, exchanges, health, identity, limits, messages, metrics,
+    nodes, overview, parameters, permissions, policies, queue_states, queues, session, streams, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts
 from gomq_py.http.session import Sessions
 
 RESOURCES = (
-    docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams, bindings, vhosts, users, permissions,
-    policies, parameters, limits, messages, definitions, changes,
+    docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
+    bindings, vhosts, users, permissions, policies, parameters, limits, messages, definitions, changes,
     session,
 )
 
 # No inline script, no foreign source: what a queue is called can never run.
 SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-                               "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+    "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -32,7 +35,11 @@ SECURITY_HEADERS = {
 
 
 class NameConverter(UnicodeConverter):
-    """One name in a path. The server leaves an encoded slash or percent sign of the request encoded (``server.path_info``); here it is decoded."""
+    """One name in a path.
+
+    The server leaves an encoded slash or percent sign of the request encoded (``server.path_info``); here it
+    is decoded.
+    """
 
     def to_python(self, value):
         return value.replace("%2F", "/").replace("%25", "%")
@@ -65,7 +72,9 @@ def _check_path():
 
 
 def create_control_app(node):
-    """The WSGI app of the control socket: as ``create_app``, for the operator of this machine, who need not log in."""
+    """The WSGI app of the control socket: as ``create_app``, for the operator of this machine, who need not
+    log in.
+    """
     app = create_app(node)
     app.extensions["gomq.operator"] = LocalOperator()
     return app

@@ -1,4 +1,6 @@
-"""Fields of a request's body: declared types checked, arguments brought into the form that declares by AMQP have."""
+"""Fields of a request's body: declared types checked, arguments brought into the form that declares by AMQP
+have.
+"""
 from gomq_py.http.errors import BadRequest
 
 
@@ -21,7 +23,9 @@ def text_of(wanted, key, default=None):
 
 
 def number_in(text):
-    """The whole number that a text says in plain digits; None: it says none, or one longer than any that means something here."""
+    """The whole number that a text says in plain digits; None: it says none, or one longer than any that
+    means something here.
+    """
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 

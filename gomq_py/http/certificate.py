@@ -1,13 +1,17 @@
-"""Certificate: when the certificate in a PEM file ends, for the health check. Reads the five fields up to it (X.509, RFC 5280 §4.1) and no more.
+"""Certificate: when the certificate in a PEM file ends, for the health check.
 
-The standard library shows only the certificates of peers; a library for one date would be a dependency of megabytes.
+Reads the five fields up to it (X.509, RFC 5280 §4.1) and no more.
+
+The standard library shows only the certificates of peers; a library for one date would be a dependency of
+megabytes.
 """
 import re
 import ssl
 from datetime import datetime, timezone
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-# Fields of TBSCertificate before its validity, without the version, which has a tag of its own and may be missing.
+# Fields of TBSCertificate before its validity, without the version, which has a tag of its own and may be
+# missing.
 _BEFORE_VALIDITY = ("serial number", "signature", "issuer")
 _VERSION = 0xA0
 _UTC_TIME = 0x17

@@ -1,8 +1,10 @@
-"""Who is connected to one management port: how many there may be, in all and from one address, and how long each may keep us waiting.
+"""Who is connected to one management port: how many there may be, in all and from one address, and how long
+each may keep us waiting.
 
-Between the server, which says when it waits for a client and when it works for one, and the loop's clock: one timer, set for whoever is late first.
-When the port is full and somebody is at the door, the client that has kept us waiting longest, among those of the address with the most, gives way
-once it has had ``PATIENCE_S``: so that clients who hold connections open, on purpose or not, keep nobody out. Never reads and never writes.
+Between the server, which says when it waits for a client and when it works for one, and the loop's clock: one
+timer, set for whoever is late first. When the port is full and somebody is at the door, the client that has
+kept us waiting longest, among those of the address with the most, gives way once it has had ``PATIENCE_S``:
+so that clients who hold connections open, on purpose or not, keep nobody out. Never reads and never writes.
 """
 import socket
 import time
@@ -18,7 +20,8 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("http")
 # A request and its answer take some milliseconds and a round trip.
 PATIENCE_S = 2.0
-# A body, or the reading of an answer, may take a second longer for so many octets: slower than any line in use, faster than an octet now and then.
+# A body, or the reading of an answer, may take a second longer for so many octets: slower than any line in
+# use, faster than an octet now and then.
 LEAST_OCTETS_PER_S = 4096
 
 
@@ -37,10 +40,14 @@ class Client:
 
 
 class Clients:
-    """The clients of one port. ``settings`` has http_max_connections and http_max_connections_per_address, read at every arrival."""
+    """The clients of one port.
+
+    ``settings`` has http_max_connections and http_max_connections_per_address, read at every arrival.
+    """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when somebody has left, or when it is worth another look at a full port."""
+        """``room_again()`` is called when somebody has left, or when it is worth another look at a full port.
+        """
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -56,7 +63,10 @@ class Clients:
         return len(self._clients)
 
     def has_room(self):
-        """Whether one more may come now. Where not, whoever dawdles gives way, and ``room_again`` is called when it is worth asking anew."""
+        """Whether one more may come now.
+
+        Where not, whoever dawdles gives way, and ``room_again`` is called when it is worth asking anew.
+        """
         if len(self._clients) < self._settings.http_max_connections:
             return True
         self._drop_a_dawdler()
@@ -66,7 +76,11 @@ class Clients:
         """The Client of an accepted socket; None: it must be closed, and the log says why."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
-            self._log.warning(("address", host), "connection from %s refused: it has %d already ([mgmt] max_connections_per_address)", host, limit)
+            self._log.warning(
+                ("address", host),
+                "connection from %s refused: it has %d already ([mgmt] max_connections_per_address)", host,
+                limit,
+            )
             return None
         client = Client(host, connection)
         self._clients[client] = None
@@ -98,7 +112,10 @@ class Clients:
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Inside, we wait for the client to send, or (``writing``) to take what it was sent. When it is late its socket ends."""
+        """Inside, we wait for the client to send, or (``writing``) to take what it was sent.
+
+        When it is late its socket ends.
+        """
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
         try:
@@ -111,13 +128,18 @@ class Clients:
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         for client in awaited:
             if client.until <= now:
-                self._log.info(("late", client.host), "connection from %s closed: it took too long", client.host or "this machine")
+                self._log.info(
+                    ("late", client.host), "connection from %s closed: it took too long",
+                    client.host or "this machine",
+                )
                 _end(client, told=not client.writing)
         if left := [client.until for client in awaited if not client.late]:
             self._until_late.start(min(left) - now)
 
     def _drop_a_dawdler(self):
-        """End whoever has kept us waiting longest among those of the address with the most; where that is not long enough, look again when it is."""
+        """End whoever has kept us waiting longest among those of the address with the most; where that is not
+        long enough, look again when it is.
+        """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
         oldest = min(awaited, key=lambda client: (-ranks[client.host], client.awaited_since), default=None)
@@ -126,7 +148,9 @@ class Clients:
             self._until_look.start(PATIENCE_S - kept_waiting_s)
             return
         self._log.warning(
-            ("full", oldest.host), "%d connections ([mgmt] max_connections), %d of them from %s wait for the client: the oldest give way",
+            ("full", oldest.host),
+            "%d connections ([mgmt] max_connections), %d of them from %s wait for the client: the oldest "
+            "give way",
             len(self._clients), ranks[oldest.host], oldest.host or "this machine")
         _end(oldest, told=False)
 

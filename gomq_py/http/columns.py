@@ -1,8 +1,12 @@
-"""Columns: answers cut to the fields that the query's ``columns`` names, as RabbitMQ has it: ``name,message_stats.publish_details.rate``."""
+"""Columns: answers cut to the fields that the query's ``columns`` names, as RabbitMQ has it:
+``name,message_stats.publish_details.rate``.
+"""
 
 
 def paths_in(query):
-    """The fields that are asked for, each as a list of names; None where the query asks for none, and gets all."""
+    """The fields that are asked for, each as a list of names; None where the query asks for none, and gets
+    all.
+    """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None
 

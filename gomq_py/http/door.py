@@ -1,4 +1,6 @@
-"""The management doors as the launcher sees them: opened on listening sockets, closed again. Importing it is what brings Flask in.
+"""The management doors as the launcher sees them: opened on listening sockets, closed again.
+
+Importing it is what brings Flask in.
 
     http, https     users log in; over TCP, TLS or a unix socket
     control         no login: whoever may connect to the socket's path may do everything
@@ -30,7 +32,8 @@ class Management:
         self._index = Index(settings.stats_interval / 1000)
         amqp.hub.at_close(self._index.close)
         self._node = Node(
-            broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates, self._index, self._feed)
+            broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates,
+            self._index, self._feed)
         self._apps = {}
         self._settings = settings
 

@@ -1,4 +1,6 @@
-"""Answers about changes leave when the changes are safe, as the AMQP door's do: what was answered outlives a power cut."""
+"""Answers about changes leave when the changes are safe, as the AMQP door's do: what was answered outlives a
+power cut.
+"""
 from flask import request
 
 from gomq_py.http import errors
@@ -13,14 +15,17 @@ class NotFlushed(errors.APIError):
     """500: done, and perhaps undone by a restart."""
 
     def __init__(self):
-        super().__init__("done, but it could not be flushed to the disk, and may be undone by a restart: see the broker's log")
+        super().__init__(
+            "done, but it could not be flushed to the disk, and may be undone by a restart: see the broker's "
+            "log"
+        )
 
 
 def after_request(response):
     """Hold the answer of a request that may have changed something until all of that is safe.
 
-    Requests that come together share a flush, and none is waited for where nothing changed. A failed flush is the
-    answer instead. May switch.
+    Requests that come together share a flush, and none is waited for where nothing changed. A failed flush is
+    the answer instead. May switch.
     """
     if request.method in READING or response.status_code >= 400:
         return response

@@ -1,4 +1,6 @@
-"""Message bodies as JSON can hold them: text where they are text, base64 where they are not or where that is asked for."""
+"""Message bodies as JSON can hold them: text where they are text, base64 where they are not or where that is
+asked for.
+"""
 import base64
 
 

@@ -1,6 +1,8 @@
-"""The one place where the management door turns errors into HTTP answers, in RabbitMQ's form: ``{"error": ..., "reason": ...}``.
+"""The one place where the management door turns errors into HTTP answers, in RabbitMQ's form:
+``{"error": ..., "reason": ...}``.
 
-Answers name what the caller asked for and nothing of our insides; what was not foreseen is logged whole and answered with 500 and no detail.
+Answers name what the caller asked for and nothing of our insides; what was not foreseen is logged whole and
+answered with 500 and no detail.
 """
 import orjson
 from flask import Response, request
@@ -37,13 +39,18 @@ class NotAuthorised(APIError):
 
 
 class LoginFailed(NotAuthorised):
-    """401: whoever asks is not who they say. RabbitMQ spells the word otherwise here, and management tools look for it."""
+    """401: whoever asks is not who they say.
+
+    RabbitMQ spells the word otherwise here, and management tools look for it.
+    """
 
     error = "not_authorized"
 
 
 class SessionEnded(LoginFailed):
-    """401: the cookie is of a session that is no more; the page logs in anew, and no browser is to ask for a password."""
+    """401: the cookie is of a session that is no more; the page logs in anew, and no browser is to ask for a
+    password.
+    """
 
 
 class ForeignPage(APIError):
@@ -102,7 +109,10 @@ class Unavailable(APIError):
 
 
 class BodyLost(OSError):
-    """The client did not send the rest of a body. ``status`` and ``reason`` are what it is told, if it still listens."""
+    """The client did not send the rest of a body.
+
+    ``status`` and ``reason`` are what it is told, if it still listens.
+    """
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -133,12 +143,16 @@ def from_api_error(error):
 
 
 def from_refused(error):
-    """What the model refuses: RabbitMQ answers 404 for what is missing, 401 for what nobody may do, 400 with the text for the rest."""
+    """What the model refuses: RabbitMQ answers 404 for what is missing, 401 for what nobody may do, 400 with
+    the text for the rest.
+    """
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
     if isinstance(error, NoPermission):
         # RabbitMQ's words: AMQP's, and which right it is that is missing.
-        return from_api_error(NotAuthorised(f"ACCESS_REFUSED - {error.verb} {error.text}" if error.verb else error.text))
+        return from_api_error(
+            NotAuthorised(f"ACCESS_REFUSED - {error.verb} {error.text}" if error.verb else error.text)
+        )
     if isinstance(error, AccessRefused):
         return answer(401, "not_authorised", error.text)
     return answer(400, "bad_request", error.text)

@@ -1,7 +1,9 @@
-"""Exposition: metric families as Prometheus' text, a slice at a time, so that ten thousand queues hold up no message.
+"""Exposition: metric families as Prometheus' text, a slice at a time, so that ten thousand queues hold up no
+message.
 
-Families are prometheus-client's, and so is the text of those that are given whole. Others are given empty and paired with their samples, which are
-made as they are rendered: line by line here, for the client takes 5 us for one.
+Families are prometheus-client's, and so is the text of those that are given whole. Others are given empty and
+paired with their samples, which are made as they are rendered: line by line here, for the client takes 5 us
+for one.
 """
 from itertools import islice
 
@@ -31,7 +33,11 @@ class _Some:
 
 
 def rendered(families):
-    """The text of families, as a list of octets; pairs of a family and its (values of labels, value) samples are rendered in slices. May switch."""
+    """The text of families, as a list of octets; pairs of a family and its (values of labels, value) samples
+    are rendered in slices.
+
+    May switch.
+    """
     parts, whole = [], []
     labels = {}  # {(names, values): text}: those of a queue come in many families
     for family in families:

@@ -1,8 +1,9 @@
-"""Feed: what changed since a number, for viewers who keep up with a broker instead of loading its lists again and again.
+"""Feed: what changed since a number, for viewers who keep up with a broker instead of loading its lists again
+and again.
 
-Beside rates: hears the broker's events, from the first question for changes on. A ring of the last ones, each of which has
-a number that follows the one before. Numbers begin with the time in microseconds, so that those of another run of the
-broker are below all of this one's.
+Beside rates: hears the broker's events, from the first question for changes on. A ring of the last ones, each
+of which has a number that follows the one before. Numbers begin with the time in microseconds, so that those
+of another run of the broker are below all of this one's.
 """
 import time
 from collections import deque
@@ -13,7 +14,10 @@ KEPT = 10_000
 
 
 class Change:
-    """Something that happened. ``vhost`` and ``user`` are whose it is, or None; ``facts`` is what is shown besides."""
+    """Something that happened.
+
+    ``vhost`` and ``user`` are whose it is, or None; ``facts`` is what is shown besides.
+    """
 
     __slots__ = ("what", "at_ms", "vhost", "user", "facts")
 
@@ -73,7 +77,8 @@ def _named(one):
 
 def _binding(one):
     return one.source.vhost, None, {
-        "source": one.source.name, "destination": one.destination.name, "destination_type": one.destination_type,
+        "source": one.source.name, "destination": one.destination.name,
+        "destination_type": one.destination_type,
         "routing_key": one.routing_key}
 
 
@@ -114,6 +119,6 @@ def _of_vhost(one):
 
 _TOLD = {
     "queue": _named, "exchange": _named, "binding": _binding, "connection": _connection, "channel": _channel,
-    "consumer": _consumer, "vhost": _of_vhost, "policy": _parameter, "parameter": _parameter, "user": _user, "permission": _user,
-    "alarm": _alarm,
+    "consumer": _consumer, "vhost": _of_vhost, "policy": _parameter, "parameter": _parameter, "user": _user,
+    "permission": _user, "alarm": _alarm,
 }

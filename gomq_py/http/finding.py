@@ -28,7 +28,9 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently there."""
+    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently
+    there.
+    """
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
@@ -56,7 +58,11 @@ def find_queue(vhost_name, name):
 
 
 def queue_to_take_from(vhost_name, name):
-    """As ``find_queue``, for requests that RabbitMQ hands on to an AMQP channel, whose words a missing queue has there. Raises NoSuchObject."""
+    """As ``find_queue``, for requests that RabbitMQ hands on to an AMQP channel, whose words a missing queue
+    has there.
+
+    Raises NoSuchObject.
+    """
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
         raise NoSuchObject(f"NOT_FOUND - no {described('queue', name, vhost_name)}", error="not_found")
@@ -64,7 +70,10 @@ def queue_to_take_from(vhost_name, name):
 
 
 def there_is(kind, one, name, vhost_name):
-    """``one``, if it is not None. Raises NoSuchObject that says what is not there, as RabbitMQ does of the ends of bindings."""
+    """``one``, if it is not None.
+
+    Raises NoSuchObject that says what is not there, as RabbitMQ does of the ends of bindings.
+    """
     if one is None:
         raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
     return one
@@ -79,7 +88,11 @@ def find_exchange(vhost_name, name):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """As ``find_exchange``, for publishing: there a missing exchange is a mistake in the request, told in AMQP's words. Raises BadRequest."""
+    """As ``find_exchange``, for publishing: there a missing exchange is a mistake in the request, told in
+    AMQP's words.
+
+    Raises BadRequest.
+    """
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")
@@ -87,5 +100,7 @@ def exchange_to_publish_to(vhost_name, name):
 
 
 def named(exchange):
-    """The name of the exchange that a path names: the default exchange has none, and ``amq.default`` stands for it."""
+    """The name of the exchange that a path names: the default exchange has none, and ``amq.default`` stands
+    for it.
+    """
     return "" if exchange == "amq.default" else exchange

@@ -1,10 +1,12 @@
-"""Foreign pages: a browser that is logged in here must not change anything because some other site's page asks it to.
+"""Foreign pages: a browser that is logged in here must not change anything because some other site's page
+asks it to.
 
-Browsers add a login that they remember to any request, also to a form that another site posts. They say so, too: in
-``Sec-Fetch-Site`` where they hold the connection to be safe, and in ``Origin``, which no page can forge or leave out of a
-request that changes something. And without asking us first a page can send no body but a form's. Programs send neither
-header, and JSON. A session's cookie does not come with what other sites' pages ask for (``SameSite``), where the browser
-knows that; a request that changes something with it brings a token besides, which only our own pages can read.
+Browsers add a login that they remember to any request, also to a form that another site posts. They say so,
+too: in ``Sec-Fetch-Site`` where they hold the connection to be safe, and in ``Origin``, which no page can
+forge or leave out of a request that changes something. And without asking us first a page can send no body
+but a form's. Programs send neither header, and JSON. A session's cookie does not come with what other sites'
+pages ask for (``SameSite``), where the browser knows that; a request that changes something with it brings a
+token besides, which only our own pages can read.
 """
 import hmac
 from urllib.parse import urlsplit
@@ -29,16 +31,26 @@ def check():
         raise ForeignPage(f"a page of another site ({origin or site}) may change nothing here")
     # A proxy may have changed Host, in which case only the browser knows that page and API are one.
     if site != "same-origin" and origin is not None and not _is_ours(origin):
-        raise ForeignPage(f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}")
+        raise ForeignPage(
+            f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}"
+        )
     if request.mimetype in FORMS:
-        raise UnsupportedType(f"{request.mimetype} is a form's content type: send Content-Type: application/json")
+        raise UnsupportedType(
+            f"{request.mimetype} is a form's content type: send Content-Type: application/json"
+        )
 
 
 def check_token(token):
     """For requests of a session: what may change something brings its token. Raises ForeignPage."""
     given = request.headers.get(TOKEN_HEADER, "")
-    if request.method not in READING and not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
-        raise ForeignPage(f"a request of a session that changes something takes its csrf_token in {TOKEN_HEADER}: see GET /api/session")
+    if (
+        request.method not in READING
+        and not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+    ):
+        raise ForeignPage(
+            f"a request of a session that changes something takes its csrf_token in {TOKEN_HEADER}: see GET "
+            "/api/session"
+        )
 
 
 def is_over_tls():
@@ -47,7 +59,10 @@ def is_over_tls():
 
 
 def _is_ours(origin):
-    """Whether the page came from the host and port that were asked. Not the scheme: a proxy may have ended TLS."""
+    """Whether the page came from the host and port that were asked.
+
+    Not the scheme: a proxy may have ended TLS.
+    """
     try:
         return urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower() != ""
     except ValueError:

@@ -1,11 +1,12 @@
 """Heads and chunks of requests: only what means one thing to everybody passes.
 
-A proxy that shares a connection among its clients and reads a request otherwise than we do lets one client write the
-next one's request. So whatever RFC 9112 allows a server to mend, or another server may read differently, is refused, and
-the connection with it: nobody knows where the next request would begin.
+A proxy that shares a connection among its clients and reads a request otherwise than we do lets one client
+write the next one's request. So whatever RFC 9112 allows a server to mend, or another server may read
+differently, is refused, and the connection with it: nobody knows where the next request would begin.
 
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
-    field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no folding)
+    field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
+                   folding)
     length         one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1, never both (§6)
     chunk          hex digits [";" extension] CRLF octets CRLF (§7.1)
 """
@@ -41,10 +42,11 @@ def check_request_line(line):
 
 
 def read_fields(file):
-    """The octets of the field lines and the empty line behind them, checked, without white space around values.
+    """The octets of the field lines and the empty line behind them, checked, without white space around
+    values.
 
-    What is cut by the end of the stream, and too many or too long lines, come back as they are, for others to refuse.
-    Raises MalformedHead. May switch.
+    What is cut by the end of the stream, and too many or too long lines, come back as they are, for others to
+    refuse. Raises MalformedHead. May switch.
     """
     lines = []
     while len(lines) <= FIELDS_MAX:
@@ -60,7 +62,10 @@ def read_fields(file):
 
 
 def check_framing(fields, version):
-    """Everybody finds the same end of the body of a request with these header fields. Raises MalformedHead."""
+    """Everybody finds the same end of the body of a request with these header fields.
+
+    Raises MalformedHead.
+    """
     for name in _ONCE:
         if len(fields.get_all(name, ())) > 1:
             raise MalformedHead(f"there is more than one {name}")
@@ -76,7 +81,10 @@ def check_framing(fields, version):
 
 
 class Chunks(io.RawIOBase):
-    """The octets of a body in chunks, read from a buffered reader. ``before()`` is called before the first read."""
+    """The octets of a body in chunks, read from a buffered reader.
+
+    ``before()`` is called before the first read.
+    """
 
     def __init__(self, file, before):
         self._file = file

@@ -1,9 +1,11 @@
-"""Index: what long lists are sorted and filtered by, kept for one statistics interval and shared by all viewers.
+"""Index: what long lists are sorted and filtered by, kept for one statistics interval and shared by all
+viewers.
 
-Below paging. A column is one fact of each row (``messages``, whether a name matches a filter), read from the model in
-slices by the first viewer who needs it; the next ones of the interval get it as it is. Which rows there are is the
-viewer's own list, made anew for each request from what that viewer may see: rows that came since are looked at by
-themselves, and those that went are in no list. So a column decides about the order alone, never about who sees what.
+Below paging. A column is one fact of each row (``messages``, whether a name matches a filter), read from the
+model in slices by the first viewer who needs it; the next ones of the interval get it as it is. Which rows
+there are is the viewer's own list, made anew for each request from what that viewer may see: rows that came
+since are looked at by themselves, and those that went are in no list. So a column decides about the order
+alone, never about who sees what.
 
 Kept are numbers and texts, and rows by a number that stands for them: nothing here keeps a queue in memory.
 """
@@ -147,7 +149,8 @@ class Index:
 
 
 class _Column:
-    """A fact of each of some rows: ``values`` as the rows stand, and once somebody wants it their ``order``."""
+    """A fact of each of some rows: ``values`` as the rows stand, and once somebody wants it their ``order``.
+    """
 
     __slots__ = ("values", "order")
 
@@ -205,10 +208,13 @@ def chunks(sequence):
 
 
 def in_order(values):
-    """The places of values in their order, an array: those of None, of numbers, of texts and whatever else, each kind
-    by itself, so that no list fails to sort. May switch.
+    """The places of values in their order, an array: those of None, of numbers, of texts and whatever else,
+    each kind by itself, so that no list fails to sort.
 
-    No tuple for each value: those of 100 000 had the cycle collector hold everybody up for 20 to 100 ms, several times over.
+    May switch.
+
+    No tuple for each value: those of 100 000 had the cycle collector hold everybody up for 20 to 100 ms,
+    several times over.
     """
     kinds = {kind for _, some in chunks(values) for kind in set(map(type, some))}
     if kinds <= NUMBERS or kinds == {str}:
@@ -233,5 +239,6 @@ def in_order(values):
 def _merged(places, value_of):
     """The places in the order of their values, those of equal values in their own. May switch."""
     runs = [
-        sorted(places[start:start + SORTED_AT_ONCE], key=value_of) for start in paced(range(0, len(places), SORTED_AT_ONCE))]
+        sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
+        for start in paced(range(0, len(places), SORTED_AT_ONCE))]
     return runs[0] if len(runs) == 1 else array("l", paced(heapq.merge(*runs, key=value_of), MERGED_LOOK))

@@ -1,7 +1,9 @@
-"""JSON slices: large JSON read and written a slice at a time, so that definitions of ten thousand queues hold up no message.
+"""JSON slices: large JSON read and written a slice at a time, so that definitions of ten thousand queues hold
+up no message.
 
-A fast library takes a whole text in one go: 10 ms for each MiB, and more where it holds little but brackets. Here the lists of the outermost object
-are gone through element by element, and so are elements that are longer than a glance; one may have so many characters and no more.
+A fast library takes a whole text in one go: 10 ms for each MiB, and more where it holds little but brackets.
+Here the lists of the outermost object are gone through element by element, and so are elements that are
+longer than a glance; one may have so many characters and no more.
 """
 import codecs
 import json
@@ -32,7 +34,10 @@ class TooLong(Exception):
 
 
 def parsed(pieces):
-    """The JSON object in octets that came in ``pieces``, a deque that is used up. Raises NotJSON, TooLong. May switch."""
+    """The JSON object in octets that came in ``pieces``, a deque that is used up.
+
+    Raises NotJSON, TooLong. May switch.
+    """
     text = _Text(pieces)
     try:
         value = _object(text, None)
@@ -44,7 +49,11 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """The JSON object of (key, value) pairs as a list of octets; a value that is no dict, list or text is an iterator of elements. May switch."""
+    """The JSON object of (key, value) pairs as a list of octets; a value that is no dict, list or text is an
+    iterator of elements.
+
+    May switch.
+    """
     parts = []
     for number, (key, value) in enumerate(sections):
         parts.append((b"," if number else b"{") + json_octets(key) + b":")
@@ -64,7 +73,10 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """The text of octets in pieces, and a place in it. What has been read is freed, and what lies far ahead not decoded yet."""
+    """The text of octets in pieces, and a place in it.
+
+    What has been read is freed, and what lies far ahead not decoded yet.
+    """
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -96,7 +108,11 @@ class _Text:
         self._at += 1
 
     def scan(self, ahead):
-        """The value that stands here, which is passed over; _LONGER where ``ahead`` characters do not hold it. Raises ValueError."""
+        """The value that stands here, which is passed over; _LONGER where ``ahead`` characters do not hold
+        it.
+
+        Raises ValueError.
+        """
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
         try:
@@ -115,7 +131,10 @@ class _Text:
             self._clock.begin()
 
     def _look_ahead(self, count):
-        """Have so many characters before this place, or all there are. Raises ValueError where they are none."""
+        """Have so many characters before this place, or all there are.
+
+        Raises ValueError where they are none.
+        """
         parts = [self._shown[self._at:]]
         self._behind += self._at
         self._at = 0
@@ -128,7 +147,9 @@ class _Text:
 
 
 def _object(text, limit):
-    """The object that stands here; ``limit`` is the position where the element that it is in has to end, None for the outermost."""
+    """The object that stands here; ``limit`` is the position where the element that it is in has to end, None
+    for the outermost.
+    """
     found: dict = {}
     text.expect("{")
     if text.peek() == "}":
@@ -139,7 +160,10 @@ def _object(text, limit):
             raise ValueError("no key")
         key = _value(text, _limit_of(text, limit))
         text.expect(":")
-        found[key] = _list(text, None) if limit is None and text.peek() == "[" else _value(text, _limit_of(text, limit))
+        found[key] = (
+            _list(text, None) if limit is None and text.peek() == "["
+            else _value(text, _limit_of(text, limit))
+        )
         if text.peek() == "}":
             text.expect("}")
             return found
@@ -170,7 +194,10 @@ def _limit_of(text, limit):
 
 
 def _value(text, limit):
-    """The value that stands here. One that is longer than a glance is gone through piece by piece. Raises ValueError, TooLong. May switch."""
+    """The value that stands here.
+
+    One that is longer than a glance is gone through piece by piece. Raises ValueError, TooLong. May switch.
+    """
     text.give_way()
     mark = text.peek()
     value = text.scan(min(GLANCE, ELEMENT_MAX))

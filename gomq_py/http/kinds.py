@@ -1,7 +1,10 @@
-"""Kinds: what long lists are of, each with its JSON, what it is filtered and sorted by, and whether it is still there. Tables; only reads.
+"""Kinds: what long lists are of, each with its JSON, what it is filtered and sorted by, and whether it is
+still there.
 
-A fact is what one field of the JSON would be, read without building all of it. Fields that are not among a kind's facts
-can be sorted by too, and cost the whole object for each row once in an interval.
+Tables; only reads.
+
+A fact is what one field of the JSON would be, read without building all of it. Fields that are not among a
+kind's facts can be sorted by too, and cost the whole object for each row once in an interval.
 """
 from operator import itemgetter
 
@@ -15,9 +18,11 @@ KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """``build(row)`` answers its JSON; ``name_of(row)`` what a filter looks at; ``now(row)`` the row as it is now, or None when it is gone.
+    """``build(row)`` answers its JSON; ``name_of(row)`` what a filter looks at; ``now(row)`` the row as it is
+    now, or None when it is gone.
 
-    ``numbers(rows)``: a number for each that stands for it as long as it is there; None where rows are made for each request.
+    ``numbers(rows)``: a number for each that stands for it as long as it is there; None where rows are made
+    for each request.
     """
 
     __slots__ = ("build", "name_of", "now", "numbers", "facts")
@@ -39,7 +44,9 @@ class Kind:
 
 
 def _kept(value):
-    """What is kept of a field that nobody is expected to sort by: no objects, which are large where there are many rows."""
+    """What is kept of a field that nobody is expected to sort by: no objects, which are large where there are
+    many rows.
+    """
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 
@@ -89,7 +96,10 @@ def _channel_now(pair):
 def _consumer_now(pair):
     consumer, connection = pair
     channel = consumer.channel
-    return pair if connection.channels.get(channel.id) is channel and channel.consumers.get(consumer.tag) is consumer else None
+    return (
+        pair if connection.channels.get(channel.id) is channel
+        and channel.consumers.get(consumer.tag) is consumer else None
+    )
 
 
 # facts
@@ -99,28 +109,38 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """{field: fact} of the rates of a group's counters from the ``first`` on. Each reading is a look at the thing, of which its rates come."""
+    """{field: fact} of the rates of a group's counters from the ``first`` on.
+
+    Each reading is a look at the thing, of which its rates come.
+    """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]
-    return {f"{prefix}{name}_details.rate": rate(index) for index, name in enumerate(group.names) if index >= first}
+    return {
+        f"{prefix}{name}_details.rate": rate(index)
+        for index, name in enumerate(group.names) if index >= first
+    }
 
 
 _LENGTHS = {
-    "messages": _messages, "messages_ready": lambda queue: queue.ready_count, "messages_unacknowledged": lambda queue: queue.unacked_count,
+    "messages": _messages, "messages_ready": lambda queue: queue.ready_count,
+    "messages_unacknowledged": lambda queue: queue.unacked_count,
 }
 _ITSELF = {
-    "name": lambda queue: queue.name, "vhost": lambda queue: queue.vhost, "type": shapes.queue_kind, "state": shapes.queue_state,
+    "name": lambda queue: queue.name, "vhost": lambda queue: queue.vhost, "type": shapes.queue_kind,
+    "state": shapes.queue_state,
     "durable": lambda queue: bool(queue.durable), "auto_delete": lambda queue: bool(queue.auto_delete),
     "exclusive": lambda queue: queue.exclusive_owner is not None,
 }
 _QUEUE = {
     **_ITSELF, **_LENGTHS, "consumers": lambda queue: len(shapes.consumers_of(queue)),
-    "message_bytes": lambda queue: queue.store.ready_bytes + queue.store.unacked_bytes if queue.store is not None else 0,
+    "message_bytes": lambda queue: (
+        queue.store.ready_bytes + queue.store.unacked_bytes if queue.store is not None else 0
+    ),
     **_rates(statistics.QUEUE, len(statistics.LENGTH_NAMES), "message_stats."),
 }
 _EXCHANGE = {
-    "name": lambda exchange: exchange.name, "vhost": lambda exchange: exchange.vhost, "type": lambda exchange: exchange.type,
-    "durable": lambda exchange: bool(exchange.durable),
+    "name": lambda exchange: exchange.name, "vhost": lambda exchange: exchange.vhost,
+    "type": lambda exchange: exchange.type, "durable": lambda exchange: bool(exchange.durable),
 }
 _CONNECTION = {
     "name": lambda one: one.name, "vhost": lambda one: one.vhost.name, "user": lambda one: one.user.name,
@@ -128,12 +148,15 @@ _CONNECTION = {
     **_rates(statistics.CONNECTION, 0, ""),
 }
 _CHANNEL = {
-    "name": lambda pair: shapes.channel_name(*pair), "number": lambda pair: pair[0].id, "vhost": lambda pair: pair[1].vhost.name,
+    "name": lambda pair: shapes.channel_name(*pair), "number": lambda pair: pair[0].id,
+    "vhost": lambda pair: pair[1].vhost.name,
     "user": lambda pair: pair[1].user.name, "messages_unacknowledged": lambda pair: pair[0].unacked.count,
 }
 _CONSUMER = {
-    "consumer_tag": lambda pair: pair[0].tag, "queue.name": lambda pair: pair[0].source.name, "queue.vhost": lambda pair: pair[0].source.vhost,
-    "channel_details.name": lambda pair: shapes.channel_name(pair[0].channel, pair[1]), "prefetch_count": lambda pair: pair[0].prefetch,
+    "consumer_tag": lambda pair: pair[0].tag, "queue.name": lambda pair: pair[0].source.name,
+    "queue.vhost": lambda pair: pair[0].source.vhost,
+    "channel_details.name": lambda pair: shapes.channel_name(pair[0].channel, pair[1]),
+    "prefetch_count": lambda pair: pair[0].prefetch,
 }
 
 
@@ -148,7 +171,9 @@ def _source(one):
 # JSON that each request makes for itself, and the fields that filters look at.
 JSON = Kind()
 BY_USER, BY_VHOST = Kind(name_of=itemgetter("user")), Kind(name_of=itemgetter("vhost"))
-BY_SOURCE, BY_DESTINATION, BY_KEY = (Kind(name_of=itemgetter(field)) for field in ("source", "destination", "routing_key"))
+BY_SOURCE, BY_DESTINATION, BY_KEY = (
+    Kind(name_of=itemgetter(field)) for field in ("source", "destination", "routing_key")
+)
 # Things of which few are listed, or that are not there for longer than the request.
 VHOSTS = Kind(shapes.vhost)
 BINDINGS = Kind(_binding, _source)  # and queues, for theirs to the default exchange
@@ -157,10 +182,16 @@ DEFAULT_BINDINGS = Kind(shapes.default_binding)
 QUEUES = Kind(shapes.queue, now=_queue_now, numbers=_numbers_of_named, facts=_QUEUE)
 # As lists with ``disable_stats`` show them, and with ``enable_queue_totals`` too.
 QUEUES_THEMSELVES = Kind(shapes.queue_itself, now=_queue_now, numbers=_numbers_of_named, facts=_ITSELF)
-QUEUES_WITH_TOTALS = Kind(shapes.queue_with_totals, now=_queue_now, numbers=_numbers_of_named, facts={**_ITSELF, **_LENGTHS})
+QUEUES_WITH_TOTALS = Kind(
+    shapes.queue_with_totals, now=_queue_now, numbers=_numbers_of_named, facts={**_ITSELF, **_LENGTHS}
+)
 EXCHANGES = Kind(shapes.exchange, now=_exchange_now, numbers=_numbers_of_named, facts=_EXCHANGE)
 CONNECTIONS = Kind(shapes.connection, now=_connection_now, numbers=_numbers_of_named, facts=_CONNECTION)
 # Pairs of a channel and its connection, and of a consumer and its connection.
 CHANNELS = Kind(
-    lambda pair: shapes.channel(*pair), lambda pair: shapes.channel_name(*pair), _channel_now, _numbers_of_channels, _CHANNEL)
-CONSUMERS = Kind(lambda pair: shapes.consumer(*pair), lambda pair: pair[0].tag, _consumer_now, _numbers_of_consumers, _CONSUMER)
+    lambda pair: shapes.channel(*pair), lambda pair: shapes.channel_name(*pair), _channel_now,
+    _numbers_of_channels, _CHANNEL)
+CONSUMERS = Kind(
+    lambda pair: shapes.consumer(*pair), lambda pair: pair[0].tag, _consumer_now, _numbers_of_consumers,
+    _CONSUMER,
+)

@@ -1,7 +1,8 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-One method per family of RabbitMQ's /metrics/detailed, and more. Each yields families in the forms that ``exposition.rendered`` takes. Reads
-what the model counts, keeps nothing. What is per object is made lazily; sums over many are made in slices.
+One method per family of RabbitMQ's /metrics/detailed, and more. Each yields families in the forms that
+``exposition.rendered`` takes. Reads what the model counts, keeps nothing. What is per object is made lazily;
+sums over many are made in slices.
 """
 import os
 import resource
@@ -29,7 +30,9 @@ QUEUE = ("vhost", "queue")
 
 
 class Families:
-    """Metric families over a node's present state; ``endpoint`` is what identity_info says, which tells two scrapes of one node apart."""
+    """Metric families over a node's present state; ``endpoint`` is what identity_info says, which tells two
+    scrapes of one node apart.
+    """
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of everything but identity and build."""
@@ -44,11 +47,14 @@ class Families:
         """Who this is: what dashboards join everything else with."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
-            "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name, "rabbitmq_cluster_permanent_id": node.cluster_name,
+            "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name,
+            "rabbitmq_cluster_permanent_id": node.cluster_name,
             "rabbitmq_endpoint": self._endpoint})
         yield InfoMetricFamily(f"{self._outer}build", "Versions", value={
-            "rabbitmq_version": RABBITMQ_VERSION, "prometheus_plugin_version": gomq_py.__version__, "prometheus_client_version": "python",
-            "erlang_version": f"none: Python {sys.version.split()[0]}", "product_name": "gomq-py", "product_version": gomq_py.__version__})
+            "rabbitmq_version": RABBITMQ_VERSION, "prometheus_plugin_version": gomq_py.__version__,
+            "prometheus_client_version": "python",
+            "erlang_version": f"none: Python {sys.version.split()[0]}", "product_name": "gomq-py",
+            "product_version": gomq_py.__version__})
 
     def churn(self, _vhosts=None):
         """What came and went since the start."""
@@ -60,9 +66,16 @@ class Families:
         """What the process uses."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
-        yield self._gauge("process_open_tcp_sockets", "Open connections of clients", len(self._node.connections()))
-        yield self._gauge("process_resident_memory_bytes", "Memory used in octets", resources.resident_memory())
-        yield self._gauge("disk_space_available_bytes", "Disk space available in octets", self._node.broker.resource_watch.free_disk)
+        yield self._gauge(
+            "process_open_tcp_sockets", "Open connections of clients", len(self._node.connections())
+        )
+        yield self._gauge(
+            "process_resident_memory_bytes", "Memory used in octets", resources.resident_memory()
+        )
+        yield self._gauge(
+            "disk_space_available_bytes", "Disk space available in octets",
+            self._node.broker.resource_watch.free_disk,
+        )
         yield self._counter("cpu_user_time", "Seconds of CPU in the broker's own code", usage.ru_utime)
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
 
@@ -70,9 +83,15 @@ class Families:
         """What the process may use, and for how long it has run."""
         watch, descriptors = self._node.broker.resource_watch, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield self._gauge("process_max_fds", "Open file descriptors limit", descriptors)
-        yield self._gauge("process_max_tcp_sockets", "Open connections limit: that of descriptors", descriptors)
-        yield self._gauge("resident_memory_limit_bytes", "Memory high watermark in octets", watch.memory_limit)
-        yield self._gauge("disk_space_available_limit_bytes", "Free disk space low watermark in octets", watch.disk_limit)
+        yield self._gauge(
+            "process_max_tcp_sockets", "Open connections limit: that of descriptors", descriptors
+        )
+        yield self._gauge(
+            "resident_memory_limit_bytes", "Memory high watermark in octets", watch.memory_limit
+        )
+        yield self._gauge(
+            "disk_space_available_limit_bytes", "Free disk space low watermark in octets", watch.disk_limit
+        )
         for name in ("uptime", "erlang_uptime_seconds"):  # LavinMQ's name and RabbitMQ's
             yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())
 
@@ -82,7 +101,10 @@ class Families:
         for name, text, is_on in (
                 ("memory_used_watermark", "for lack of memory", alarms.is_on(MEMORY)),
                 ("free_disk_space_watermark", "for lack of disk space", alarms.is_on(DISK)),
-                ("file_descriptor_limit", "for lack of descriptors: never, connections are refused instead", False)):
+                (
+                    "file_descriptor_limit",
+                    "for lack of descriptors: never, connections are refused instead", False,
+                )):
             yield self._gauge(f"alarms_{name}", f"1 while publishers are held {text}", int(is_on))
 
     def auth(self, _vhosts=None):
@@ -90,7 +112,8 @@ class Families:
         churn = self._node.amqp.churn
         succeeded, failed = churn.logins_succeeded, churn.logins_failed
         for name, text, value in (
-                ("", "Logins", succeeded + failed), ("_succeeded", "Logins that succeeded", succeeded), ("_failed", "Logins refused", failed)):
+                ("", "Logins", succeeded + failed), ("_succeeded", "Logins that succeeded", succeeded),
+                ("_failed", "Logins refused", failed)):
             yield self._counter(f"auth_attempts{name}", text, value, protocol=PROTOCOL)
 
     # totals
@@ -112,7 +135,9 @@ class Families:
         """How many there are of each kind."""
         connections, vhosts = self._node.connections(), list(self._node.broker.vhosts.values())
         yield self._gauge("connections", "Connections currently open", len(connections))
-        yield self._gauge("channels", "Channels currently open", sum(len(one.channels) for one in connections))
+        yield self._gauge(
+            "channels", "Channels currently open", sum(len(one.channels) for one in connections)
+        )
         yield self._gauge("consumers", "Consumers currently connected", self._consumer_count(connections))
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
@@ -123,18 +148,28 @@ class Families:
         (publishes, confirmable, confirmed), (unroutable, returned) = channels, exchanges
         whole = SimpleNamespace(**sums.over_types(by_type))
         connections = self._node.connections()
-        yield self._gauge("global_consumers", "Consumers currently connected", self._consumer_count(connections), protocol=PROTOCOL)
+        yield self._gauge(
+            "global_consumers", "Consumers currently connected", self._consumer_count(connections),
+            protocol=PROTOCOL,
+        )
         yield self._gauge("global_publishers", "Open channels that have published", sum(
-            channel.publishes > 0 for one in connections for channel in list(one.channels.values())), protocol=PROTOCOL)
+            channel.publishes > 0 for one in connections
+            for channel in list(one.channels.values())), protocol=PROTOCOL)
         for name, text, value in (
                 ("received", "Messages received from publishers", publishes),
                 ("received_confirm", "Messages received from publishers that want a confirm", confirmable),
-                ("confirmed", "Messages confirmed to publishers", confirmed), ("routed", "Copies that queues took", whole.published),
-                ("unroutable_dropped", "Messages that no queue took and nobody wanted back", unroutable - returned),
+                ("confirmed", "Messages confirmed to publishers", confirmed),
+                ("routed", "Copies that queues took", whole.published),
+                (
+                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
+                    unroutable - returned,
+                ),
                 ("unroutable_returned", "Messages that no queue took and that went back", returned)):
             yield self._counter(f"global_messages_{name}", text, value, protocol=PROTOCOL)
         for name, text, value in rows.GLOBAL_QUEUES:
-            family = CounterMetricFamily(f"{self._prefix}global_messages_{name}", text, labels=("protocol", "queue_type"))
+            family = CounterMetricFamily(
+                f"{self._prefix}global_messages_{name}", text, labels=("protocol", "queue_type")
+            )
             for kind, label in QUEUE_TYPES.items():
                 of_kind = sums.over_types({kind: by_type[kind]}) if kind in by_type else sums.over_types({})
                 family.add_metric((PROTOCOL, label), value(SimpleNamespace(**of_kind)))
@@ -144,8 +179,11 @@ class Families:
     def _dead_letters(self):
         counts = self._node.broker.dead_letters.counts
         for reason, text in rows.DEAD_LETTERS:
-            family = CounterMetricFamily(f"{self._prefix}global_messages_dead_lettered_{reason}", f"Messages sent to dead letter exchanges: {text}",
-                                         labels=("queue_type", "dead_letter_strategy"))
+            family = CounterMetricFamily(
+                f"{self._prefix}global_messages_dead_lettered_{reason}",
+                f"Messages sent to dead letter exchanges: {text}",
+                labels=("queue_type", "dead_letter_strategy"),
+            )
             for kind in (CLASSIC, QUORUM):
                 family.add_metric((QUEUE_TYPES[kind], STRATEGY), counts[kind, reason])
             yield family
@@ -153,9 +191,13 @@ class Families:
     def _channel_totals(self, exchanges, channels):
         (publishes, _, confirmed), (unroutable, returned) = channels, exchanges
         for name, text, value in (
-                ("published", "Messages published", publishes), ("confirmed", "Messages confirmed to publishers", confirmed),
+                ("published", "Messages published", publishes),
+                ("confirmed", "Messages confirmed to publishers", confirmed),
                 ("unroutable_returned", "Messages that no queue took and that went back", returned),
-                ("unroutable_dropped", "Messages that no queue took and nobody wanted back", unroutable - returned)):
+                (
+                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
+                    unroutable - returned,
+                )):
             yield self._counter(f"channel_messages_{name}", text, value)
         values = [0] * len(rows.CHANNEL_GAUGES)
         for connection in paced(self._node.connections()):
@@ -170,10 +212,16 @@ class Families:
         gone = (sum(one.received_octets for one in totals), sum(one.sent_octets for one in totals))
         for (name, text, value), before in zip(rows.CONNECTION_COUNTERS, gone):
             yield self._counter(name, text, before + sum(map(value, connections)))
-        yield self._gauge("connection_channels", "Channels on connections", sum(len(one.channels) for one in connections))
+        yield self._gauge(
+            "connection_channels", "Channels on connections", sum(len(one.channels) for one in connections)
+        )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, those that are gone included. May switch."""
+        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, those that are gone
+        included.
+
+        May switch.
+        """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
@@ -185,7 +233,9 @@ class Families:
 
     @staticmethod
     def _consumer_count(connections):
-        return sum(len(channel.consumers) for one in paced(connections) for channel in list(one.channels.values()))
+        return sum(
+            len(channel.consumers) for one in paced(connections) for channel in list(one.channels.values())
+        )
 
     # one series per object; ``vhosts`` names those wanted, None all
 
@@ -212,32 +262,56 @@ class Families:
     def queue_published(self, vhosts=None):
         """What came into every queue."""
         queues = self._queues(vhosts)
-        yield CounterMetricFamily(f"{self._prefix}queue_messages_published", rows.PUBLISHED, labels=("queue_vhost", "queue")), (
-            ((queue.vhost, queue.name), queue.published) for queue in queues)
+        yield (
+            CounterMetricFamily(
+                f"{self._prefix}queue_messages_published", rows.PUBLISHED, labels=("queue_vhost", "queue")
+            ), (((queue.vhost, queue.name), queue.published) for queue in queues)
+        )
 
     def channel_exchange(self, vhosts=None):
-        """What was published to every exchange, under the names of RabbitMQ's channels, and what every channel has confirmed."""
+        """What was published to every exchange, under the names of RabbitMQ's channels, and what every
+        channel has confirmed.
+        """
         yield from self._exchange_counters("channel_messages", vhosts)
-        yield CounterMetricFamily(f"{self._prefix}channel_messages_confirmed", "Messages confirmed to publishers", labels=("channel", "vhost")), (
-            ((f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count) for channel, one in self._channels(vhosts)
-            if channel.published)
+        yield (
+            CounterMetricFamily(
+                f"{self._prefix}channel_messages_confirmed", "Messages confirmed to publishers",
+                labels=("channel", "vhost"),
+            ), ((
+                (f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count
+            ) for channel, one in self._channels(vhosts) if channel.published)
+        )
 
     def exchanges(self, vhosts=None):
-        """What was published to every exchange, under the names that RabbitMQ 4 has for exchanges, and the copies made of that."""
+        """What was published to every exchange, under the names that RabbitMQ 4 has for exchanges, and the
+        copies made of that.
+        """
         yield from self._exchange_counters("exchange_messages", vhosts)
-        yield CounterMetricFamily(f"{self._prefix}exchange_messages_routed", "Copies routed to queues", labels=("vhost", "exchange")), (
-            ((exchange.vhost, exchange.name), exchange.state.publish_out) for exchange in self._exchanges(vhosts))
+        yield (
+            CounterMetricFamily(
+                f"{self._prefix}exchange_messages_routed", "Copies routed to queues",
+                labels=("vhost", "exchange"),
+            ), ((
+                (exchange.vhost, exchange.name), exchange.state.publish_out
+            ) for exchange in self._exchanges(vhosts))
+        )
 
     def connection_octets(self, _vhosts=None):
         """Every connection's octets."""
         connections = self._node.connections()
         for name, text, value in rows.CONNECTION_COUNTERS:
-            yield CounterMetricFamily(self._prefix + name, text, labels=("connection",)), (((one.name,), value(one)) for one in connections)
+            yield (
+                CounterMetricFamily(self._prefix + name, text, labels=("connection",)),
+                (((one.name,), value(one)) for one in connections)
+            )
 
     def connection_channels(self, _vhosts=None):
         """Every connection's channels."""
-        yield GaugeMetricFamily(f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)), (
-            ((one.name,), len(one.channels)) for one in self._node.connections())
+        yield (
+            GaugeMetricFamily(
+                f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)
+            ), (((one.name,), len(one.channels)) for one in self._node.connections())
+        )
 
     def channels(self, vhosts=None):
         """Every channel's consumers, unacknowledged and unconfirmed messages and limits."""
@@ -249,18 +323,33 @@ class Families:
     def vhost_status(self, vhosts=None):
         """1 for every vhost: all of them run."""
         names = [name for name in sorted(self._node.broker.vhosts) if vhosts is None or name in vhosts]
-        yield GaugeMetricFamily(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)), (
-            ((name,), 1) for name in names)
+        yield (
+            GaugeMetricFamily(
+                f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)
+            ), (((name,), 1) for name in names)
+        )
 
     def exchange_bindings(self, vhosts=None):
         """How many bindings start at every exchange; the default exchange's are not kept and not counted."""
-        yield GaugeMetricFamily(f"{self._outer}cluster_exchange_bindings", "Bindings of the exchange", labels=("vhost", "exchange", "type")), (
-            ((exchange.vhost, exchange.name, exchange.type), exchange.binding_count) for exchange in self._exchanges(vhosts) if exchange.name)
+        yield (
+            GaugeMetricFamily(
+                f"{self._outer}cluster_exchange_bindings", "Bindings of the exchange",
+                labels=("vhost", "exchange", "type"),
+            ), ((
+                (exchange.vhost, exchange.name, exchange.type), exchange.binding_count
+            ) for exchange in self._exchanges(vhosts) if exchange.name)
+        )
 
     def exchange_names(self, vhosts=None):
         """1 for every exchange."""
-        yield GaugeMetricFamily(f"{self._outer}cluster_exchange_name", "Every exchange there is", labels=("vhost", "exchange", "type")), (
-            ((exchange.vhost, exchange.name, exchange.type), 1) for exchange in self._exchanges(vhosts) if exchange.name)
+        yield (
+            GaugeMetricFamily(
+                f"{self._outer}cluster_exchange_name", "Every exchange there is",
+                labels=("vhost", "exchange", "type"),
+            ), ((
+                (exchange.vhost, exchange.name, exchange.type), 1
+            ) for exchange in self._exchanges(vhosts) if exchange.name)
+        )
 
     def _queue_gauges(self, table, vhosts):
         queues = self._queues(vhosts)
@@ -278,8 +367,14 @@ class Families:
         exchanges = self._exchanges(vhosts)
         for name, text, value in (
                 ("published", "Messages published to the exchange", lambda state: state.publish_in),
-                ("unroutable_returned", "Messages that no queue took and that went back", lambda state: state.returned),
-                ("unroutable_dropped", "Messages that no queue took and nobody wanted back", lambda state: state.unroutable - state.returned)):
+                (
+                    "unroutable_returned", "Messages that no queue took and that went back",
+                    lambda state: state.returned,
+                ),
+                (
+                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
+                    lambda state: state.unroutable - state.returned,
+                )):
             yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=("vhost", "exchange")), (
                 ((exchange.vhost, exchange.name), value(exchange.state)) for exchange in exchanges)
 
@@ -297,7 +392,10 @@ class Families:
                 if vhosts is None or one.vhost.name in vhosts]
 
     def _wanted(self, vhosts):
-        return [vhost for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts]
+        return [
+            vhost
+            for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts
+        ]
 
     def _gauge(self, name, text, value, **labels):
         return _family(GaugeMetricFamily, self._prefix + name, text, value, labels)

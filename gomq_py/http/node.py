@@ -1,6 +1,7 @@
 """Node: what the management door sees of the process it runs in. Made by the launcher, handed to every app.
 
-The door never reaches for another door: connections come from ``amqp.connections``, shovels and the like from whoever registers them here.
+The door never reaches for another door: connections come from ``amqp.connections``, shovels and the like from
+whoever registers them here.
 """
 import time
 
@@ -10,7 +11,11 @@ CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
 
 
 class Node:
-    """One running broker. ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's: ``gomq@host``."""
+    """One running broker.
+
+    ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's:
+    ``gomq@host``.
+    """
 
     def __init__(self, broker, amqp, settings, listeners, name, rates, index, feed):
         self.broker = broker
@@ -54,5 +59,7 @@ class Node:
     def churn(self):
         """{what came or went: how often}, by the names of statistics.CHURN."""
         totals, churn = self.totals(), self.amqp.churn
-        return {name: getattr(churn, name) for name in ("connection_created", "connection_closed", "channel_created", "channel_closed")} | {
-            name: sum(getattr(one, name) for one in totals) for name in CHURN}
+        return {
+            name: getattr(churn, name)
+            for name in ("connection_created", "connection_closed", "channel_created", "channel_closed")
+        } | {name: sum(getattr(one, name) for one in totals) for name in CHURN}

@@ -1,6 +1,9 @@
-"""Own metrics: what RabbitMQ has no names for. Ages of messages, how often they came back, how long flushes take, how late the loop is.
+"""Own metrics: what RabbitMQ has no names for.
 
-Beside metrics. Reads; what costs something (the loop's lag) is measured while somebody scrapes, never at other times.
+Ages of messages, how often they came back, how long flushes take, how late the loop is.
+
+Beside metrics. Reads; what costs something (the loop's lag) is measured while somebody scrapes, never at
+other times.
 """
 import time
 
@@ -39,16 +42,23 @@ class OwnFamilies:
         yield _gauge("messages_set_aside", f"{SET_ASIDE}, of all queues and delayed exchanges",
                      sum(aside.count for aside in asides))
         now_ms = time.time() * 1000
-        ready = max((_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), LOOK)), default=0)
+        ready = max(
+            (_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), LOOK)), default=0
+        )
         yield _gauge("oldest_ready_age_seconds", "Age of the oldest ready message of all queues", ready)
         unacked = self._oldest_unacked()
-        yield _gauge("oldest_unacked_age_seconds", "Time since the delivery of the message that waits longest for its acknowledgement",
-                     max((_age_s(since_s * 1000, now_ms) for since_s in unacked.values()), default=0))
+        yield _gauge(
+            "oldest_unacked_age_seconds",
+            "Time since the delivery of the message that waits longest for its acknowledgement",
+            max((_age_s(since_s * 1000, now_ms) for since_s in unacked.values()), default=0),
+        )
 
     def sync(self, _vhosts=None):
         """How long flushes of the group commit took."""
         taken = self._node.broker.durability.disk.sync_seconds
-        family = HistogramMetricFamily(f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one")
+        family = HistogramMetricFamily(
+            f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one"
+        )
         family.add_metric((), taken.cumulative(), taken.total)
         yield family
 
@@ -56,43 +66,69 @@ class OwnFamilies:
         """What the disk did not give back as it was written, and what was kept of it. May switch."""
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         family = CounterMetricFamily(
-            f"{PREFIX}damaged_messages", "Flushed messages that were found damaged, or gone with their files, since the start")
+            f"{PREFIX}damaged_messages",
+            "Flushed messages that were found damaged, or gone with their files, since the start")
         family.add_metric((), count)
         yield family
-        yield _gauge("kept_files", "Files kept of damage, or because they were not where they belong, until an operator deletes them", len(kept))
+        yield _gauge(
+            "kept_files",
+            "Files kept of damage, or because they were not where they belong, until an operator deletes "
+            "them", len(kept),
+        )
 
     def failed_jobs(self):
         """How many slices of background work raised, by the work."""
-        family = CounterMetricFamily(f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",))
+        family = CounterMetricFamily(
+            f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",)
+        )
         for name, count in sorted(self._node.broker.scheduler.failed_jobs.items()):
             family.add_metric((name,), count)
         return family
 
     def loop(self, _vhosts=None):
-        """How late the event loop is: what a turn takes beyond asking for one. Measured now, by waiting for some turns. May switch."""
+        """How late the event loop is: what a turn takes beyond asking for one.
+
+        Measured now, by waiting for some turns. May switch.
+        """
         worst = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
             give_way()
             worst = max(worst, time.perf_counter() - began)
-        yield _gauge("event_loop_lag_seconds", f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", worst)
+        yield _gauge(
+            "event_loop_lag_seconds",
+            f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", worst,
+        )
 
     def ages(self, vhosts=None):
         """Of each queue: the age of its oldest ready and its oldest unacknowledged message."""
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
-        yield GaugeMetricFamily(f"{PREFIX}queue_oldest_ready_age_seconds", "Age of the oldest ready message", labels=LABELS), (
-            ((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues)
+        yield (
+            GaugeMetricFamily(
+                f"{PREFIX}queue_oldest_ready_age_seconds", "Age of the oldest ready message", labels=LABELS
+            ), (((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues)
+        )
         unacked = self._oldest_unacked()
-        yield GaugeMetricFamily(f"{PREFIX}queue_oldest_unacked_age_seconds", "Time since the delivery of the oldest unacknowledged message",
-                                labels=LABELS), (
-            ((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
+        yield (
+            GaugeMetricFamily(
+                f"{PREFIX}queue_oldest_unacked_age_seconds",
+                "Time since the delivery of the oldest unacknowledged message", labels=LABELS,
+            ), (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
+        )
 
     def returns(self, vhosts=None):
-        """Of each queue: how many of the messages in it came back how often. Only queues in which some did."""
+        """Of each queue: how many of the messages in it came back how often.
+
+        Only queues in which some did.
+        """
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
-        yield GaugeMetricFamily(f"{PREFIX}queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
-                                labels=(*LABELS, "le")), (sample for queue in queues for sample in _returned(queue))
+        yield (
+            GaugeMetricFamily(
+                f"{PREFIX}queue_messages_returned",
+                "Messages in the queue that came back at most le times, cumulative", labels=(*LABELS, "le"),
+            ), (sample for queue in queues for sample in _returned(queue))
+        )
 
     def lags(self, vhosts=None):
         """Of each consumer of a stream: messages between it and the end of the stream."""
@@ -100,9 +136,16 @@ class OwnFamilies:
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
                 readers = queue.describe()["consumers"]
-                samples += [((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"]) for reader in readers if "lag" in reader]
-        yield GaugeMetricFamily(f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
-                                labels=(*LABELS, "consumer_tag")), iter(samples)
+                samples += [
+                    ((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"])
+                    for reader in readers if "lag" in reader
+                ]
+        yield (
+            GaugeMetricFamily(
+                f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
+                labels=(*LABELS, "consumer_tag"),
+            ), iter(samples)
+        )
 
     def set_aside(self, vhosts=None):
         """Of each queue: its messages that are set aside. Only queues that have some."""
@@ -124,19 +167,27 @@ class OwnFamilies:
 
     def _movers(self):
         """What may have set messages aside: queues, and the stores of delayed exchanges."""
-        exchanges = [one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())]
+        exchanges = [
+            one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())
+        ]
         found = self._queues()
         found += [one.delayed_store for one in exchanges if getattr(one, "delayed_store", None) is not None]
         return found
 
     def _oldest_unacked(self):
-        """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of each channel. May switch."""
+        """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of
+        each channel.
+
+        May switch.
+        """
         oldest = {}
         for connection in self._node.connections():
             for channel in paced(list(getattr(connection, "channels", {}).values())):
                 unacked = channel.unacked
                 sought = unacked.queues()
-                for _, holder, _, since_s, _ in unacked.entries(1 if len(sought) == 1 else LOOKED_AT) if sought else ():
+                for _, holder, _, since_s, _ in unacked.entries(
+                    1 if len(sought) == 1 else LOOKED_AT
+                ) if sought else ():
                     if since_s < oldest.get(holder.queue, since_s + 1):
                         oldest[holder.queue] = since_s
         return oldest

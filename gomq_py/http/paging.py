@@ -1,6 +1,8 @@
-"""Paging, filtering, sorting and columns of a list, by the query's ``page page_size name use_regex sort sort_reverse columns``, as RabbitMQ has them.
+"""Paging, filtering, sorting and columns of a list, by the query's
+``page page_size name use_regex sort sort_reverse columns``, as RabbitMQ has them.
 
-A pattern from a query is matched with a limit on its length and on the time it may take; a page is at most 500 objects.
+A pattern from a query is matched with a limit on its length and on the time it may take; a page is at most
+500 objects.
 """
 from typing import Any
 
@@ -21,10 +23,14 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """The answer to a list request: ``rows`` filtered, sorted, paged, built and cut to columns as the query asks. May switch.
+    """The answer to a list request: ``rows`` filtered, sorted, paged, built and cut to columns as the query
+    asks.
 
-    Only what is shown is built, a slice at a time, as it is then: what has gone since the request came is left out. What
-    rows are filtered and sorted by is read once in a statistics interval for all viewers (``index``).
+    May switch.
+
+    Only what is shown is built, a slice at a time, as it is then: what has gone since the request came is
+    left out. What rows are filtered and sorted by is read once in a statistics interval for all viewers
+    (``index``).
     """
     query = request.args
     page, size = _page(query)
@@ -36,10 +42,13 @@ def listing(rows, kind=JSON):
         return paced_answer([b"[", *parts, b"]"])
     page_count = max(1, -(-filtered // size))
     if page > page_count:
-        raise BadRequest(f"Page out of range, page: {page} page size: {size}, len: {filtered}", error="page_out_of_range")
+        raise BadRequest(
+            f"Page out of range, page: {page} page size: {size}, len: {filtered}", error="page_out_of_range"
+        )
     count, parts = _shown(rows, places[(page - 1) * size:page * size], query)
     facts = orjson.dumps({
-        "filtered_count": filtered, "item_count": count, "page": page, "page_count": page_count, "page_size": size, "total_count": len(rows.all),
+        "filtered_count": filtered, "item_count": count, "page": page, "page_count": page_count,
+        "page_size": size, "total_count": len(rows.all),
     })
     return paced_answer([facts[:-1] + b',"items":[', *parts, b"]}"])
 
@@ -74,7 +83,10 @@ def _page(query):
 
 
 def _places(rows, query):
-    """The places of the rows that the query's filter lets through, in the order that it asks for: a sequence. May switch."""
+    """The places of the rows that the query's filter lets through, in the order that it asks for: a sequence.
+
+    May switch.
+    """
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
     if wanted:
@@ -84,7 +96,10 @@ def _places(rows, query):
     if wanted:
         places = [place for _, some in chunks(places) for place in some if matches[place]]
         if field and not rows.are_kept:  # only what is left is read and sorted
-            places = [places[number] for number in _in_order(Rows(rows.kind, [rows.all[place] for place in places]), field)]
+            places = [
+                places[number]
+                for number in _in_order(Rows(rows.kind, [rows.all[place] for place in places]), field)
+            ]
     return places[::-1] if field and query.get("sort_reverse", "false").lower() == "true" else places
 
 

@@ -1,10 +1,15 @@
-"""Rates: how fast counters moved since they were last looked at, and their history for whoever draws curves. Kept only for what somebody looks at.
+"""Rates: how fast counters moved since they were last looked at, and their history for whoever draws curves.
 
-    look(group, thing, windows) -> View             a rate is the change between two looks; without looks nothing is measured
-    windows: the query's ``lengths_age lengths_incr msg_rates_age ...``, in seconds: the View then has samples too
+Kept only for what somebody looks at.
 
-A dashboard asks every few seconds, so a rate is the mean of these. History is sampled by one greenlet, which runs while there is any; it begins with
-the first question for it and goes when nobody asked for a while. Both are bounded: see LOOKS_MAX and HISTORIES_MAX.
+    look(group, thing, windows) -> View             a rate is the change between two looks; without looks
+                                                    nothing is measured windows: the query's
+                                                    ``lengths_age lengths_incr msg_rates_age ...``, in
+                                                    seconds: the View then has samples too
+
+A dashboard asks every few seconds, so a rate is the mean of these. History is sampled by one greenlet, which
+runs while there is any; it begins with the first question for it and goes when nobody asked for a while. Both
+are bounded: see LOOKS_MAX and HISTORIES_MAX.
 """
 import time
 import weakref
@@ -18,10 +23,12 @@ from gomq_py.hub.turns import paced
 LEAST_WINDOW_S = 1.0
 # After a pause as long as this a rate would be the mean of what nobody cares for any more: it is forgotten.
 LONGEST_WINDOW_S = 60.0
-# Things with a rate: some 600 octets each. What is looked at over the bound has the rate 0 until others are forgotten: if it
-# took their place, a list of more things than that would find none of them again, and replace them all each time.
+# Things with a rate: some 600 octets each. What is looked at over the bound has the rate 0 until others are
+# forgotten: if it took their place, a list of more things than that would find none of them again, and
+# replace them all each time.
 LOOKS_MAX = 100_000
-# Looks that are forgotten between two of the clock: less than a microsecond each, and 100 000 at once take 50 ms.
+# Looks that are forgotten between two of the clock: less than a microsecond each, and 100 000 at once take 50
+# ms.
 FORGOTTEN_LOOK = 100
 # Things with a history: a queue's 120 samples are 13 KiB, so 6 MiB at most.
 HISTORIES_MAX = 500
@@ -30,7 +37,9 @@ CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
 
 class Group:
-    """The counters of one kind of thing: ``categories`` maps their names to what they are; ``read(thing)`` answers their values in that order."""
+    """The counters of one kind of thing: ``categories`` maps their names to what they are; ``read(thing)``
+    answers their values in that order.
+    """
 
     __slots__ = ("names", "categories", "read")
 
@@ -53,7 +62,10 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters from ``first`` to before ``last``, with their details, in a JSON object. Returns it."""
+        """Set the counters from ``first`` to before ``last``, with their details, in a JSON object.
+
+        Returns it.
+        """
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -88,7 +100,10 @@ class Rates:
         self._keeper = None
 
     def look(self, group, thing, windows=None):
-        """A View. ``thing`` is hashable, and referenced weakly where it can be. May switch if ``group.read`` may."""
+        """A View.
+
+        ``thing`` is hashable, and referenced weakly where it can be. May switch if ``group.read`` may.
+        """
         values = group.read(thing)
         key = (group, _reference(thing))
         history = self._history(key, values, windows) if windows else None
@@ -100,7 +115,11 @@ class Rates:
         self._histories.clear()
 
     def close(self):
-        """Forget everything and end the sampling at once: a greenlet that sleeps on keeps the whole broker in memory. May switch."""
+        """Forget everything and end the sampling at once: a greenlet that sleeps on keeps the whole broker in
+        memory.
+
+        May switch.
+        """
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
@@ -115,7 +134,8 @@ class Rates:
             if len(self._looks) >= LOOKS_MAX:
                 return array("d", bytes(8 * len(values)))
             look = self._looks[key] = _Look(now, array("d", values), array("d", bytes(8 * len(values))))
-        # Changed in place: ten thousand new objects per list would have the collector go through the whole broker, for 60 ms.
+        # Changed in place: ten thousand new objects per list would have the collector go through the whole
+        # broker, for 60 ms.
         elapsed = now - look.at
         if elapsed > LONGEST_WINDOW_S:
             look.take(now, values, [0.0] * len(values))
@@ -131,7 +151,9 @@ class Rates:
         if history is None:
             history = History(len(key[0].names), self._samples_max)
             history.add(self._unix_s(), values)
-        history.wanted_until = self._now_s() + max(LONGEST_WINDOW_S, *(age_s for age_s, _ in windows.values()))
+        history.wanted_until = self._now_s() + max(
+            LONGEST_WINDOW_S, *(age_s for age_s, _ in windows.values())
+        )
         self._histories[key] = history
         if len(self._histories) > HISTORIES_MAX:
             del self._histories[next(iter(self._histories))]
@@ -150,7 +172,10 @@ class Rates:
         self._keeper = None
 
     def sample(self):
-        """One round: forget what nobody wants any more, and take a sample of everything that somebody does. May switch."""
+        """One round: forget what nobody wants any more, and take a sample of everything that somebody does.
+
+        May switch.
+        """
         self._forget()
         for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
@@ -175,7 +200,8 @@ class Rates:
 def _reference(thing):
     """Calling it answers the thing, or None when it has ended.
 
-    A connection with its channels is some 20 KiB, a queue 1.5: dashboards beside clients that come and go would keep all those of two minutes.
+    A connection with its channels is some 20 KiB, a queue 1.5: dashboards beside clients that come and go
+    would keep all those of two minutes.
     """
     try:
         return weakref.ref(thing)
@@ -220,7 +246,9 @@ class _Look:
 
 
 class History:
-    """A ring of samples: per sample the time (Unix seconds) and every counter, as doubles, allocated as they come."""
+    """A ring of samples: per sample the time (Unix seconds) and every counter, as doubles, allocated as they
+    come.
+    """
 
     __slots__ = ("wanted_until", "_width", "_samples_max", "_ring", "_next")
 
@@ -242,7 +270,9 @@ class History:
         self._next = (self._next + 1) % self._samples_max
 
     def curve(self, index, age_s, incr_s):
-        """RabbitMQ's ``samples`` of one counter, newest first, ``incr_s`` apart and at most ``age_s`` old, with ``avg`` and ``avg_rate``."""
+        """RabbitMQ's ``samples`` of one counter, newest first, ``incr_s`` apart and at most ``age_s`` old,
+        with ``avg`` and ``avg_rate``.
+        """
         samples = []
         newest_s = last_s = None
         for at_s, value in self._newest_first(index):
@@ -255,13 +285,19 @@ class History:
                 continue
             last_s = at_s
             samples.append({"sample": int(value), "timestamp": int(at_s * 1000)})
-        moved, took_ms = samples[0]["sample"] - samples[-1]["sample"], samples[0]["timestamp"] - samples[-1]["timestamp"]
+        moved, took_ms = (
+            samples[0]["sample"] - samples[-1]["sample"], samples[0]["timestamp"] - samples[-1]["timestamp"]
+        )
         return {
-            "samples": samples, "avg": sum(one["sample"] for one in samples) / len(samples), "avg_rate": moved * 1000 / took_ms if took_ms else 0.0,
+            "samples": samples, "avg": sum(one["sample"] for one in samples) / len(samples),
+            "avg_rate": moved * 1000 / took_ms if took_ms else 0.0,
         }
 
     def _newest_first(self, index):
         count = len(self._ring) // self._width
         for back in range(1, count + 1):
-            start = (self._next - back) % count * self._width if count == self._samples_max else (count - back) * self._width
+            start = (
+                (self._next - back) % count * self._width if count == self._samples_max
+                else (count - back) * self._width
+            )
             yield self._ring[start], self._ring[start + 1 + index]

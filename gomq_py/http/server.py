@@ -1,7 +1,8 @@
 """The management servers: gevent.pywsgi on the broker's own hub, over TCP, TLS or a unix socket.
 
-A request is one greenlet; what it builds it builds in slices (``answers``). Bounded: connections (``clients``), the octets of a head and of a refused
-body, the time a client may take for each step, requests per connection. Knows no route.
+A request is one greenlet; what it builds it builds in slices (``answers``). Bounded: connections
+(``clients``), the octets of a head and of a refused body, the time a client may take for each step, requests
+per connection. Knows no route.
 """
 import contextlib
 import io
@@ -64,7 +65,9 @@ class _Incoming(io.RawIOBase):
     def expect_head(self, first):
         """A request may come; the ``first`` one has to."""
         self._octets, self._step = 0, self._idle
-        self._clients.allow(self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout)
+        self._clients.allow(
+            self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout
+        )
 
     def expect_body(self):
         """The head is whole; the time for the body begins when somebody wants it."""
@@ -129,11 +132,15 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body, as WSGI has it. What the application leaves of it is read and thrown away, or the connection ends with the answer."""
+    """A request's body, as WSGI has it.
+
+    What the application leaves of it is read and thrown away, or the connection ends with the answer.
+    """
 
     def __init__(self, handler, asked, most):
-        """``asked`` is pywsgi's Input, which asks for a body that waits to be wanted. At most ``most`` octets are thrown
-        away.
+        """``asked`` is pywsgi's Input, which asks for a body that waits to be wanted.
+
+        At most ``most`` octets are thrown away.
         """
         self._handler = handler
         self._asked = asked
@@ -166,7 +173,9 @@ class _Body:
         """pywsgi's name for it. May switch."""
         handler = self._handler
         # A body that was not asked for may not be sent either.
-        unasked = handler.headers.get("Expect", "").lower() == "100-continue" and self._asked.socket is not None
+        unasked = (
+            handler.headers.get("Expect", "").lower() == "100-continue" and self._asked.socket is not None
+        )
         if self._lost or unasked:
             handler.close_connection = True
         left = self._most
@@ -186,7 +195,9 @@ class ManagementHandler(WSGIHandler):
         self._settings = settings
         self._incoming = _Incoming(client, clients, settings)
         self._requests = 0
-        super().__init__(_Outgoing(client, clients, settings), address, server, rfile=io.BufferedReader(self._incoming))
+        super().__init__(
+            _Outgoing(client, clients, settings), address, server, rfile=io.BufferedReader(self._incoming)
+        )
 
     def handle_one_request(self):
         self._incoming.expect_head(first=not self._requests)
@@ -194,7 +205,10 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """pywsgi's name for what reads the fields of a head. Raises MalformedHead, HTTPException. May switch."""
+        """pywsgi's name for what reads the fields of a head.
+
+        Raises MalformedHead, HTTPException. May switch.
+        """
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields
@@ -241,7 +255,8 @@ class ManagementHandler(WSGIHandler):
 
 
 def path_info(raw):
-    """WSGI's PATH_INFO of a raw request path, in which ``%2F`` and ``%25`` stay as they are, so that a name may hold a slash.
+    """WSGI's PATH_INFO of a raw request path, in which ``%2F`` and ``%25`` stay as they are, so that a name
+    may hold a slash.
 
     >>> path_info("/api/queues/%2F/a%20b?x=1")
     '/api/queues/%2F/a b'
@@ -254,7 +269,8 @@ def path_info(raw):
 class _Server(WSGIServer):
     """Asks Clients who may come in, and tells them who has gone."""
 
-    # One for each poll of the loop: many who come at once delay nobody, and nobody gives way to a connection that is not there.
+    # One for each poll of the loop: many who come at once delay nobody, and nobody gives way to a connection
+    # that is not there.
     max_accept = 1
 
     def __init__(self, listening, app, tls, settings):
@@ -284,7 +300,8 @@ class _Server(WSGIServer):
             ManagementHandler(client, self.clients, self._settings, address, self).handle()
         except OSError as error:
             self._strangers.info(
-                ("lost", client.host), "connection from %s lost: %s", format_address(address), error.strerror or error)
+                ("lost", client.host), "connection from %s lost: %s", format_address(address),
+                error.strerror or error)
         finally:
             client.connection.close()
             self.clients.leave(client)
@@ -298,7 +315,9 @@ class ManagementServer:
     """Serves one WSGI app on one listening socket."""
 
     def __init__(self, listening, app, settings, tls=None):
-        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, anything with its ``wrap_socket``, or None."""
+        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, anything with its
+        ``wrap_socket``, or None.
+        """
         self._server = _Server(listening, app, tls, settings)
         self.address = listening.getsockname()
 

@@ -1,6 +1,9 @@
-"""Shapes: one entity of the model in, the JSON object that RabbitMQ returns for it out. One function per entity; only reads.
+"""Shapes: one entity of the model in, the JSON object that RabbitMQ returns for it out.
 
-Field names and types are those of a live RabbitMQ; what has no meaning here is left out rather than invented, and docs/compatibility.md lists it.
+One function per entity; only reads.
+
+Field names and types are those of a live RabbitMQ; what has no meaning here is left out rather than invented,
+and docs/compatibility.md lists it.
 """
 import ssl
 
@@ -13,7 +16,9 @@ from gomq_py.http.answers import node
 
 # What RabbitMQ tells of the Erlang process behind a thing: there is none, but clients expect the object.
 NO_PROCESS = {
-    "garbage_collection": {"fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0},
+    "garbage_collection": {
+        "fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0
+    },
     "reductions": 0, "reductions_details": {"rate": 0.0},
 }
 # What sockets raise that their connection has closed: gevent's of TLS ask an object that they have no more.
@@ -24,8 +29,8 @@ def vhost(one):
     """A vhost with the sums over its queues. May switch."""
     view = statistics.view(statistics.VHOST, (one, node()))
     shape = {
-        "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(), "tracing": bool(one.tracing),
-        "cluster_state": {node().name: "running"},
+        "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(),
+        "tracing": bool(one.tracing), "cluster_state": {node().name: "running"},
     }
     lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
     view.put(shape, 0, lengths)
@@ -44,36 +49,42 @@ def user(one):
 
 def permission(one):
     """The rights of a user in a vhost."""
-    return {"user": one.user, "vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}
+    return {
+        "user": one.user, "vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read
+    }
 
 
 def topic_permission(one):
     """The routing keys a user may use at a topic exchange."""
-    return {"user": one.user, "vhost": one.vhost, "exchange": one.exchange, "write": one.write, "read": one.read}
+    return {
+        "user": one.user, "vhost": one.vhost, "exchange": one.exchange, "write": one.write, "read": one.read
+    }
 
 
 def binding(one):
     """A binding; its end is a queue or an exchange."""
     return {
         "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
-        "destination_type": one.destination_type, "routing_key": one.routing_key, "arguments": jsonable(one.arguments),
-        "properties_key": one.properties_key,
+        "destination_type": one.destination_type, "routing_key": one.routing_key,
+        "arguments": jsonable(one.arguments), "properties_key": one.properties_key,
     }
 
 
 def default_binding(queue):
     """Every queue's binding to the default exchange, which is nowhere kept but always there."""
     return {
-        "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue", "routing_key": queue.name, "arguments": {},
-        "properties_key": escaped(queue.name),
+        "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue",
+        "routing_key": queue.name, "arguments": {}, "properties_key": escaped(queue.name),
     }
 
 
 def exchange(one):
     """An exchange and what went through it."""
     shape = {
-        "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
-        "internal": bool(one.internal), "arguments": jsonable(one.arguments), **in_force(one), "user_who_performed_action": "",
+        "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable),
+        "auto_delete": bool(one.auto_delete),
+        "internal": bool(one.internal), "arguments": jsonable(one.arguments), **in_force(one),
+        "user_who_performed_action": "",
     }
     if one.state.publish_in or one.state.publish_out:
         shape["message_stats"] = statistics.view(statistics.EXCHANGE, one).put({})
@@ -85,15 +96,19 @@ def exchange(one):
 def set_aside(aside):
     """How many messages of a queue or a delayed exchange are set aside (broker.queues.set_aside), and why."""
     return {
-        "messages_set_aside": aside.count if aside else 0, "set_aside_reasons": dict(aside.reasons) if aside else {},
+        "messages_set_aside": aside.count if aside else 0,
+        "set_aside_reasons": dict(aside.reasons) if aside else {},
     }
 
 
 def in_force(one):
-    """The policies that an entity stands under, and what they come to: those it observes, so one that has not reached it yet is not among them."""
+    """The policies that an entity stands under, and what they come to: those it observes, so one that has not
+    reached it yet is not among them.
+    """
     found = one.in_force
     return {
-        "policy": found.policy.name if found.policy else None, "operator_policy": found.operator_policy.name if found.operator_policy else None,
+        "policy": found.policy.name if found.policy else None,
+        "operator_policy": found.operator_policy.name if found.operator_policy else None,
         "effective_policy_definition": found.definition,
     }
 
@@ -106,15 +121,20 @@ def queue_kind(one):
 def queue_itself(one):
     """A queue without anything that changes while it is used: what lists with ``disable_stats`` show."""
     return {
-        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable), "auto_delete": bool(one.auto_delete),
-        "exclusive": one.exclusive_owner is not None, "arguments": jsonable(one.arguments), "node": node().name, "state": queue_state(one),
+        "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable),
+        "auto_delete": bool(one.auto_delete),
+        "exclusive": one.exclusive_owner is not None, "arguments": jsonable(one.arguments),
+        "node": node().name, "state": queue_state(one),
     }
 
 
 def queue_with_totals(one):
     """The same with how many messages it has: with ``enable_queue_totals`` too."""
     ready, unacked = one.ready_count, one.unacked_count
-    return {**queue_itself(one), "messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
+    return {
+        **queue_itself(one), "messages": ready + unacked, "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+    }
 
 
 def queue(one):
@@ -126,13 +146,19 @@ def queue(one):
     consumers = len(consumers_of(one))
     persistent = bool(one.durable)
     shape = {
-        **queue_itself(one), "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0, "consumer_capacity": 1.0 if consumers else 0,
-        "message_bytes": ready_bytes + unacked_bytes, "message_bytes_ready": ready_bytes, "message_bytes_unacknowledged": unacked_bytes,
-        "message_bytes_persistent": ready_bytes + unacked_bytes if persistent else 0, "message_bytes_ram": 0, "message_bytes_paged_out": 0,
-        "messages_persistent": ready + unacked if persistent else 0, "messages_ram": 0, "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
+        **queue_itself(one), "consumers": consumers, "consumer_utilisation": 1.0 if consumers else 0,
+        "consumer_capacity": 1.0 if consumers else 0,
+        "message_bytes": ready_bytes + unacked_bytes, "message_bytes_ready": ready_bytes,
+        "message_bytes_unacknowledged": unacked_bytes,
+        "message_bytes_persistent": ready_bytes + unacked_bytes if persistent else 0, "message_bytes_ram": 0,
+        "message_bytes_paged_out": 0,
+        "messages_persistent": ready + unacked if persistent else 0, "messages_ram": 0,
+        "messages_ready_ram": 0, "messages_unacknowledged_ram": 0,
         "messages_paged_out": 0, "head_message_timestamp": None, "memory": 0,
-        **in_force(one), "exclusive_consumer_tag": exclusive_tag(one), "single_active_consumer_tag": active_tag(one),
-        "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [], "synchronised_slave_nodes": [], **set_aside(one.aside),
+        **in_force(one), "exclusive_consumer_tag": exclusive_tag(one),
+        "single_active_consumer_tag": active_tag(one),
+        "recoverable_slaves": None, "storage_version": 1, **NO_PROCESS, "slave_nodes": [],
+        "synchronised_slave_nodes": [], **set_aside(one.aside),
     }
     if one.exclusive_owner is not None:
         shape["owner_pid_details"] = owner(one)
@@ -182,8 +208,10 @@ def consumer(one, connection):
     """One basic.consume; ``connection`` is the one it came over."""
     channel = one.channel
     return {
-        "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost}, "exclusive": bool(one.exclusive),
-        "ack_required": not one.no_ack, "prefetch_count": one.prefetch, "arguments": jsonable(one.arguments or {}), "active": True,
+        "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost},
+        "exclusive": bool(one.exclusive),
+        "ack_required": not one.no_ack, "prefetch_count": one.prefetch,
+        "arguments": jsonable(one.arguments or {}), "active": True,
         "activity_status": "up", "channel_details": channel_details(channel, connection),
     }
 
@@ -192,8 +220,8 @@ def channel_details(channel, connection):
     """How entities name the channel they belong to."""
     host, port = peer_of(connection)
     return {
-        "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name, "connection_name": connection.name,
-        "peer_host": host, "peer_port": port, "node": node().name,
+        "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name,
+        "connection_name": connection.name, "peer_host": host, "peer_port": port, "node": node().name,
     }
 
 
@@ -207,12 +235,18 @@ def channel(one, connection):
     host, port = peer_of(connection)
     stats = statistics.view(statistics.CHANNEL, one).put({})
     return {
-        "name": channel_name(one, connection), "number": one.id, "node": node().name, "vhost": connection.vhost.name, "user": connection.user.name,
+        "name": channel_name(one, connection), "number": one.id, "node": node().name,
+        "vhost": connection.vhost.name, "user": connection.user.name,
         "user_who_performed_action": connection.user.name, "state": one.flow,
-        "consumer_count": len(one.consumers), "confirm": bool(one.confirming), "transactional": one.transaction is not None,
-        "prefetch_count": one.prefetch_count, "global_prefetch_count": max(one.global_prefetch, 0), "messages_unacknowledged": one.unacked.count,
-        "messages_unconfirmed": one.published - one.confirmed_count if one.confirming else 0, "messages_uncommitted": 0, "acks_uncommitted": 0,
-        "pending_raft_commands": 0, "connection_details": {"name": connection.name, "peer_host": host, "peer_port": port}, "message_stats": stats,
+        "consumer_count": len(one.consumers), "confirm": bool(one.confirming),
+        "transactional": one.transaction is not None,
+        "prefetch_count": one.prefetch_count, "global_prefetch_count": max(one.global_prefetch, 0),
+        "messages_unacknowledged": one.unacked.count,
+        "messages_unconfirmed": one.published - one.confirmed_count if one.confirming else 0,
+        "messages_uncommitted": 0, "acks_uncommitted": 0,
+        "pending_raft_commands": 0,
+        "connection_details": {"name": connection.name, "peer_host": host, "peer_port": port},
+        "message_stats": stats,
         **NO_PROCESS,
     }
 
@@ -223,14 +257,19 @@ def connection(one):
     local_host, local_port = address_of(one.socket.getsockname) if one.socket else ("", 0)
     tls = tls_of(one.socket)
     shape = {
-        "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name, "user_who_performed_action": one.user.name,
-        "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1", "type": "network",
-        "state": one.flow if one.state == "open" else one.state,
-        "channels": len(one.channels), "channel_max": one.limits.channel_max, "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
+        "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name,
+        "user_who_performed_action": one.user.name,
+        "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1",
+        "type": "network", "state": one.flow if one.state == "open" else one.state,
+        "channels": len(one.channels), "channel_max": one.limits.channel_max,
+        "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,
         "auth_mechanism": one.mechanism, "client_properties": jsonable(one.client_properties),
-        "connected_at": int(one.connected_at * 1000), "host": local_host, "port": local_port, "peer_host": host, "peer_port": port,
-        "ssl": tls is not None, "ssl_protocol": tls[0] if tls else None, "ssl_cipher": tls[1] if tls else None, "ssl_hash": None,
-        "ssl_key_exchange": None, **peer_certificate(one.socket), "recv_cnt": 0, "send_cnt": 0, "send_pend": 0, **NO_PROCESS,
+        "connected_at": int(one.connected_at * 1000), "host": local_host, "port": local_port,
+        "peer_host": host, "peer_port": port,
+        "ssl": tls is not None, "ssl_protocol": tls[0] if tls else None,
+        "ssl_cipher": tls[1] if tls else None, "ssl_hash": None,
+        "ssl_key_exchange": None, **peer_certificate(one.socket), "recv_cnt": 0, "send_cnt": 0,
+        "send_pend": 0, **NO_PROCESS,
     }
     return statistics.view(statistics.CONNECTION, one).put(shape)
 
@@ -250,7 +289,8 @@ def address_of(ask):
 
 
 def tls_of(socket):
-    """(protocol, cipher) of a TLS socket, or None; also of one that has been closed since the list was begun."""
+    """(protocol, cipher) of a TLS socket, or None; also of one that has been closed since the list was begun.
+    """
     try:
         if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
             cipher = socket.cipher()
@@ -261,7 +301,9 @@ def tls_of(socket):
 
 
 def peer_certificate(socket):
-    """The verified certificate of a client, with None for everything where there is none, or where the socket has been closed."""
+    """The verified certificate of a client, with None for everything where there is none, or where the socket
+    has been closed.
+    """
     try:
         certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     except _GONE:
@@ -281,8 +323,11 @@ def listeners():
     for one in node().listeners():
         host, _, port = one.address.rpartition(":")
         shown.append({
-            "node": node().name, "protocol": one.protocol, "ip_address": host.strip("[]"), "port": int(port) if port.isdigit() else 0,
-            "socket_opts": {"backlog": node().settings.listen_backlog, "nodelay": bool(node().settings.tcp_nodelay)},
+            "node": node().name, "protocol": one.protocol, "ip_address": host.strip("[]"),
+            "port": int(port) if port.isdigit() else 0,
+            "socket_opts": {
+                "backlog": node().settings.listen_backlog, "nodelay": bool(node().settings.tcp_nodelay)
+            },
         })
     return shown
 
@@ -290,7 +335,9 @@ def listeners():
 def contexts():
     """The management listeners once more, as RabbitMQ shows its web server's."""
     return [
-        {"node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]", "ip": one["ip_address"], "port": str(one["port"]),
-         "ssl_opts": []}
+        {
+            "node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]",
+            "ip": one["ip_address"], "port": str(one["port"]), "ssl_opts": [],
+        }
         for one in listeners() if one["protocol"] in ("http", "https")
     ]

@@ -1,4 +1,7 @@
-"""Statistics: which counters each kind of thing has, under RabbitMQ's names, and how they are read from the model. Reads only.
+"""Statistics: which counters each kind of thing has, under RabbitMQ's names, and how they are read from the
+model.
+
+Reads only.
 
 Sums over many queues are made in slices, so that ten thousand of them hold up no message.
 """
@@ -20,19 +23,30 @@ from gomq_py.observability import resources
 AGE_MAX_S = 86400
 
 LENGTH_NAMES = ("messages", "messages_ready", "messages_unacknowledged")
-QUEUE_STATS = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "deliver_get", "redeliver", "ack")
+QUEUE_STATS = (
+    "publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "deliver_get", "redeliver",
+    "ack",
+)
 VHOST_STATS = (*QUEUE_STATS, "confirm", "return_unroutable", "drop_unroutable")
 CHANNEL_STATS = ("publish", "confirm", "deliver_get")
 EXCHANGE_STATS = ("publish_in", "publish_out")
 OCTETS = ("recv_oct", "send_oct")
-CHURN = ("connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_created", "queue_deleted")
-NODE_STATS = ("mem_used", "fd_used", "sockets_used", "disk_free", "proc_used", "cpu_user_time", "cpu_sys_time")
+CHURN = (
+    "connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared",
+    "queue_created", "queue_deleted",
+)
+NODE_STATS = (
+    "mem_used", "fd_used", "sockets_used", "disk_free", "proc_used", "cpu_user_time", "cpu_sys_time"
+)
 
 _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds of this request's query, for the views of single things. Raises BadRequest."""
+    """{category: (age, increment)} in seconds of this request's query, for the views of single things.
+
+    Raises BadRequest.
+    """
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -47,7 +61,10 @@ def with_history():
 
 
 def view(group, thing):
-    """The View of a thing, with curves after ``with_history``. May switch where the group is about many queues."""
+    """The View of a thing, with curves after ``with_history``.
+
+    May switch where the group is about many queues.
+    """
     return node().rates.look(group, thing, g.get("windows"))
 
 
@@ -64,7 +81,10 @@ def queue_stats(counters):
     """QUEUE_STATS of the sums of QUEUE_COUNTERS."""
     published, delivered, auto_delivered, got, auto_got, got_none, acked, requeued = counters
     no_ack = auto_delivered - auto_got
-    return published, delivered - got - no_ack, no_ack, got - auto_got, auto_got, got_none, delivered, requeued, acked
+    return (
+        published, delivered - got - no_ack, no_ack, got - auto_got, auto_got, got_none, delivered, requeued,
+        acked
+    )
 
 
 def _queue(queue):
@@ -99,7 +119,10 @@ def _vhost(thing):
         received, sent = received + octets[0], sent + octets[1]
     counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
     ready, unacked = queues["ready"], queues["unacked"]
-    return (ready + unacked, ready, unacked, published, *counted[1:], confirmed, returned, unroutable - returned, received, sent)
+    return (
+        ready + unacked, ready, unacked, published, *counted[1:], confirmed, returned, unroutable - returned,
+        received, sent,
+    )
 
 
 def _whole(thing):
@@ -113,7 +136,9 @@ def _whole(thing):
         gone = node_.broker.totals
         queues = sums.over_types(sums.of_gone_queues(gone))
         counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
-        counters = (gone.publishes, *counted[1:], gone.confirmed, gone.returned, gone.unroutable - gone.returned)
+        counters = (
+            gone.publishes, *counted[1:], gone.confirmed, gone.returned, gone.unroutable - gone.returned
+        )
         for index, value in enumerate((*counters, gone.received_octets, gone.sent_octets), len(LENGTH_NAMES)):
             whole[index] += value
     return tuple(whole)
@@ -127,7 +152,8 @@ def _churn(node_):
 def _node(node_):
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return (
-        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.connections()), node_.broker.resource_watch.free_disk or 0,
+        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.connections()),
+        node_.broker.resource_watch.free_disk or 0,
         1, usage.ru_utime, usage.ru_stime)
 
 

@@ -1,4 +1,5 @@
-"""Sums: what the queues, exchanges and channels of a vhost come to, with what those that are gone had counted.
+"""Sums: what the queues, exchanges and channels of a vhost come to, with what those that are gone had
+counted.
 
 For statistics and metrics; reads only.
 
@@ -13,7 +14,9 @@ from gomq_py.hub.turns import paced
 # Queues and exchanges between two looks at the clock: some 3 us each.
 LOOK = 10
 # Of a queue, before QUEUE_COUNTERS.
-LENGTHS = ("ready", "unacked", "ready_octets", "unacked_octets", "persistent", "persistent_octets", "consumers")
+LENGTHS = (
+    "ready", "unacked", "ready_octets", "unacked_octets", "persistent", "persistent_octets", "consumers"
+)
 QUEUE_SUMS = (*LENGTHS, *QUEUE_COUNTERS)
 
 _queue_counters = attrgetter(*QUEUE_COUNTERS)
@@ -25,9 +28,14 @@ def of_queue(queue):
     """QUEUE_SUMS of one queue."""
     ready, unacked, store = queue.ready_count, queue.unacked_count, queue.store
     ready_octets, unacked_octets = (store.ready_bytes, store.unacked_bytes) if store is not None else (0, 0)
-    persistent, persistent_octets = (ready + unacked, ready_octets + unacked_octets) if queue.durable else (0, 0)
+    persistent, persistent_octets = (
+        (ready + unacked, ready_octets + unacked_octets) if queue.durable else (0, 0)
+    )
     consumers = len(queue.ring.consumers) if queue.ring is not None else 0
-    return (ready, unacked, ready_octets, unacked_octets, persistent, persistent_octets, consumers, *_queue_counters(queue))
+    return (
+        ready, unacked, ready_octets, unacked_octets, persistent, persistent_octets, consumers,
+        *_queue_counters(queue),
+    )
 
 
 def of_queues(vhost):

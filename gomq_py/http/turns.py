@@ -1,4 +1,7 @@
-"""Turns of requests: one begins at each poll of the loop. Inside a request it is ``hub.turns`` that gives way."""
+"""Turns of requests: one begins at each poll of the loop.
+
+Inside a request it is ``hub.turns`` that gives way.
+"""
 import contextlib
 from collections import deque
 
@@ -10,9 +13,11 @@ SHORTEST_S = 1e-4
 
 
 class Turns:
-    """One greenlet for each poll of the loop, in the order in which they came: clients who ask without end hold up one another and nobody else.
+    """One greenlet for each poll of the loop, in the order in which they came: clients who ask without end
+    hold up one another and nobody else.
 
-    A request of a client that has sent the next one already would otherwise begin without a look at any other socket.
+    A request of a client that has sent the next one already would otherwise begin without a look at any other
+    socket.
     """
 
     def __init__(self):

@@ -19,7 +19,9 @@ KINDS = {"q": rights.QUEUE, "e": rights.EXCHANGE}
 
 def of_vhost(vhost):
     """Every binding of the vhost; queues stand for those of the default exchange."""
-    return [*vhost.queues.values(), *(one for exchange in vhost.exchanges.values() for one in exchange.bindings())]
+    return [
+        *vhost.queues.values(), *(one for exchange in vhost.exchanges.values() for one in exchange.bindings())
+    ]
 
 
 @blueprint.get("/api/bindings")
@@ -81,7 +83,9 @@ def post_binding(vhost, source, kind, destination):
         raise BadRequest("routing_key must be a string of at most 255 octets")
     arguments = decoded_arguments(wanted)
     bindings.bind(caller(vhost), KINDS[kind], end.name, exchange.name, routing_key, arguments)
-    made = [one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments]
+    made = [
+        one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments
+    ]
     key = made[0].properties_key if made else "~"
     # Relative to the request's path, as RabbitMQ writes it: clients take apart what they find there.
     return no_content(201, location=f"{quote(destination, safe='')}/{quote(key, safe='')}")
@@ -100,9 +104,12 @@ def delete_binding(vhost, source, kind, destination, key):
     """Unbind."""
     one = _find(find_vhost(vhost), source, kind, destination, key)
     if isinstance(one, Binding):
-        end, source, routing_key, arguments = one.destination.name, one.source.name, one.routing_key, one.arguments
+        end, source, routing_key, arguments = (
+            one.destination.name, one.source.name, one.routing_key, one.arguments
+        )
     else:
-        end, source, routing_key, arguments = one.name, "", one.name, {}  # the default exchange's, which is refused
+        # the default exchange's, which is refused
+        end, source, routing_key, arguments = one.name, "", one.name, {}
     bindings.unbind(caller(vhost), KINDS[kind], end, source, routing_key, arguments)
     return no_content()
 
@@ -113,8 +120,12 @@ def _find(vhost, source, kind, destination, key):
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end
     found = between(exchange, end)
-    # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of that they undo.
-    for matches in (lambda one: key == one.properties_key, lambda one: quote(key, safe="") == one.properties_key, lambda one: key == one.routing_key):
+    # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of
+    # that they undo.
+    for matches in (
+        lambda one: key == one.properties_key, lambda one: quote(key, safe="") == one.properties_key,
+        lambda one: key == one.routing_key,
+    ):
         for one in filter(matches, found):
             return one
     raise NoSuchObject()

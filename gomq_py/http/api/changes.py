@@ -17,7 +17,9 @@ LOOK = 50
 @blueprint.get("/api/changes")
 @access(MANAGEMENT)
 def list_changes():
-    """What changed after the number ``since``, as far as the user may see it; without it, the number to begin with."""
+    """What changed after the number ``since``, as far as the user may see it; without it, the number to begin
+    with.
+    """
     since = _since()
     last = node().feed.last
     changes = [] if since is None else node().feed.since(since)

@@ -1,4 +1,5 @@
-"""/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections."""
+"""/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections.
+"""
 from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics
@@ -120,7 +121,9 @@ def get_channel(name):
     statistics.with_history()
     channel, connection = _find_channel(name)
     shape = shapes.channel(channel, connection)
-    shape["consumer_details"] = [shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]
+    shape["consumer_details"] = [
+        shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
+    ]
     shape["publishes"], shape["deliveries"] = [], []
     return json_answer(shape)
 
@@ -135,9 +138,14 @@ def _find_channel(name):
 def _consumers(vhost_name=None):
     pairs = []
     for connection in paced(node().connections()):
-        if connection.vhost.name == vhost_name if vhost_name is not None else sees_vhost(connection.vhost.name):
+        if (
+            connection.vhost.name == vhost_name if vhost_name is not None
+            else sees_vhost(connection.vhost.name)
+        ):
             for channel in list(connection.channels.values()):
-                pairs += [(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")]
+                pairs += [
+                    (one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
+                ]
     return listing(pairs, kinds.CONSUMERS)
 
 

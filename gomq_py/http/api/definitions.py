@@ -1,4 +1,6 @@
-"""/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange too."""
+"""/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange
+too.
+"""
 from collections import deque
 
 from flask import Blueprint, request
@@ -65,7 +67,9 @@ def _import(vhost):
     for problem in paced(report.problems):
         LOG.warning("definitions: %s", problem)
     if request.args.get("report") == "true" or report.problems:
-        lists = {key: value if isinstance(value, dict) else iter(value) for key, value in report.as_json().items()}
+        lists = {
+            key: value if isinstance(value, dict) else iter(value) for key, value in report.as_json().items()
+        }
         return paced_answer(dumped(lists.items()))
     return no_content()
 

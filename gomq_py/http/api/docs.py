@@ -1,4 +1,7 @@
-"""/docs: the description of the API, as OpenAPI for programs and as a page for people; / and /api lead there. Needs no login and tells no secret."""
+"""/docs: the description of the API, as OpenAPI for programs and as a page for people; / and /api lead there.
+
+Needs no login and tells no secret.
+"""
 from html import escape
 
 from flask import Blueprint, Response, current_app, redirect
@@ -8,7 +11,8 @@ from gomq_py.http.openapi.document import document
 
 blueprint = Blueprint("docs", __name__)
 STYLE = """body { font: 16px/1.4 sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% } td { border-top: 1px solid #ccc; padding: .3rem .6rem; vertical-align: top }
+table { border-collapse: collapse; width: 100% }
+td { border-top: 1px solid #ccc; padding: .3rem .6rem; vertical-align: top }
 code { font-family: monospace } .method { font-weight: bold }
 """
 
@@ -43,15 +47,20 @@ def style():
 @blueprint.get("/docs")
 def page():
     """The description for people: every route and what it is for, without a script."""
-    rows = "".join(_row(path, method, operation) for path, methods in described()["paths"].items() for method, operation in methods.items())
+    rows = "".join(
+        _row(path, method, operation) for path, methods in described()["paths"].items()
+        for method, operation in methods.items()
+    )
     info = described()["info"]
     return Response(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title><link rel=stylesheet href=/docs/style.css>"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
+        "<link rel=stylesheet href=/docs/style.css>"
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])} "
-        f"<a href=/docs/openapi.json>OpenAPI description</a></p><table>{rows}</table></html>", mimetype="text/html")
+        f"<a href=/docs/openapi.json>OpenAPI description</a></p><table>{rows}</table></html>",
+        mimetype="text/html")
 
 
 def _row(path, method, operation):
     return (
-        f"<tr><td class=method>{method.upper()}<td><code>{escape(path)}</code><td>{escape(operation['summary'])} "
-        f"{escape(operation.get('description', 'For everybody.'))}</tr>")
+        f"<tr><td class=method>{method.upper()}<td><code>{escape(path)}</code>"
+        f"<td>{escape(operation['summary'])} {escape(operation.get('description', 'For everybody.'))}</tr>")

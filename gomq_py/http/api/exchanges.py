@@ -106,10 +106,12 @@ def publish(vhost, name):
     properties = _properties(wanted["properties"], publisher.vhost.tables)
     try:
         publication = prepare(
-            publisher, exchange.name, routing_key, properties, _payload(wanted), broker.scheduler.now_ms, mandatory=True)
+            publisher, exchange.name, routing_key, properties, _payload(wanted), broker.scheduler.now_ms,
+            mandatory=True)
     except NoPermission:
         raise
-    except AccessRefused as error:  # RabbitMQ tells of an internal exchange what its channel says, as of a missing one
+    except AccessRefused as error:
+        # RabbitMQ tells of an internal exchange what its channel says, as of a missing one
         raise BadRequest(f"ACCESS_REFUSED - {error.text}") from None
     if broker.alarms.reason is not None:
         raise Unavailable(f"publishers are held: {broker.alarms.reason}")
@@ -138,8 +140,12 @@ def _is_short_text(value):
 
 # Property: (whether a value will do, what it must be)
 PROPERTIES = {
-    **dict.fromkeys(("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type", "user_id", "app_id",
-                     "cluster_id"), (_is_short_text, "a text of at most 255 octets")),
+    **dict.fromkeys(
+        (
+            "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id",
+            "type", "user_id", "app_id", "cluster_id",
+        ), (_is_short_text, "a text of at most 255 octets"),
+    ),
     **dict.fromkeys(("delivery_mode", "priority"), (_is_octet, "a number from 0 to 255")),
     "timestamp": (lambda value: type(value) is int and 0 <= value < 1 << 63, "Unix seconds"),
     "headers": (lambda value: isinstance(value, dict), "an object"),
@@ -147,7 +153,10 @@ PROPERTIES = {
 
 
 def _properties(given, limits):
-    """AMQP properties, in wire form, from JSON; as deep and as long as these TableLimits allow. Raises BadRequest, PreconditionFailed."""
+    """AMQP properties, in wire form, from JSON; as deep and as long as these TableLimits allow.
+
+    Raises BadRequest, PreconditionFailed.
+    """
     if isinstance(given, list) and not given:
         given = {}  # what PHP clients make of an empty object
     if not isinstance(given, dict):

@@ -1,4 +1,6 @@
-"""/api/health/checks, /api/healthchecks and /api/aliveness-test: yes or no, for load balancers and alarms: 200 or 503 with the reason."""
+"""/api/health/checks, /api/healthchecks and /api/aliveness-test: yes or no, for load balancers and alarms:
+200 or 503 with the reason.
+"""
 import time
 
 from flask import Blueprint
@@ -70,8 +72,14 @@ def health_of_node(name):
 @access(MANAGEMENT)
 def health():
     """Every vhost's queues are open. An alarm is no reason to fail: consumers are needed to end it."""
-    closed = [queue.name for vhost in list(node().broker.vhosts.values()) for queue in list(vhost.queues.values()) if queue.closed]
-    return failed("queues closed after a fault of their store", queues=closed[:100]) if closed else json_answer(OK)
+    closed = [
+        queue.name for vhost in list(node().broker.vhosts.values())
+        for queue in list(vhost.queues.values()) if queue.closed
+    ]
+    return (
+        failed("queues closed after a fault of their store", queues=closed[:100]) if closed
+        else json_answer(OK)
+    )
 
 
 @blueprint.get("/api/health/checks/node-is-mirror-sync-critical")
@@ -88,7 +96,9 @@ def health_of_replicas():
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts")
 @access(MANAGEMENT)
 def health_by_answering():
-    """What cannot be otherwise while the broker answers: the definitions are read, connections are taken, and every queue is led here."""
+    """What cannot be otherwise while the broker answers: the definitions are read, connections are taken, and
+    every queue is led here.
+    """
     return json_answer(OK)
 
 
@@ -135,7 +145,10 @@ def health_of_certificates(within, unit):
         raise BadRequest(f"Time unit not recognised. Supported units: {', '.join(UNITS_S)}.")
     until_s = time.time() + number * UNITS_S[unit]
     expired = [
-        {"node": node().name, "protocol": one["protocol"], "ip": one["ip_address"], "port": one["port"], "not_after": ends_s}
+        {
+            "node": node().name, "protocol": one["protocol"], "ip": one["ip_address"], "port": one["port"],
+            "not_after": ends_s,
+        }
         for one, ends_s in _certificates() if ends_s < until_s
     ]
     return failed("Certificates expiring", expired=expired) if expired else json_answer(OK)

@@ -1,4 +1,6 @@
-"""Who is asking whom: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions, /api/feature-flags, /api/deprecated-features."""
+"""Who is asking whom: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions,
+/api/feature-flags, /api/deprecated-features.
+"""
 from flask import Blueprint, current_app, g
 
 import gomq_py
@@ -15,7 +17,12 @@ blueprint = Blueprint("identity", __name__)
 @access(MANAGEMENT)
 def whoami():
     """The user of the request and its tags."""
-    return json_answer({"name": g.user.name, "tags": list(g.user.tags), "is_internal_user": g.user.name in node().broker.users})
+    return json_answer(
+        {
+            "name": g.user.name, "tags": list(g.user.tags),
+            "is_internal_user": g.user.name in node().broker.users,
+        }
+    )
 
 
 @blueprint.get("/api/version")
@@ -35,7 +42,9 @@ def cluster_name():
 @blueprint.put("/api/cluster-name")
 @access(ADMINISTRATOR)
 def put_cluster_name():
-    """Give the broker another name; connections to come are told it, and it is kept as a global parameter, as in RabbitMQ."""
+    """Give the broker another name; connections to come are told it, and it is kept as a global parameter, as
+    in RabbitMQ.
+    """
     name = text_of(body(required=("name",)), "name")
     if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
         raise BadRequest("name must be of 1 to 255 octets")
@@ -57,9 +66,13 @@ def list_attempts(name):
     _check_node(name)
     churn, http = node().amqp.churn, current_app.extensions["gomq.logins"]
     return json_answer([
-        {"protocol": protocol, "auth_attempts": succeeded + failed, "auth_attempts_failed": failed, "auth_attempts_succeeded": succeeded}
+        {
+            "protocol": protocol, "auth_attempts": succeeded + failed, "auth_attempts_failed": failed,
+            "auth_attempts_succeeded": succeeded,
+        }
         for protocol, succeeded, failed in (
-            ("amqp091", churn.logins_succeeded, churn.logins_failed), ("http", http.succeeded_count, http.failed_count))])
+            ("amqp091", churn.logins_succeeded, churn.logins_failed),
+            ("http", http.succeeded_count, http.failed_count))])
 
 
 @blueprint.get("/api/auth/attempts/<name>/source")
@@ -85,7 +98,10 @@ def reset_attempts(name):
 @blueprint.get("/api/auth/hash_password/<path:password>")
 @access(MANAGEMENT)
 def hash_password(password):
-    """A hash for definitions and /api/users. RabbitMQ's; the PUT keeps the password out of the address and so out of proxies' logs."""
+    """A hash for definitions and /api/users.
+
+    RabbitMQ's; the PUT keeps the password out of the address and so out of proxies' logs.
+    """
     return json_answer({"ok": passwords.hash_password(password.replace("%2F", "/").replace("%25", "%"))})
 
 
@@ -93,7 +109,9 @@ def hash_password(password):
 @access(MANAGEMENT)
 def put_hash_password():
     """The same, as LavinMQ has it."""
-    return json_answer({"password_hash": passwords.hash_password(text_of(body(required=("password",)), "password"))})
+    return json_answer(
+        {"password_hash": passwords.hash_password(text_of(body(required=("password",)), "password"))}
+    )
 
 
 @blueprint.get("/api/extensions")
@@ -108,7 +126,9 @@ def list_extensions():
 @blueprint.get("/api/deprecated-features/used")
 @access(ADMINISTRATOR)
 def list_feature_flags():
-    """What a cluster of RabbitMQ switches on once every node can do it, and what is going away: one node can, and nothing is."""
+    """What a cluster of RabbitMQ switches on once every node can do it, and what is going away: one node can,
+    and nothing is.
+    """
     return json_answer([])
 
 

@@ -15,7 +15,9 @@ blueprint = Blueprint("limits", __name__)
 @access(MANAGEMENT)
 def list_limits():
     """The limits of every vhost that has some."""
-    return json_answer([{"vhost": vhost.name, "value": _kept(vhost)} for vhost in visible_vhosts() if _kept(vhost)])
+    return json_answer(
+        [{"vhost": vhost.name, "value": _kept(vhost)} for vhost in visible_vhosts() if _kept(vhost)]
+    )
 
 
 @blueprint.get("/api/vhost-limits/<vhost>")
@@ -31,7 +33,9 @@ def get_limits(vhost):
 def put_limit(vhost, kind):
     """Set one limit; a negative one is kept and shown, and means none."""
     there = writable_vhost(vhost)
-    set_value(lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**_kept(there), kind: value}))
+    set_value(
+        lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**_kept(there), kind: value})
+    )
     return no_content()
 
 
@@ -55,7 +59,9 @@ def _kept(vhost):
 @access(MANAGEMENT)
 def list_user_limits():
     """The limits of every user that has some."""
-    return json_answer([{"user": user, "value": limits} for user, limits in node().broker.user_limits.all().items()])
+    return json_answer(
+        [{"user": user, "value": limits} for user, limits in node().broker.user_limits.all().items()]
+    )
 
 
 @blueprint.get("/api/user-limits/<user>")

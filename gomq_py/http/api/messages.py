@@ -1,4 +1,6 @@
-"""/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them elsewhere."""
+"""/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them
+elsewhere.
+"""
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
@@ -28,7 +30,10 @@ MAX_PATTERN = 255
 @blueprint.get("/api/queues/<vhost>/<name>/messages")
 @access(MANAGEMENT)
 def peek_messages(vhost, name):
-    """Ready messages from ``offset`` on, up to ``count``, oldest first. The queue stays as it is: nothing is delivered, counted or reordered."""
+    """Ready messages from ``offset`` on, up to ``count``, oldest first.
+
+    The queue stays as it is: nothing is delivered, counted or reordered.
+    """
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)
     query = request.args
@@ -48,7 +53,10 @@ def peek_messages(vhost, name):
 def _browsed(queue):
     browser = browse(queue)
     if browser is None:
-        raise BadRequest(f"queue '{queue.name}' in vhost '{queue.vhost}' is closed or a stream: its messages cannot be looked at this way")
+        raise BadRequest(
+            f"queue '{queue.name}' in vhost '{queue.vhost}' is closed or a stream: its messages cannot be "
+            "looked at this way"
+        )
     return browser
 
 
@@ -65,7 +73,9 @@ def _peeked(browser, offset, count, encoding, truncate):
     for position in range(offset, offset + count):
         if not browser.next(message):
             return
-        yield _shown(message, position, encoding, min(octets_left, octets_left if truncate is None else truncate))
+        yield _shown(
+            message, position, encoding, min(octets_left, octets_left if truncate is None else truncate)
+        )
         octets_left -= min(octets_left, len(message.get_body()))
 
 
@@ -73,9 +83,12 @@ def _shown(message, position, encoding, limit):
     facts, payload = message.describe(), message.get_body()
     text, used = encoded(payload[:limit], encoding)
     return {
-        "position": position, "payload_bytes": len(payload), "redelivered": facts["redelivered"], "delivery_count": facts["delivery_count"],
-        "exchange": message.get_exchange().decode("utf-8", "replace"), "routing_key": message.get_routing_key().decode("utf-8", "replace"),
-        "timestamp": facts["timestamp_ms"], "properties": Properties.decode(message.get_properties()).as_dict(),
+        "position": position, "payload_bytes": len(payload), "redelivered": facts["redelivered"],
+        "delivery_count": facts["delivery_count"],
+        "exchange": message.get_exchange().decode("utf-8", "replace"),
+        "routing_key": message.get_routing_key().decode("utf-8", "replace"),
+        "timestamp": facts["timestamp_ms"],
+        "properties": Properties.decode(message.get_properties()).as_dict(),
         "payload": text, "payload_encoding": used,
     }
 
@@ -83,7 +96,9 @@ def _shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages to the queue ``destination``: ``count`` of them, those that match, or all; ``dry_run`` only counts."""
+    """Move ready messages to the queue ``destination``: ``count`` of them, those that match, or all;
+    ``dry_run`` only counts.
+    """
     return _move(vhost, name, keep=False)
 
 
@@ -115,7 +130,10 @@ def _move(vhost, name, keep):
     target_vhost = wanted.get("destination_vhost", vhost)
     if not isinstance(wanted["destination"], str) or not isinstance(target_vhost, str):
         raise BadRequest("destination and destination_vhost must be names")
-    target = there_is("queue", find_vhost(target_vhost).queues.get(wanted["destination"]), wanted["destination"], target_vhost)
+    target = there_is(
+        "queue", find_vhost(target_vhost).queues.get(wanted["destination"]), wanted["destination"],
+        target_vhost,
+    )
     queue, route = moves.to_another_queue(caller(vhost), name, caller(target_vhost), target)
     if target is queue:
         raise BadRequest("destination is the queue itself")
@@ -130,16 +148,19 @@ def _run(queue, route, wanted, keep):
     broker, finished = node().broker, AsyncResult()
 
     def ended(result, error):
-        broker.moves.discard(move)  # not where the request ends: the broker stops those that nobody waits for, too
+        # not where the request ends: the broker stops those that nobody waits for, too
+        broker.moves.discard(move)
         finished.set((result, error))
 
-    move = Move(queue, route, broker.durability, broker.scheduler, ended, _filter_of(wanted), count, keep, dry_run)
+    move = Move(
+        queue, route, broker.durability, broker.scheduler, ended, _filter_of(wanted), count, keep, dry_run
+    )
     move.start()
     broker.moves.add(move)
     result, error = finished.get()
     answer = {
-        "dry_run": dry_run, "examined": result.examined, "matched": result.matched, "copied" if keep else "moved": result.done,
-        "targets": result.targets, "stayed": result.stayed,
+        "dry_run": dry_run, "examined": result.examined, "matched": result.matched,
+        "copied" if keep else "moved": result.done, "targets": result.targets, "stayed": result.stayed,
     }
     if error is not None:
         answer["error"] = "the copies could not be flushed to disk; the originals are in their queue"

@@ -1,4 +1,7 @@
-"""/metrics, /metrics/per-object, /metrics/detailed: for Prometheus. On the management port for users, on a port of its own for everybody there."""
+"""/metrics, /metrics/per-object, /metrics/detailed: for Prometheus.
+
+On the management port for users, on a port of its own for everybody there.
+"""
 from itertools import chain
 
 from flask import Blueprint, request
@@ -16,26 +19,37 @@ public = Blueprint("public_metrics", __name__)
 
 # LavinMQ's bound.
 MAX_PREFIX = 20
-# Families of /metrics/detailed, by RabbitMQ's names; those it has and that are missing tell of its own inside.
+# Families of /metrics/detailed, by RabbitMQ's names; those it has and that are missing tell of its own
+# inside.
 DETAILED = {
-    "queue_coarse_metrics": Families.queue_coarse, "queue_metrics": Families.queue_details, "queue_consumer_count": Families.queue_consumers,
-    "channel_metrics": Families.channels, "channel_queue_metrics": Families.channel_queue, "channel_exchange_metrics": Families.channel_exchange,
-    "channel_queue_exchange_metrics": Families.queue_published, "queue_delivery_metrics": Families.queue_delivery,
+    "queue_coarse_metrics": Families.queue_coarse, "queue_metrics": Families.queue_details,
+    "queue_consumer_count": Families.queue_consumers,
+    "channel_metrics": Families.channels, "channel_queue_metrics": Families.channel_queue,
+    "channel_exchange_metrics": Families.channel_exchange,
+    "channel_queue_exchange_metrics": Families.queue_published,
+    "queue_delivery_metrics": Families.queue_delivery,
     "exchange_metrics": Families.exchanges, "connection_coarse_metrics": Families.connection_octets,
-    "connection_metrics": Families.connection_channels, "connection_churn_metrics": Families.churn, "auth_attempt_metrics": Families.auth,
-    "node_coarse_metrics": Families.node_coarse, "node_metrics": Families.node_limits, "alarm_metrics": Families.alarms,
-    "vhost_status": Families.vhost_status, "exchange_bindings": Families.exchange_bindings, "exchange_names": Families.exchange_names,
+    "connection_metrics": Families.connection_channels, "connection_churn_metrics": Families.churn,
+    "auth_attempt_metrics": Families.auth,
+    "node_coarse_metrics": Families.node_coarse, "node_metrics": Families.node_limits,
+    "alarm_metrics": Families.alarms,
+    "vhost_status": Families.vhost_status, "exchange_bindings": Families.exchange_bindings,
+    "exchange_names": Families.exchange_names,
 }
 # Our own, with what RabbitMQ has no names for.
 OWN = {
-    "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns, "gomq_stream_consumer_lag": OwnFamilies.lags,
-    "gomq_queue_set_aside": OwnFamilies.set_aside,
+    "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns,
+    "gomq_stream_consumer_lag": OwnFamilies.lags, "gomq_queue_set_aside": OwnFamilies.set_aside,
     "gomq_sync": OwnFamilies.sync, "gomq_damage": OwnFamilies.damage, "gomq_event_loop": OwnFamilies.loop,
 }
-OF_THE_NODE = (Families.identity, Families.churn, Families.node_coarse, Families.node_limits, Families.alarms, Families.auth, Families.counts)
+OF_THE_NODE = (
+    Families.identity, Families.churn, Families.node_coarse, Families.node_limits, Families.alarms,
+    Families.auth, Families.counts,
+)
 PER_OBJECT = (
-    Families.queue_coarse, Families.queue_details, Families.channel_queue, Families.queue_published, Families.channel_exchange, Families.channels,
-    Families.connection_octets, Families.connection_channels, Families.exchanges,
+    Families.queue_coarse, Families.queue_details, Families.channel_queue, Families.queue_published,
+    Families.channel_exchange, Families.channels, Families.connection_octets, Families.connection_channels,
+    Families.exchanges,
 )
 
 
@@ -49,7 +63,8 @@ def per_object():
     """Every queue, exchange, connection and channel, and of the totals those that are of the node."""
     families, own = Families(node(), _prefix(), "per-object"), OwnFamilies(node())
     return _answer(chain(
-        _of_the_node(families), families.global_counters(), (family for part in PER_OBJECT for family in part(families)), own.overview(),
+        _of_the_node(families), families.global_counters(),
+        (family for part in PER_OBJECT for family in part(families)), own.overview(),
         own.per_object()))
 
 
@@ -60,7 +75,8 @@ def detailed():
     wanted = dict.fromkeys(request.args.getlist("family"))
     return _answer(_once(chain(
         (family for name in wanted if name in DETAILED for family in DETAILED[name](families, vhosts)),
-        (family for name in wanted if name in OWN for family in OWN[name](own, vhosts)), families.identity())))
+        (family for name in wanted if name in OWN for family in OWN[name](own, vhosts)),
+        families.identity())))
 
 
 def _of_the_node(families):
@@ -90,6 +106,8 @@ def _answer(families):
     return paced_answer(rendered(families), CONTENT_TYPE)
 
 
-for _path, _view in (("/metrics", overview), ("/metrics/per-object", per_object), ("/metrics/detailed", detailed)):
+for _path, _view in (
+    ("/metrics", overview), ("/metrics/per-object", per_object), ("/metrics/detailed", detailed)
+):
     blueprint.add_url_rule(_path, view_func=access(MONITORING)(_view))
     public.add_url_rule(_path, view_func=_view)

@@ -23,17 +23,30 @@ def node_shape():
     alarms, watch = node().broker.alarms, node().broker.resource_watch
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     shape = {
-        "name": node().name, "type": "disc", "running": True, "os_pid": str(os.getpid()), "uptime": int(node().uptime_s() * 1000),
-        "processors": os.cpu_count(), "rates_mode": "basic", "fd_total": descriptors, "sockets_total": descriptors,
+        "name": node().name, "type": "disc", "running": True, "os_pid": str(os.getpid()),
+        "uptime": int(node().uptime_s() * 1000),
+        "processors": os.cpu_count(), "rates_mode": "basic", "fd_total": descriptors,
+        "sockets_total": descriptors,
         "mem_limit": watch.memory_limit, "mem_alarm": alarms.is_on(MEMORY), "mem_calculation_strategy": "rss",
-        "disk_total": watch.total_disk, "disk_free_limit": watch.disk_limit, "disk_free_alarm": alarms.is_on(DISK), "proc_total": 1,
-        "run_queue": 0, "partitions": [], "being_drained": False, "net_ticktime": 60, "db_dir": node().settings.data_dir,
-        "log_files": [node().settings.log_file] if node().settings.log_file else ["<stderr>"], "config_files": [], "enabled_plugins": [],
+        "disk_total": watch.total_disk, "disk_free_limit": watch.disk_limit,
+        "disk_free_alarm": alarms.is_on(DISK), "proc_total": 1,
+        "run_queue": 0, "partitions": [], "being_drained": False, "net_ticktime": 60,
+        "db_dir": node().settings.data_dir,
+        "log_files": [node().settings.log_file] if node().settings.log_file else ["<stderr>"],
+        "config_files": [], "enabled_plugins": [],
         "applications": [{"name": "gomq_py", "description": "gomq-py", "version": gomq_py.__version__}],
-        "auth_mechanisms": [{"name": name, "description": description, "enabled": True} for name, description in (
-            ("PLAIN", "SASL PLAIN authentication mechanism"), ("AMQPLAIN", "QPid AMQPLAIN mechanism"))],
-        "exchange_types": [{"name": name, "description": f"{name} exchange", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
-        "contexts": shapes.contexts(), "cluster_links": [], "gc_num": sum(one["collections"] for one in gc.get_stats()),
+        "auth_mechanisms": [
+            {"name": name, "description": description, "enabled": True}
+            for name, description in (
+                ("PLAIN", "SASL PLAIN authentication mechanism"), ("AMQPLAIN", "QPid AMQPLAIN mechanism")
+            )
+        ],
+        "exchange_types": [
+            {"name": name, "description": f"{name} exchange", "enabled": True}
+            for name in sorted(EXCHANGE_TYPES)
+        ],
+        "contexts": shapes.contexts(), "cluster_links": [],
+        "gc_num": sum(one["collections"] for one in gc.get_stats()),
         "failed_jobs": dict(node().broker.scheduler.failed_jobs),
     }
     statistics.view(statistics.THE_NODE, node()).put(shape)
@@ -69,7 +82,8 @@ def get_memory(name):
     _check(name)
     used, resident = resources.used_memory(), resources.resident_memory()
     return json_answer({"memory": {
-        "strategy": "rss", "total": {"rss": resident, "allocated": used, "erlang": 0}, "mapped_files": resident - used,
+        "strategy": "rss", "total": {"rss": resident, "allocated": used, "erlang": 0},
+        "mapped_files": resident - used,
     }})
 
 
@@ -77,14 +91,19 @@ def get_memory(name):
 @access(ADMINISTRATOR)
 def gc_stats():
     """Python's cycle collector, by generation."""
-    return json_answer([{"generation": generation, **stats} for generation, stats in enumerate(gc.get_stats())])
+    return json_answer(
+        [{"generation": generation, **stats} for generation, stats in enumerate(gc.get_stats())]
+    )
 
 
 @blueprint.post("/api/nodes/gc_collect", defaults={"name": None})
 @blueprint.post("/api/nodes/<name>/gc_collect")
 @access(ADMINISTRATOR)
 def gc_collect(name):
-    """Collect cycles and give memory back to the system. Holds everybody up for some milliseconds per 100 MB."""
+    """Collect cycles and give memory back to the system.
+
+    Holds everybody up for some milliseconds per 100 MB.
+    """
     if name is not None:
         _check(name)
     collect_everything()

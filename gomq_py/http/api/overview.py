@@ -30,13 +30,21 @@ def overview():
     settings = node().settings
     retention = settings.stats_interval * settings.stats_log_size // 1000
     return json_answer({
-        "management_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
-        "product_version": gomq_py.__version__, "cluster_name": node().cluster_name, "node": node().name, "rates_mode": "basic",
-        "erlang_version": "0", "erlang_full_version": f"none: Python {sys.version.split()[0]}", "statistics_db_event_queue": 0,
-        "disable_stats": False, "enable_queue_totals": True, "is_op_policy_updating_enabled": True, "release_series_support_status": "supported",
+        "management_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": "gomq-py",
+        "product_version": gomq_py.__version__, "cluster_name": node().cluster_name, "node": node().name,
+        "rates_mode": "basic",
+        "erlang_version": "0", "erlang_full_version": f"none: Python {sys.version.split()[0]}",
+        "statistics_db_event_queue": 0,
+        "disable_stats": False, "enable_queue_totals": True, "is_op_policy_updating_enabled": True,
+        "release_series_support_status": "supported",
         "cluster_tags": {}, "node_tags": {}, "default_queue_type": "classic",
-        "exchange_types": [{"name": name, "description": f"{name} exchange", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
-        "object_totals": _object_totals(vhosts), "queue_totals": view.put({}, 0, lengths), "message_stats": view.put({}, lengths, octets),
+        "exchange_types": [
+            {"name": name, "description": f"{name} exchange", "enabled": True}
+            for name in sorted(EXCHANGE_TYPES)
+        ],
+        "object_totals": _object_totals(vhosts), "queue_totals": view.put({}, 0, lengths),
+        "message_stats": view.put({}, lengths, octets),
         "churn_rates": churn, "listeners": shapes.listeners(), "contexts": shapes.contexts(),
         "sample_retention_policies": {name: [retention] for name in RETENTION},
     })
@@ -47,8 +55,11 @@ def _object_totals(vhosts):
     connections = [one for one in node().connections() if one.vhost.name in names]
     return {
         "channels": sum(len(one.channels) for one in connections), "connections": len(connections),
-        "consumers": sum(len(channel.consumers) for one in connections for channel in list(one.channels.values())),
-        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts), "queues": sum(len(vhost.queues) for vhost in vhosts),
+        "consumers": sum(
+            len(channel.consumers) for one in connections for channel in list(one.channels.values())
+        ),
+        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+        "queues": sum(len(vhost.queues) for vhost in vhosts),
     }
 
 

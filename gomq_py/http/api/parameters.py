@@ -1,4 +1,7 @@
-"""/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords in them are not shown."""
+"""/api/parameters and /api/global-parameters: values that components keep in the definitions.
+
+Passwords in them are not shown.
+"""
 from flask import Blueprint
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
@@ -18,7 +21,8 @@ ADMINISTRATORS_OWN = (OPERATOR_POLICY, LIMITS)
 def parameters_of(vhost, component=None):
     """The parameters of a vhost as RabbitMQ shows them; policies have a list of their own."""
     return [
-        {"vhost": vhost.name, "component": owner, "name": name, "value": shown(value)} for (owner, name), value in list(vhost.parameters.items())
+        {"vhost": vhost.name, "component": owner, "name": name, "value": shown(value)}
+        for (owner, name), value in list(vhost.parameters.items())
         if owner != POLICY and component in (None, owner)
     ]
 
@@ -51,7 +55,12 @@ def get_parameter(component, vhost, name):
     there = find_vhost(vhost)
     if (component, name) not in there.parameters:
         raise NoSuchObject()
-    return json_answer({"vhost": vhost, "component": component, "name": name, "value": shown(there.parameters[component, name])})
+    return json_answer(
+        {
+            "vhost": vhost, "component": component, "name": name,
+            "value": shown(there.parameters[component, name]),
+        }
+    )
 
 
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
@@ -91,7 +100,12 @@ def _may_change(component):
 @access(POLICYMAKER)
 def list_global_parameters():
     """The parameters of the whole broker."""
-    return listing([{"name": name, "value": shown(value)} for name, value in list(node().broker.parameters.global_.items())])
+    return listing(
+        [
+            {"name": name, "value": shown(value)}
+            for name, value in list(node().broker.parameters.global_.items())
+        ]
+    )
 
 
 @blueprint.get("/api/global-parameters/<name>")

@@ -1,4 +1,7 @@
-"""/api/permissions and /api/topic-permissions: what users may do in which vhost, and with which routing keys. For administrators."""
+"""/api/permissions and /api/topic-permissions: what users may do in which vhost, and with which routing keys.
+
+For administrators.
+"""
 from flask import Blueprint
 
 from gomq_py.http import kinds, shapes
@@ -19,7 +22,9 @@ def rights(user):
 
 def topic_rights(user, vhost=None):
     """The topic permissions of a user as JSON, in one vhost or everywhere."""
-    return [shapes.topic_permission(one) for one in user.topic_permissions.values() if vhost in (None, one.vhost)]
+    return [
+        shapes.topic_permission(one) for one in user.topic_permissions.values() if vhost in (None, one.vhost)
+    ]
 
 
 def _of_everybody(of_user):
@@ -137,7 +142,10 @@ def delete_topic_permissions(vhost, user, exchange):
 
 
 def _holder(user, vhost):
-    """The user who is to have rights in the vhost. Raises BadRequest as RabbitMQ does, for which neither is what the path names."""
+    """The user who is to have rights in the vhost.
+
+    Raises BadRequest as RabbitMQ does, for which neither is what the path names.
+    """
     holder = node().broker.users.get(user)
     if holder is None or vhost not in node().broker.vhosts:
         raise BadRequest("vhost_or_user_not_found")

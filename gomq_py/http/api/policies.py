@@ -1,4 +1,7 @@
-"""/api/policies and /api/operator-policies: rules over names, applied to what is there and what will come. One implementation, registered twice."""
+"""/api/policies and /api/operator-policies: rules over names, applied to what is there and what will come.
+
+One implementation, registered twice.
+"""
 from flask import Blueprint
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
@@ -13,7 +16,9 @@ blueprint = Blueprint("policies", __name__)
 
 
 class Family:
-    """The routes of one kind of policy: ``component`` is what parameters call it, ``writer`` the tag that may change it."""
+    """The routes of one kind of policy: ``component`` is what parameters call it, ``writer`` the tag that may
+    change it.
+    """
 
     def __init__(self, component, writer):
         self._component = component
@@ -22,8 +27,10 @@ class Family:
     def register(self, path, name):
         """Add the routes below ``path``; ``name`` begins the names of their endpoints."""
         for rule, methods, tag, view in (
-                (path, ("GET",), MANAGEMENT, self.list_all), (f"{path}/<vhost>", ("GET",), MANAGEMENT, self.list_of_vhost),
-                (f"{path}/<vhost>/<name>", ("GET",), MANAGEMENT, self.get), (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
+                (path, ("GET",), MANAGEMENT, self.list_all),
+                (f"{path}/<vhost>", ("GET",), MANAGEMENT, self.list_of_vhost),
+                (f"{path}/<vhost>/<name>", ("GET",), MANAGEMENT, self.get),
+                (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
                 (f"{path}/<vhost>/<name>", ("DELETE",), self._writer, self.delete)):
             blueprint.add_url_rule(rule, f"{name}_{view.__name__}", access(tag)(view), methods=methods)
 
@@ -43,13 +50,16 @@ class Family:
         raise NoSuchObject()
 
     def put(self, vhost, name):
-        """Create or replace it; it is in force at once. Where a policy and an operator policy differ, the lower number holds."""
+        """Create or replace it; it is in force at once.
+
+        Where a policy and an operator policy differ, the lower number holds.
+        """
         there = writable_vhost(vhost)
         wanted = body(required=("pattern", "definition"))
         existed = (self._component, name) in there.parameters
         value = {
-            "pattern": wanted["pattern"], "definition": wanted["definition"], "apply-to": wanted.get("apply-to", "all"),
-            "priority": wanted.get("priority", 0),
+            "pattern": wanted["pattern"], "definition": wanted["definition"],
+            "apply-to": wanted.get("apply-to", "all"), "priority": wanted.get("priority", 0),
         }
         for key, why in node().broker.parameters.idle_parts(self._component, value).items():
             raise BadRequest(validation_failed(f"{key} is not a recognised policy setting: {why}"))
@@ -68,7 +78,10 @@ class Family:
     def of_vhost(self, vhost):
         """The policies of a vhost, as RabbitMQ shows them."""
         chosen = vhost.policies.operator if self._component == OPERATOR_POLICY else vhost.policies.user
-        return [{"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())} for policy in list(chosen.by_name.values())]
+        return [
+            {"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())}
+            for policy in list(chosen.by_name.values())
+        ]
 
 
 Family(POLICY, POLICYMAKER).register("/api/policies", "policies")

@@ -1,4 +1,7 @@
-"""/api/queues/<vhost>/<name>/pause, resume, restart: what an operator does with a queue besides its messages. LavinMQ's routes."""
+"""/api/queues/<vhost>/<name>/pause, resume, restart: what an operator does with a queue besides its messages.
+
+LavinMQ's routes.
+"""
 from flask import Blueprint
 
 from gomq_py.broker.verbs import queues
@@ -28,7 +31,9 @@ def resume_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/restart")
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
-    """Open a queue again that a fault of its store had closed, with what is in its files. 400 where it is not closed."""
+    """Open a queue again that a fault of its store had closed, with what is in its files. 400 where it is not
+    closed.
+    """
     find_queue(vhost, name)
     queues.restart(caller(vhost), name)
     return no_content()

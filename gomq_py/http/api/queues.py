@@ -9,11 +9,15 @@ from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
 from gomq_py.http import durability, kinds, shapes, statistics
-from gomq_py.http.answers import body, check_node, check_required, json_answer, no_content, node, paced_list, sliced
+from gomq_py.http.answers import (
+    body, check_node, check_required, json_answer, no_content, node, paced_list, sliced,
+)
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import caller, find_queue, find_vhost, queue_to_take_from, visible_vhosts, writable_vhost
+from gomq_py.http.finding import (
+    caller, find_queue, find_vhost, queue_to_take_from, visible_vhosts, writable_vhost,
+)
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
@@ -49,10 +53,15 @@ def list_vhost_queues(vhost):
 
 
 def _kind_asked_for():
-    """How much of each queue a list shows: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make lists of many queues small and quick."""
+    """How much of each queue a list shows: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make
+    lists of many queues small and quick.
+    """
     if request.args.get("disable_stats") != "true":
         return kinds.QUEUES
-    return kinds.QUEUES_WITH_TOTALS if request.args.get("enable_queue_totals") == "true" else kinds.QUEUES_THEMSELVES
+    return (
+        kinds.QUEUES_WITH_TOTALS if request.args.get("enable_queue_totals") == "true"
+        else kinds.QUEUES_THEMSELVES
+    )
 
 
 @blueprint.get("/api/queues/<vhost>/<name>")
@@ -61,10 +70,14 @@ def get_queue(vhost, name):
     """One queue, with its consumers."""
     statistics.with_history()
     queue = find_queue(vhost, name)
-    connections = {id(channel): one for one in node().connections() for channel in list(one.channels.values())}
+    connections = {
+        id(channel): one for one in node().connections() for channel in list(one.channels.values())
+    }
     consumers = [consumer for consumer in shapes.consumers_of(queue) if id(consumer.channel) in connections]
     shape = shapes.queue(queue)
-    shape["consumer_details"] = [shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers]
+    shape["consumer_details"] = [
+        shapes.consumer(consumer, connections[id(consumer.channel)]) for consumer in consumers
+    ]
     shape["incoming"], shape["deliveries"] = [], []
     return json_answer(shape)
 
@@ -78,7 +91,8 @@ def put_queue(vhost, name):
     arguments = decoded_arguments(wanted)
     check_node(wanted)
     declared = queues.declare(
-        caller(vhost), name, boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"), arguments=arguments)
+        caller(vhost), name, boolean_of(wanted, "durable"), auto_delete=boolean_of(wanted, "auto_delete"),
+        arguments=arguments)
     return no_content(201 if declared.created else 204)
 
 
@@ -88,7 +102,8 @@ def delete_queue(vhost, name):
     """Delete it; ``?if-unused=true`` only without consumers, ``?if-empty=true`` only without messages."""
     find_queue(vhost, name)
     queues.delete(
-        caller(vhost), name, if_unused=request.args.get("if-unused") == "true", if_empty=request.args.get("if-empty") == "true")
+        caller(vhost), name, if_unused=request.args.get("if-unused") == "true",
+        if_empty=request.args.get("if-empty") == "true")
     return no_content()
 
 
@@ -120,7 +135,9 @@ def _await_purge(queue):
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
 @access(ADMINISTRATOR)
 def act_on_queue(vhost, name):
-    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to do."""
+    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to
+    do.
+    """
     find_queue(vhost, name)
     if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
         raise BadRequest("unknown action: it is sync or cancel_sync")
@@ -149,25 +166,36 @@ def _unacked(queue):
             for tag, holder, _, since_s, _ in paced(channel.unacked.entries(MAX_UNACKED), UNACKED_LOOK):
                 if holder.queue is queue:
                     yield {
-                        "delivery_tag": tag, "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
-                        "unacked_for_seconds": max(0, int(now_s - since_s)), "channel_name": shapes.channel_name(channel, connection),
+                        "delivery_tag": tag,
+                        "consumer_tag": holder.consumer.tag if holder.consumer is not None else "Basic get",
+                        "unacked_for_seconds": max(0, int(now_s - since_s)),
+                        "channel_name": shapes.channel_name(channel, connection),
                     }
 
 
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")
 @access(MANAGEMENT)
 def list_queue_bindings(vhost, name):
-    """What is bound to it, the default exchange first. Nothing is bound to a queue that is not there: that is no error to RabbitMQ."""
+    """What is bound to it, the default exchange first.
+
+    Nothing is bound to a queue that is not there: that is no error to RabbitMQ.
+    """
     there = find_vhost(vhost)
     queue = there.queues.get(name)
-    bindings = [] if queue is None else [shapes.default_binding(queue), *sliced(list(there.bindings_to(queue)), shapes.binding)]
+    bindings = (
+        [] if queue is None
+        else [shapes.default_binding(queue), *sliced(list(there.bindings_to(queue)), shapes.binding)]
+    )
     return listing(bindings, kinds.BY_SOURCE)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/get")
 @access(MANAGEMENT)
 def get_messages(vhost, name):
-    """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all. This changes the queue."""
+    """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all.
+
+    This changes the queue.
+    """
     queue_to_take_from(vhost, name)
     wanted = body()
     if "ackmode" not in wanted and "ack_mode" in wanted:
@@ -191,7 +219,8 @@ def _shown(taken, encoding, truncate):
         payload = payload[:truncate]
     text, used = encoded(payload, encoding)
     return {
-        "payload_bytes": octets, "redelivered": facts["redelivered"], "exchange": exchange.decode("utf-8", "replace"),
+        "payload_bytes": octets, "redelivered": facts["redelivered"],
+        "exchange": exchange.decode("utf-8", "replace"),
         "routing_key": routing_key.decode("utf-8", "replace"), "message_count": left,
         "properties": Properties.decode(properties).as_dict(), "payload": text, "payload_encoding": used,
     }

@@ -1,7 +1,8 @@
-"""/api/streams: what a stream holds, and raw ranges of its segments, for programs that read many messages at once.
+"""/api/streams: what a stream holds, and raw ranges of its segments, for programs that read many messages at
+once.
 
-Reading needs the read permission that a consumer needs, and no tag. Bounds come from the broker and cover what has been
-flushed only, so that an offset once read never means another message.
+Reading needs the read permission that a consumer needs, and no tag. Bounds come from the broker and cover
+what has been flushed only, so that an offset once read never means another message.
 """
 import os
 import posix
@@ -30,7 +31,8 @@ def list_streams(vhost):
     """The streams of a vhost that this user may read, by name."""
     streams = [queue for queue in queues.readable(caller(vhost)) if isinstance(queue, StreamQueue)]
     return json_answer({"streams": [
-        {"name": queue.name, "vhost": vhost, "epoch": queue.epoch} for queue in sorted(streams, key=lambda queue: queue.name)]})
+        {"name": queue.name, "vhost": vhost, "epoch": queue.epoch}
+        for queue in sorted(streams, key=lambda queue: queue.name)]})
 
 
 @blueprint.get("/api/streams/<vhost>/<name>")
@@ -38,7 +40,9 @@ def list_streams(vhost):
 def get_stream(vhost, name):
     """Its epoch, offsets, consumers with their lag, and stored positions of consumers."""
     stream = find_stream(vhost, name)
-    return json_answer({"name": name, "vhost": vhost, **stream.describe(), "segments": len(stream.segments())})
+    return json_answer(
+        {"name": name, "vhost": vhost, **stream.describe(), "segments": len(stream.segments())}
+    )
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/segments")
@@ -46,17 +50,24 @@ def get_stream(vhost, name):
 def list_segments(vhost, name):
     """Its segments, oldest first: offsets, counts, and how many octets of each may be read."""
     stream = find_stream(vhost, name)
-    parts = [{key: part[key] for key in (
-        "number", "first_offset", "next_offset", "count", "body_bytes", "sealed", "first_timestamp_ms", "last_timestamp_ms",
-    )} | {"bytes": part["flushed_bytes"], "file": os.path.basename(part["file"])} for part in stream.segments()]
+    parts = [
+        {key: part[key] for key in (
+            "number", "first_offset", "next_offset", "count", "body_bytes", "sealed", "first_timestamp_ms",
+            "last_timestamp_ms",
+        )} | {"bytes": part["flushed_bytes"], "file": os.path.basename(part["file"])}
+        for part in stream.segments()
+    ]
     whole = stream.describe()
-    return json_answer({key: whole.get(key, 0) for key in ("epoch", "first_offset", "next_offset", "synced_offset")} | {"segments": parts})
+    bounds = {key: whole.get(key, 0) for key in ("epoch", "first_offset", "next_offset", "synced_offset")}
+    return json_answer(bounds | {"segments": parts})
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/segments/<int:number>")
 @access(ANYBODY)
 def read_segment(vhost, name, number):
-    """Octets of a segment's file: ``length`` of them, or all that may be read, from ``offset`` on. 404 where it is gone, or ``epoch`` is not its."""
+    """Octets of a segment's file: ``length`` of them, or all that may be read, from ``offset`` on. 404 where
+    it is gone, or ``epoch`` is not its.
+    """
     stream = find_stream(vhost, name)
     if request.args.get("epoch", stream.epoch) != stream.epoch:
         raise NoSuchObject(f"the stream has another epoch: {stream.epoch}")
@@ -75,7 +86,9 @@ def read_segment(vhost, name, number):
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
 @access(ANYBODY)
 def find_offset(vhost, name):
-    """The offset of the first message at or after ``timestamp`` (Unix milliseconds); the next message's where there is none."""
+    """The offset of the first message at or after ``timestamp`` (Unix milliseconds); the next message's where
+    there is none.
+    """
     stream = find_stream(vhost, name)
     if "timestamp" not in request.args:
         raise BadRequest("timestamp is missing: Unix milliseconds")

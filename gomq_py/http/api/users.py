@@ -51,7 +51,10 @@ def put_user(name):
             users.set_user(name, password=text_of(wanted, "password"), tags=tags)
         else:
             algorithm = text_of(wanted, "hashing_algorithm", "SHA256")
-            users.set_user(name, password_hash=text_of(wanted, "password_hash", ""), hashing_algorithm=algorithm, tags=tags)
+            users.set_user(
+                name, password_hash=text_of(wanted, "password_hash", ""), hashing_algorithm=algorithm,
+                tags=tags,
+            )
     except ValueError as error:
         raise BadRequest(str(error)) from None
     return no_content(204 if existed else 201)

@@ -37,7 +37,8 @@ def put_vhost(name):
     wanted = body()
     tracing = boolean_of(wanted, "tracing") if wanted.get("tracing") is not None else None
     described = {
-        "description": text_of(wanted, "description") if "description" in wanted else None, "tags": _tags(wanted.get("tags")),
+        "description": text_of(wanted, "description") if "description" in wanted else None,
+        "tags": _tags(wanted.get("tags")),
         "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype"))),
         "protected_from_deletion": None if wanted.get("protected_from_deletion") is None else boolean_of(wanted, "protected_from_deletion")}
     node().broker.wait_until_gone(name)
@@ -62,7 +63,9 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """The type of queues that are declared without one; RabbitMQ's page sends an empty text or ``undefined`` where nothing was chosen."""
+    """The type of queues that are declared without one; RabbitMQ's page sends an empty text or ``undefined``
+    where nothing was chosen.
+    """
     if kind in (None, "", "undefined"):
         return None
     if not isinstance(kind, str) or kind not in TYPES:

@@ -1,4 +1,7 @@
-"""The document: the app's own paths, each with its operation. So no route can be missing; one without an operation is a KeyError."""
+"""The document: the app's own paths, each with its operation.
+
+So no route can be missing; one without an operation is a KeyError.
+"""
 import re
 from typing import Any
 
@@ -29,8 +32,10 @@ def document(app):
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "gomq-py management API", "version": gomq_py.__version__, "license": {"name": "MIT", "identifier": "MIT"},
-            "description": "RabbitMQ's and LavinMQ's routes. Names in paths are percent-encoded, a slash as %2F.",
+            "title": "gomq-py management API", "version": gomq_py.__version__,
+            "license": {"name": "MIT", "identifier": "MIT"},
+            "description": "RabbitMQ's and LavinMQ's routes. Names in paths are percent-encoded, a slash as "
+            "%2F.",
         },
         "servers": [{"url": "/"}],
         "security": [{"basic": []}, {"bearer": []}, {"session": []}],
@@ -38,11 +43,18 @@ def document(app):
         "components": {
             "schemas": COMPONENTS,
             "securitySchemes": {
-                "basic": {"type": "http", "scheme": "basic", "description": "A user's name and password, or a token in the place of the password."},
-                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token, where the backend oauth is on."},
+                "basic": {
+                    "type": "http", "scheme": "basic",
+                    "description": "A user's name and password, or a token in the place of the password.",
+                },
+                "bearer": {
+                    "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
+                    "description": "A token, where the backend oauth is on.",
+                },
                 "session": {
                     "type": "apiKey", "in": "cookie", "name": COOKIE,
-                    "description": f"What POST /api/session gives. Requests that change something bring its csrf_token in {TOKEN_HEADER}."}},
+                    "description": "What POST /api/session gives. Requests that change something bring its "
+                    f"csrf_token in {TOKEN_HEADER}."}},
         },
     }
 
@@ -50,16 +62,24 @@ def document(app):
 def _operation(view, rule, method):
     known = OPERATIONS[rule.endpoint, method]
     described: dict[str, Any] = {
-        "operationId": re.sub(r"\W+", "_", f"{method.lower()}_{rule.rule.replace('/api/', '', 1)}").strip("_"),
+        "operationId": re.sub(
+            r"\W+", "_", f"{method.lower()}_{rule.rule.replace('/api/', '', 1)}").strip("_"),
         "tags": [rule.endpoint.partition(".")[0]],
-        "summary": (view.__doc__ or "").strip().partition("\n")[0],
-        "parameters": [_path_parameter(name, kind) for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule)] + [
+        # the first paragraph of the docstring, which may be wrapped
+        "summary": " ".join((view.__doc__ or "").strip().partition("\n\n")[0].split()),
+        "parameters": [
+            _path_parameter(name, kind) for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", rule.rule)
+        ] + [
             _query_parameter(name, (rule.endpoint, name) in _REQUIRED) for name in known.query],
         "responses": {str(status): _answer(schema, known.media) for status, schema in known.answers.items()},
     }
-    described["responses"]["default"] = {"description": "refused", "content": {"application/json": {"schema": ref("Error")}}}
+    described["responses"]["default"] = {
+        "description": "refused", "content": {"application/json": {"schema": ref("Error")}}
+    }
     if known.body is not None:
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": BODIES[known.body]}}}
+        described["requestBody"] = {
+            "required": True, "content": {"application/json": {"schema": BODIES[known.body]}}
+        }
     tag = getattr(view, "required_tag", None)
     if tag is None:
         described["security"] = []
@@ -71,7 +91,10 @@ def _operation(view, rule, method):
 
 
 def _path_parameter(name, kind):
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0} if kind == "int" else {"type": "string"}}
+    return {
+        "name": name, "in": "path", "required": True,
+        "schema": {"type": "integer", "minimum": 0} if kind == "int" else {"type": "string"},
+    }
 
 
 def _query_parameter(name, required):
@@ -85,7 +108,10 @@ def _query_parameter(name, required):
         schema = {"type": "boolean"} if name in _TRUTHS else {"type": "string"}
     parameter = {"name": name, "in": "query", "required": required, "schema": schema}
     if name == "columns":
-        parameter["description"] = "Comma separated fields; the objects then have these alone, which this description does not follow."
+        parameter["description"] = (
+            "Comma separated fields; the objects then have these alone, which this description does not "
+            "follow."
+        )
     return parameter
 
 

@@ -1,16 +1,24 @@
-"""Operations: what each endpoint of the API takes and answers. A table by endpoint and method; the paths themselves are the app's."""
+"""Operations: what each endpoint of the API takes and answers.
+
+A table by endpoint and method; the paths themselves are the app's.
+"""
 from gomq_py.http.openapi.schemas import TEXT, ref, record, some
 
 # Queries of lists, of single things with counters, and of some deletes.
 LIST = ("page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns")
-CURVES = ("lengths_age", "lengths_incr", "msg_rates_age", "msg_rates_incr", "data_rates_age", "data_rates_incr", "node_stats_age", "node_stats_incr")
+CURVES = (
+    "lengths_age", "lengths_incr", "msg_rates_age", "msg_rates_incr", "data_rates_age", "data_rates_incr",
+    "node_stats_age", "node_stats_incr",
+)
 STATS = ("disable_stats", "enable_queue_totals")
 OCTETS = {"type": "string", "format": "binary"}
 METRICS = ("prefix", "family", "vhost")
 
 
 class Operation:
-    """``answers`` maps status codes to schemas (None: no body); ``body`` names one of schemas.BODIES; ``media`` other than JSON."""
+    """``answers`` maps status codes to schemas (None: no body); ``body`` names one of schemas.BODIES;
+    ``media`` other than JSON.
+    """
 
     __slots__ = ("answers", "body", "query", "media")
 
@@ -27,10 +35,14 @@ def shows(schema, query=()):
 
 
 def lists(*names, query=()):
-    """GET of a list; a page of it where the query asks for one. Each of ``names`` is a form that its objects may have."""
+    """GET of a list; a page of it where the query asks for one.
+
+    Each of ``names`` is a form that its objects may have.
+    """
     item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
-        "filtered_count", "item_count", "page", "page_count", "page_size", "total_count")}, "items": some(item)})
+        "filtered_count", "item_count", "page", "page_count", "page_size",
+        "total_count")}, "items": some(item)})
     return Operation({200: {"anyOf": [some(item), page]}}, query=(*LIST, *query))
 
 
@@ -48,7 +60,8 @@ def moves(body, done):
     """POST that brings messages elsewhere: what it did, or would do."""
     counts = {"type": "object", "additionalProperties": {"type": "integer"}}
     return Operation({200: record({
-        "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"}, done: {"type": "integer"},
+        "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"},
+        done: {"type": "integer"},
         "targets": counts, "stayed": counts})}, body)
 
 
@@ -125,7 +138,9 @@ OPERATIONS = {
     ("queue_states.pause_queue", "PUT"): does(),
     ("queue_states.resume_queue", "PUT"): does(),
     ("queue_states.restart_queue", "PUT"): does(),
-    ("messages.peek_messages", "GET"): shows(some(ref("Peeked")), ("offset", "count", "truncate", "encoding")),
+    ("messages.peek_messages", "GET"): shows(
+        some(ref("Peeked")), ("offset", "count", "truncate", "encoding")
+    ),
     ("messages.move_messages", "POST"): moves("move", "moved"),
     ("messages.copy_messages", "POST"): moves("move", "copied"),
     ("messages.replay_messages", "POST"): moves("replay", "moved"),
@@ -134,11 +149,17 @@ OPERATIONS = {
     ("queues.list_unacked", "GET"): shows(some(ref("Unacked"))),
     ("queues.list_queue_bindings", "GET"): lists("Binding"),
     ("queues.get_messages", "POST"): Operation({200: some(ref("Message"))}, "get"),
-    ("streams.list_streams", "GET"): shows(record({"streams": some(record({"name": TEXT, "vhost": TEXT, "epoch": TEXT}))})),
+    ("streams.list_streams", "GET"): shows(
+        record({"streams": some(record({"name": TEXT, "vhost": TEXT, "epoch": TEXT}))})
+    ),
     ("streams.get_stream", "GET"): shows(ref("Stream")),
     ("streams.list_segments", "GET"): shows(ref("Segments")),
-    ("streams.read_segment", "GET"): Operation({200: OCTETS}, query=("offset", "length", "epoch"), media="application/octet-stream"),
-    ("streams.find_offset", "GET"): Operation({200: record({"epoch": TEXT, "offset": {"type": "integer"}})}, query=("timestamp",)),
+    ("streams.read_segment", "GET"): Operation(
+        {200: OCTETS}, query=("offset", "length", "epoch"), media="application/octet-stream"
+    ),
+    ("streams.find_offset", "GET"): Operation(
+        {200: record({"epoch": TEXT, "offset": {"type": "integer"}})}, query=("timestamp",)
+    ),
     ("streams.delete_offset", "DELETE"): does(),
     ("bindings.list_bindings", "GET"): lists("Binding"),
     ("bindings.list_vhost_bindings", "GET"): lists("Binding"),
@@ -173,9 +194,14 @@ OPERATIONS = {
     ("permissions.get_topic_permissions", "GET"): shows(some(ref("TopicPermission"))),
     ("permissions.put_topic_permission", "PUT"): puts("topic_permission"),
     ("permissions.delete_topic_permissions", "DELETE"): does(),
-    **{(f"policies.{kind}_{view}", method): operation for kind in ("policies", "operator_policies") for view, method, operation in (
-        ("list_all", "GET", lists("Policy")), ("list_of_vhost", "GET", lists("Policy")), ("get", "GET", shows(ref("Policy"))),
-        ("put", "PUT", puts("policy")), ("delete", "DELETE", does()))},
+    **{
+        (f"policies.{kind}_{view}", method): operation for kind in ("policies", "operator_policies")
+        for view, method, operation in (
+            ("list_all", "GET", lists("Policy")), ("list_of_vhost", "GET", lists("Policy")),
+            ("get", "GET", shows(ref("Policy"))), ("put", "PUT", puts("policy")),
+            ("delete", "DELETE", does()),
+        )
+    },
     ("parameters.list_parameters", "GET"): lists("Parameter"),
     ("parameters.list_component_parameters", "GET"): lists("Parameter"),
     ("parameters.list_vhost_parameters", "GET"): lists("Parameter"),

@@ -1,10 +1,16 @@
-"""Schemas: every JSON object of the management API, field by field (JSON Schema 2020-12). Tables only; tests validate live answers against them.
+"""Schemas: every JSON object of the management API, field by field (JSON Schema 2020-12).
+
+Tables only; tests validate live answers against them.
 
 Objects are closed: a field that is not listed here is a mistake here or in ``shapes``.
 """
-from gomq_py.http.statistics import CHANNEL_STATS, CHURN, EXCHANGE_STATS, LENGTH_NAMES, NODE_STATS, OCTETS, QUEUE_STATS, VHOST_STATS
+from gomq_py.http.statistics import (
+    CHANNEL_STATS, CHURN, EXCHANGE_STATS, LENGTH_NAMES, NODE_STATS, OCTETS, QUEUE_STATS, VHOST_STATS,
+)
 
-TEXT, NUMBER, COUNT, TRUTH, NOTHING = {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}, {"type": "null"}
+TEXT, NUMBER, COUNT, TRUTH, NOTHING = (
+    {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}, {"type": "null"}
+)
 MAYBE_TEXT = {"type": ["string", "null"]}
 OPEN = {"type": "object"}
 ANYTHING = {}
@@ -22,7 +28,10 @@ def some(items):
 
 def record(fields, optional=None):
     """An object with exactly these fields, those of ``optional`` if need be."""
-    return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields), "additionalProperties": False}
+    return {
+        "type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields),
+        "additionalProperties": False,
+    }
 
 
 def counted(names, kind=COUNT):
@@ -46,125 +55,222 @@ def truths(*names):
 
 
 PROCESS = {
-    "garbage_collection": record(counts("fullsweep_after", "max_heap_size", "min_bin_vheap_size", "min_heap_size", "minor_gcs")),
+    "garbage_collection": record(
+        counts("fullsweep_after", "max_heap_size", "min_bin_vheap_size", "min_heap_size", "minor_gcs")
+    ),
     "reductions": COUNT, "reductions_details": ref("Details"),
 }
 POLICIES_IN_FORCE = {"policy": MAYBE_TEXT, "operator_policy": MAYBE_TEXT, "effective_policy_definition": OPEN}
 TALLY = {"type": "object", "additionalProperties": COUNT}
 SET_ASIDE = {"messages_set_aside": COUNT, "set_aside_reasons": TALLY}
-QUEUE_ITSELF = {**texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"), "arguments": OPEN}
+QUEUE_ITSELF = {
+    **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"),
+    "arguments": OPEN,
+}
 NAMED = {"name": TEXT, "description": TEXT, "enabled": TRUTH}
-CHANNEL_DETAILS = record({**texts("name", "user", "connection_name", "peer_host", "node"), **counts("number", "peer_port")})
+CHANNEL_DETAILS = record(
+    {**texts("name", "user", "connection_name", "peer_host", "node"), **counts("number", "peer_port")}
+)
 
 COMPONENTS = {
     "Error": record(texts("error", "reason")),
     "Details": record({"rate": NUMBER}, {
         "samples": some(record({"sample": NUMBER, "timestamp": COUNT})), "avg": NUMBER, "avg_rate": NUMBER}),
     "Status": record({"status": {"enum": ["ok", "failed"]}}, {
-        "reason": TEXT, "port": COUNT, "protocol": TEXT, "missing": {"type": ["string", "integer"]}, "ports": some(COUNT), "protocols": some(TEXT),
+        "reason": TEXT, "port": COUNT, "protocol": TEXT, "missing": {"type": ["string", "integer"]},
+        "ports": some(COUNT), "protocols": some(TEXT),
         "alarms": some(record(texts("node", "resource"))), "queues": some(TEXT),
         "expired": some(record({**texts("node", "protocol", "ip"), "port": COUNT, "not_after": NUMBER}))}),
-    "Listener": record({**texts("node", "protocol", "ip_address"), "port": COUNT, "socket_opts": record({"backlog": COUNT, "nodelay": TRUTH})}),
-    "Context": record({**texts("node", "description", "path", "cowboy_opts", "ip", "port"), "ssl_opts": some(ANYTHING)}),
+    "Listener": record(
+        {
+            **texts("node", "protocol", "ip_address"), "port": COUNT,
+            "socket_opts": record({"backlog": COUNT, "nodelay": TRUTH}),
+        }
+    ),
+    "Context": record(
+        {**texts("node", "description", "path", "cowboy_opts", "ip", "port"), "ssl_opts": some(ANYTHING)}
+    ),
     "Overview": record({
-        **texts("management_version", "rabbitmq_version", "product_name", "product_version", "cluster_name", "node", "rates_mode", "erlang_version",
-                "erlang_full_version", "release_series_support_status", "default_queue_type"),
-        "statistics_db_event_queue": COUNT, **truths("disable_stats", "enable_queue_totals", "is_op_policy_updating_enabled"),
+        **texts(
+            "management_version", "rabbitmq_version", "product_name", "product_version", "cluster_name",
+            "node", "rates_mode", "erlang_version", "erlang_full_version", "release_series_support_status",
+            "default_queue_type",
+        ),
+        "statistics_db_event_queue": COUNT,
+        **truths("disable_stats", "enable_queue_totals", "is_op_policy_updating_enabled"),
         "cluster_tags": OPEN, "node_tags": OPEN, "exchange_types": some(record(NAMED)),
         "object_totals": record(counts("channels", "connections", "consumers", "exchanges", "queues")),
-        "queue_totals": record(counted(LENGTH_NAMES)), "message_stats": record(counted(VHOST_STATS)), "churn_rates": record({}, counted(CHURN)),
+        "queue_totals": record(counted(LENGTH_NAMES)), "message_stats": record(counted(VHOST_STATS)),
+        "churn_rates": record({}, counted(CHURN)),
         "listeners": some(ref("Listener")), "contexts": some(ref("Context")),
         "sample_retention_policies": record(dict.fromkeys(("global", "basic", "detailed"), some(COUNT))),
     }),
     "Node": record({
         **texts("name", "type", "os_pid", "rates_mode", "mem_calculation_strategy", "db_dir"),
         **truths("running", "mem_alarm", "disk_free_alarm", "being_drained"),
-        **counts("uptime", "processors", "fd_total", "sockets_total", "mem_limit", "disk_total", "disk_free_limit", "proc_total", "run_queue",
-                 "net_ticktime", "gc_num"),
-        "partitions": some(ANYTHING), **dict.fromkeys(("log_files", "config_files", "enabled_plugins"), some(TEXT)),
-        "applications": some(record(texts("name", "description", "version"))), "auth_mechanisms": some(record(NAMED)),
-        "exchange_types": some(record(NAMED)), "contexts": some(ref("Context")), "cluster_links": some(ANYTHING),
+        **counts(
+            "uptime", "processors", "fd_total", "sockets_total", "mem_limit", "disk_total", "disk_free_limit",
+            "proc_total", "run_queue", "net_ticktime", "gc_num",
+        ),
+        "partitions": some(ANYTHING),
+        **dict.fromkeys(("log_files", "config_files", "enabled_plugins"), some(TEXT)),
+        "applications": some(record(texts("name", "description", "version"))),
+        "auth_mechanisms": some(record(NAMED)),
+        "exchange_types": some(record(NAMED)), "contexts": some(ref("Context")),
+        "cluster_links": some(ANYTHING),
         "failed_jobs": TALLY, **counted(NODE_STATS, NUMBER), **counted(CHURN),
     }),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
     "VHost": record({
-        **texts("name", "description", "default_queue_type"), "tags": some(TEXT), **truths("tracing", "protected_from_deletion"),
-        "metadata": record({**texts("description", "default_queue_type"), "tags": some(TEXT)}, {"protected_from_deletion": {"const": True}}),
+        **texts("name", "description", "default_queue_type"), "tags": some(TEXT),
+        **truths("tracing", "protected_from_deletion"),
+        "metadata": record(
+            {**texts("description", "default_queue_type"), "tags": some(TEXT)},
+            {"protected_from_deletion": {"const": True}},
+        ),
         "cluster_state": {"type": "object", "additionalProperties": TEXT},
         **counted(LENGTH_NAMES), **counted(OCTETS), "message_stats": record(counted(VHOST_STATS)),
     }),
-    "User": record({**texts("name", "password_hash", "hashing_algorithm"), "tags": some(TEXT), "limits": ref("Limits")}),
+    "User": record(
+        {**texts("name", "password_hash", "hashing_algorithm"), "tags": some(TEXT), "limits": ref("Limits")}
+    ),
     "Limits": {"type": "object", "additionalProperties": COUNT},
     "Whoami": record({"name": TEXT, "tags": some(TEXT), "is_internal_user": TRUTH}),
     "Permission": record(texts("user", "vhost", "configure", "write", "read")),
     "TopicPermission": record(texts("user", "vhost", "exchange", "write", "read")),
     "Binding": record({
-        **texts("source", "vhost", "destination", "routing_key", "properties_key"), "destination_type": {"enum": ["queue", "exchange"]},
+        **texts("source", "vhost", "destination", "routing_key", "properties_key"),
+        "destination_type": {"enum": ["queue", "exchange"]},
         "arguments": OPEN}),
     "Exchange": record({
-        **texts("name", "vhost", "type", "user_who_performed_action"), **truths("durable", "auto_delete", "internal"), "arguments": OPEN,
+        **texts("name", "vhost", "type", "user_who_performed_action"),
+        **truths("durable", "auto_delete", "internal"), "arguments": OPEN,
         **POLICIES_IN_FORCE,
-    }, {"message_stats": record(counted(EXCHANGE_STATS)), **SET_ASIDE, "incoming": some(ANYTHING), "outgoing": some(ANYTHING)}),
+    }, {
+        "message_stats": record(counted(EXCHANGE_STATS)), **SET_ASIDE, "incoming": some(ANYTHING),
+        "outgoing": some(ANYTHING),
+    }),
     "QueueItself": record(QUEUE_ITSELF, counts(*LENGTH_NAMES)),
     "Queue": record({
         **QUEUE_ITSELF,
-        **counts("consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_persistent",
-                 "message_bytes_ram", "message_bytes_paged_out", "messages_persistent", "messages_ram", "messages_ready_ram",
-                 "messages_unacknowledged_ram", "messages_paged_out", "memory", "storage_version"), **SET_ASIDE,
-        "consumer_utilisation": NUMBER, "consumer_capacity": NUMBER, "head_message_timestamp": NOTHING, "recoverable_slaves": NOTHING,
-        **POLICIES_IN_FORCE, "exclusive_consumer_tag": MAYBE_TEXT, "single_active_consumer_tag": MAYBE_TEXT, **PROCESS,
-        "slave_nodes": some(TEXT), "synchronised_slave_nodes": some(TEXT), **counted(LENGTH_NAMES), "message_stats": record(counted(QUEUE_STATS)),
+        **counts(
+            "consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged",
+            "message_bytes_persistent", "message_bytes_ram", "message_bytes_paged_out", "messages_persistent",
+            "messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out",
+            "memory", "storage_version",
+        ), **SET_ASIDE,
+        "consumer_utilisation": NUMBER, "consumer_capacity": NUMBER, "head_message_timestamp": NOTHING,
+        "recoverable_slaves": NOTHING,
+        **POLICIES_IN_FORCE, "exclusive_consumer_tag": MAYBE_TEXT, "single_active_consumer_tag": MAYBE_TEXT,
+        **PROCESS,
+        "slave_nodes": some(TEXT), "synchronised_slave_nodes": some(TEXT), **counted(LENGTH_NAMES),
+        "message_stats": record(counted(QUEUE_STATS)),
     }, {
-        "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}), "consumer_details": some(ref("Consumer")),
-        "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
+        "owner_pid_details": record({}, {**texts("name", "peer_host"), "peer_port": COUNT}),
+        "consumer_details": some(ref("Consumer")), "incoming": some(ANYTHING), "deliveries": some(ANYTHING),
     }),
     "Consumer": record({
-        **texts("consumer_tag", "activity_status"), "queue": record(texts("name", "vhost")), **truths("exclusive", "ack_required", "active"),
+        **texts("consumer_tag", "activity_status"), "queue": record(texts("name", "vhost")),
+        **truths("exclusive", "ack_required", "active"),
         "prefetch_count": COUNT, "arguments": OPEN, "channel_details": CHANNEL_DETAILS}),
     "Channel": record({
-        **texts("name", "node", "vhost", "user", "user_who_performed_action", "state"), **truths("confirm", "transactional"),
-        **counts("number", "consumer_count", "prefetch_count", "global_prefetch_count", "messages_unacknowledged", "messages_unconfirmed",
-                 "messages_uncommitted", "acks_uncommitted", "pending_raft_commands"),
-        "connection_details": record({**texts("name", "peer_host"), "peer_port": COUNT}), "message_stats": record(counted(CHANNEL_STATS)),
+        **texts("name", "node", "vhost", "user", "user_who_performed_action", "state"),
+        **truths("confirm", "transactional"),
+        **counts(
+            "number", "consumer_count", "prefetch_count", "global_prefetch_count", "messages_unacknowledged",
+            "messages_unconfirmed", "messages_uncommitted", "acks_uncommitted", "pending_raft_commands",
+        ),
+        "connection_details": record({**texts("name", "peer_host"), "peer_port": COUNT}),
+        "message_stats": record(counted(CHANNEL_STATS)),
         **PROCESS,
-    }, {"consumer_details": some(ref("Consumer")), "publishes": some(ANYTHING), "deliveries": some(ANYTHING)}),
+    }, {
+        "consumer_details": some(ref("Consumer")), "publishes": some(ANYTHING), "deliveries": some(ANYTHING),
+    }),
     "Connection": record({
-        **texts("name", "node", "vhost", "user", "user_who_performed_action", "protocol", "type", "state", "auth_mechanism", "host", "peer_host"),
-        **dict.fromkeys(("user_provided_name", "ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange", "peer_cert_subject",
-                         "peer_cert_issuer", "peer_cert_validity"), MAYBE_TEXT),
-        **counts("channels", "channel_max", "frame_max", "timeout", "connected_at", "port", "peer_port", "recv_cnt", "send_cnt", "send_pend"),
+        **texts(
+            "name", "node", "vhost", "user", "user_who_performed_action", "protocol", "type", "state",
+            "auth_mechanism", "host", "peer_host",
+        ),
+        **dict.fromkeys(
+            (
+                "user_provided_name", "ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange",
+                "peer_cert_subject", "peer_cert_issuer", "peer_cert_validity",
+            ), MAYBE_TEXT,
+        ),
+        **counts(
+            "channels", "channel_max", "frame_max", "timeout", "connected_at", "port", "peer_port",
+            "recv_cnt", "send_cnt", "send_pend",
+        ),
         "ssl": TRUTH, "client_properties": OPEN, **PROCESS, **counted(OCTETS)}),
     "Stream": record({
-        **texts("name", "vhost", "epoch", "state"), **counts("first_offset", "next_offset", "synced_offset", "messages", "message_bytes", "segments"),
-        "consumers": some(record({"consumer_tag": TEXT}, counts("offset", "position", "lag", "unacknowledged"))),
+        **texts("name", "vhost", "epoch", "state"),
+        **counts("first_offset", "next_offset", "synced_offset", "messages", "message_bytes", "segments"),
+        "consumers": some(
+            record({"consumer_tag": TEXT}, counts("offset", "position", "lag", "unacknowledged"))
+        ),
         "offsets": some(record({"consumer_tag": TEXT, **counts("offset", "updated_ms")})),
     }),
-    "Segments": record({"epoch": TEXT, **counts("first_offset", "next_offset", "synced_offset"), "segments": some(record({
-        **counts("number", "first_offset", "next_offset", "count", "body_bytes", "bytes", "first_timestamp_ms", "last_timestamp_ms"),
-        "sealed": TRUTH, "file": TEXT}))}),
+    "Segments": record(
+        {
+            "epoch": TEXT, **counts("first_offset", "next_offset", "synced_offset"),
+            "segments": some(
+                record(
+                    {
+                        **counts(
+                            "number", "first_offset", "next_offset", "count", "body_bytes", "bytes",
+                            "first_timestamp_ms", "last_timestamp_ms",
+                        ), "sealed": TRUTH, "file": TEXT,
+                    }
+                )
+            ),
+        }
+    ),
     "Auth": record({**truths("enable_uaa", "oauth_enabled"), **texts("uaa_client_id", "uaa_location")}),
-    "Unacked": record({**texts("consumer_tag", "channel_name"), **counts("delivery_tag", "unacked_for_seconds")}),
+    "Unacked": record(
+        {**texts("consumer_tag", "channel_name"), **counts("delivery_tag", "unacked_for_seconds")}
+    ),
     "Message": record({
-        **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]}, "redelivered": TRUTH,
+        **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]},
+        "redelivered": TRUTH,
         **counts("payload_bytes", "message_count"), "properties": OPEN}),
-    "Policy": record({**texts("vhost", "name", "pattern", "apply-to"), "priority": COUNT, "definition": OPEN}),
+    "Policy": record(
+        {**texts("vhost", "name", "pattern", "apply-to"), "priority": COUNT, "definition": OPEN}
+    ),
     "Parameter": record({**texts("vhost", "component", "name"), "value": ANYTHING}),
     "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
     "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
     "Session": record({"name": TEXT, "tags": some(TEXT), "csrf_token": TEXT, "expires_at": COUNT}),
-    "Changes": record({"last": COUNT, "too_old": TRUTH, "changes": some(record({"what": TEXT, **counts("number", "at")}, texts(
-        "vhost", "user", "name", "source", "destination", "destination_type", "routing_key", "queue", "component", "reason")))}),
-    "Attempts": record({"protocol": TEXT, **counts("auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")}),
+    "Changes": record(
+        {
+            "last": COUNT, "too_old": TRUTH,
+            "changes": some(
+                record(
+                    {"what": TEXT, **counts("number", "at")},
+                    texts(
+                        "vhost", "user", "name", "source", "destination", "destination_type", "routing_key",
+                        "queue", "component", "reason",
+                    ),
+                )
+            ),
+        }
+    ),
+    "Attempts": record(
+        {"protocol": TEXT, **counts("auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")}
+    ),
     "Generation": record(counts("generation", "collections", "collected", "uncollectable")),
     "Definitions": record({
         "rabbit_version": TEXT, "rabbitmq_version": TEXT, "product_name": TEXT, "product_version": TEXT,
         **dict.fromkeys(("parameters", "policies", "queues", "exchanges", "bindings"), some(OPEN)),
-    }, dict.fromkeys(("users", "vhosts", "permissions", "topic_permissions", "global_parameters"), some(OPEN))),
+    }, dict.fromkeys((
+        "users", "vhosts", "permissions", "topic_permissions", "global_parameters"
+    ), some(OPEN))),
     "Peeked": record({
-        **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]}, "properties": OPEN,
-        **{key: {"type": "integer"} for key in ("position", "payload_bytes", "delivery_count", "timestamp")}, **truths("redelivered"),
+        **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]},
+        "properties": OPEN,
+        **{key: {"type": "integer"} for key in ("position", "payload_bytes", "delivery_count", "timestamp")},
+        **truths("redelivered"),
     }),
     "Report": record({"imported": {"type": "object", "additionalProperties": COUNT}, **{
         key: some(TEXT) for key in ("changed", "ignored", "refused", "problems")}}),
@@ -180,23 +286,39 @@ def wanted(required=None, optional=None):
 TEXT_OR_LIST = {"anyOf": [TEXT, some(TEXT)]}
 ARGUMENTS = {"type": "object", "description": "as in a declare over AMQP"}
 MOVED_BY = {
-    "count": {"type": "integer", "minimum": 1}, "exchange": TEXT, "routing_key": TEXT, "headers": OPEN, **truths("dry_run"),
+    "count": {"type": "integer", "minimum": 1}, "exchange": TEXT, "routing_key": TEXT, "headers": OPEN,
+    **truths("dry_run"),
 }
 BODIES = {
     "vhost": wanted(optional={
-        "description": TEXT, "tags": TEXT_OR_LIST, "tracing": TRUTH, "default_queue_type": {"enum": ["classic", "quorum", "stream"]},
+        "description": TEXT, "tags": TEXT_OR_LIST, "tracing": TRUTH,
+        "default_queue_type": {"enum": ["classic", "quorum", "stream"]},
         "protected_from_deletion": TRUTH}),
-    "user": wanted({"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}),
+    "user": wanted(
+        {"tags": TEXT_OR_LIST}, {"password": TEXT, "password_hash": TEXT, "hashing_algorithm": TEXT}
+    ),
     "users": wanted({"users": some(TEXT)}),
     "permission": wanted(texts("configure", "write", "read")),
     "topic_permission": wanted(texts("exchange", "write", "read")),
-    "exchange": wanted(optional={"type": TEXT, "node": TEXT, **truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS}),
+    "exchange": wanted(
+        optional={
+            "type": TEXT, "node": TEXT, **truths("durable", "auto_delete", "internal"), "arguments": ARGUMENTS
+        }
+    ),
     "queue": wanted(optional={"node": TEXT, **truths("durable", "auto_delete"), "arguments": ARGUMENTS}),
     "binding": wanted(optional={"routing_key": TEXT, "arguments": ARGUMENTS}),
-    "publish": wanted({"properties": OPEN, "routing_key": TEXT, "payload": TEXT, "payload_encoding": {"enum": ["string", "base64"]}}),
+    "publish": wanted(
+        {
+            "properties": OPEN, "routing_key": TEXT, "payload": TEXT,
+            "payload_encoding": {"enum": ["string", "base64"]},
+        }
+    ),
     "get": wanted({
-        "count": {"type": "integer", "minimum": -1, "maximum": 10000}, "encoding": {"enum": ["auto", "base64"]},
-        "ackmode": {"enum": ["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]},
+        "count": {"type": "integer", "minimum": -1, "maximum": 10000},
+        "encoding": {"enum": ["auto", "base64"]},
+        "ackmode": {
+            "enum": ["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]
+        },
     }, {"truncate": {"type": "integer", "minimum": 0}}),
     "action": wanted({"action": {"enum": ["sync", "cancel_sync"]}}),
     "policy": wanted({"pattern": TEXT, "definition": OPEN}, {"priority": COUNT, "apply-to": TEXT}),
@@ -208,5 +330,7 @@ BODIES = {
     "prefetch": wanted({"prefetch": {"type": "integer", "minimum": 0, "maximum": 65535}}),
     "definitions": OPEN,
     "move": wanted({"destination": TEXT}, {"destination_vhost": TEXT, **MOVED_BY}),
-    "replay": wanted(optional={"to": {"enum": ["queue", "exchange"]}, "x_death": {"enum": ["keep", "clean"]}, **MOVED_BY}),
+    "replay": wanted(
+        optional={"to": {"enum": ["queue", "exchange"]}, "x_death": {"enum": ["keep", "clean"]}, **MOVED_BY}
+    ),
 }
