@@ -14,14 +14,15 @@ from pathlib import Path
 
 import gomq_py
 
-# The release of RabbitMQ whose manners these are, for clients and tools that know RabbitMQ alone: the same by AMQP, by the management API and in
-# definitions. docs/decisions/0004 says why this one.
+# The release of RabbitMQ whose manners these are, for clients and tools that know RabbitMQ alone: the same by
+# AMQP, by the management API and in definitions. docs/decisions/0004 says why this one.
 RABBITMQ_VERSION = "3.13.7"
 
 
 # The folder that holds the package.
 ROOT = Path(gomq_py.__file__).resolve().parents[1]
-# Those that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for cimport.
+# Those that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for
+# cimport.
 NOT_COMPILED = ("octets", "locations", "sizes", "__init__")
 _CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)
 _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)

@@ -1,6 +1,10 @@
-"""Certificates: TLS contexts as the settings describe them: the broker's own, and one per ``[sni:HOST]`` section. Beside the launcher.
+"""Certificates: TLS contexts as the settings describe them: the broker's own, and one per ``[sni:HOST]``
+section.
 
-A section inherits what it does not say; what is for one protocol (``amqp_tls_cert``) goes before what is for all. Imports the TLS library.
+Beside the launcher.
+
+A section inherits what it does not say; what is for one protocol (``amqp_tls_cert``) goes before what is for
+all. Imports the TLS library.
 """
 from typing import Any
 
@@ -28,8 +32,11 @@ def options(settings: Settings, section: dict[str, Any] | None = None, protocol:
 
     certificate = value("tls_cert")
     # A certificate of its own has a key of its own, in a file of its own or in the same.
-    key = value("tls_key") if certificate == settings.tls_cert else said.get(f"{protocol}_tls_key", said.get("tls_key", ""))
+    key = (
+        value("tls_key") if certificate == settings.tls_cert
+        else said.get(f"{protocol}_tls_key", said.get("tls_key", ""))
+    )
     return TLSOptions(
-        certificate, key, value("tls_ciphers"), value("tls_min_version"), value("tls_keylog_file"), value("tls_ca_cert"),
-        value("tls_verify_peer"), value("tls_fail_if_no_peer_cert"), settings.tls_ktls,
+        certificate, key, value("tls_ciphers"), value("tls_min_version"), value("tls_keylog_file"),
+        value("tls_ca_cert"), value("tls_verify_peer"), value("tls_fail_if_no_peer_cert"), settings.tls_ktls,
     )

@@ -1,7 +1,11 @@
-"""Doors: every address the broker listens on: bound, inherited from a service manager, or left closed, as the settings say. Beside the launcher.
+"""Doors: every address the broker listens on: bound, inherited from a service manager, or left closed, as the
+settings say.
 
-Binds all before it accepts on any, so that a port in use leaves no client half served. Holds what a reload changes for connections to come:
-certificates, trusted proxies and socket options. Knows which doors there are, and nothing of what goes on behind them.
+Beside the launcher.
+
+Binds all before it accepts on any, so that a port in use leaves no client half served. Holds what a reload
+changes for connections to come: certificates, trusted proxies and socket options. Knows which doors there
+are, and nothing of what goes on behind them.
 """
 import os
 from collections.abc import Callable, Sequence
@@ -16,8 +20,12 @@ from gomq_py.observability.log import logger
 LOG = logger("boot")
 AMQP, AMQPS, HTTP, HTTPS, METRICS, CONTROL = "amqp", "amqps", "http", "https", "metrics", "control"
 # Side door -> (option of its address, option of its port).
-SIDE_DOORS = {HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"), METRICS: ("metrics_http_bind", "metrics_http_port")}
-# Who may connect to the unix sockets: the management API's asks for a login, gomq-py-ctl's lets its owner do everything.
+SIDE_DOORS = {
+    HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"),
+    METRICS: ("metrics_http_bind", "metrics_http_port"),
+}
+# Who may connect to the unix sockets: the management API's asks for a login, gomq-py-ctl's lets its owner do
+# everything.
 HTTP_UNIX_MODE, CONTROL_UNIX_MODE = 0o660, 0o600
 # What a [sni:HOST] section puts in front of a key that is for one protocol's port only.
 SNI_PROTOCOLS = {AMQPS: "amqp", HTTPS: "http"}
@@ -26,9 +34,12 @@ SNI_PROTOCOLS = {AMQPS: "amqp", HTTPS: "http"}
 class Doors:
     """Opens, changes and closes the listeners of one broker. ``listeners`` are those that are open."""
 
-    def __init__(self, settings: Settings, handle_amqp: Callable[..., None], admission: Any, make_side_door: Callable[[str, Any, Any], Any],
-                 inherited: Sequence[tuple[str, Any]] = ()):
-        """``admission`` is what lets strangers in; ``make_side_door(protocol, listening, tls)`` makes a door of the management side.
+    def __init__(
+        self, settings: Settings, handle_amqp: Callable[..., None], admission: Any,
+        make_side_door: Callable[[str, Any, Any], Any], inherited: Sequence[tuple[str, Any]] = (),
+    ):
+        """``admission`` is what lets strangers in; ``make_side_door(protocol, listening, tls)`` makes a door
+        of the management side.
 
         ``inherited`` are (name, listening socket) pairs.
         """
@@ -43,7 +54,10 @@ class Doors:
         self.listeners: list[Any] = []
 
     def open(self) -> None:
-        """Bind everything, then accept everywhere. Raises BindError, TLSError; what is open then is closed by ``close``."""
+        """Bind everything, then accept everywhere.
+
+        Raises BindError, TLSError; what is open then is closed by ``close``.
+        """
         settings = self._settings
         self._apply_options(settings)
         contexts = self.prepare(settings, self._tls_ports())
@@ -54,12 +68,21 @@ class Doors:
             bound = bind_unix(settings.amqp_unix_path, settings.listen_backlog, settings.amqp_unix_mode)
             self._serve_amqp(bound, AMQP)
         for protocol in (HTTP, HTTPS, METRICS):
-            self._open_side_door(protocol, self._handshaker(protocol, contexts) if protocol in contexts else None)
+            self._open_side_door(
+                protocol, self._handshaker(protocol, contexts) if protocol in contexts else None
+            )
         if settings.http_unix_path:
-            self.listeners.append(self._make_side_door(HTTP, bind_unix(settings.http_unix_path, settings.listen_backlog, HTTP_UNIX_MODE), None))
+            self.listeners.append(
+                self._make_side_door(
+                    HTTP, bind_unix(settings.http_unix_path, settings.listen_backlog, HTTP_UNIX_MODE), None
+                )
+            )
         self._open_control()
         for name, listening in self._inherited:
-            LOG.warning("the service manager handed over a socket named %r on %s, which nobody serves", name, listening.getsockname())
+            LOG.warning(
+                "the service manager handed over a socket named %r on %s, which nobody serves", name,
+                listening.getsockname(),
+            )
             listening.close()
         self._inherited = []
         for listener in self.listeners:
@@ -77,11 +100,15 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Contexts by port for a change to ``settings``, which nothing has seen of yet. Reads files; may run in a thread. Raises TLSError."""
+        """Contexts by port for a change to ``settings``, which nothing has seen of yet.
+
+        Reads files; may run in a thread. Raises TLSError.
+        """
         ports = list(self._handshakers) if ports is None else ports
         if not ports or not settings.tls_cert:
             return {}
-        from gomq_py import certificates  # here, because a broker without certificate should not carry the library
+        # here, because a broker without certificate should not carry the library
+        from gomq_py import certificates
         return {port: certificates.contexts(settings, SNI_PROTOCOLS[port]) for port in ports}
 
     def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:
@@ -91,20 +118,28 @@ class Doors:
         self._apply_options(settings)
 
     def _apply_options(self, settings: Settings) -> None:
-        self._proxies.update(bool(settings.tcp_proxy_protocol), settings.proxy_protocol_trusted_sources, settings.login_timeout)
+        self._proxies.update(
+            bool(settings.tcp_proxy_protocol), settings.proxy_protocol_trusted_sources, settings.login_timeout
+        )
         self._options.update(
-            settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size, settings.tcp_send_buffer_size)
+            settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size,
+            settings.tcp_send_buffer_size)
 
     # opening
 
     def _tls_ports(self) -> list[str]:
-        """The ports that want a certificate. A socket that was handed over for one wants it as well. Raises BindError where there is none."""
+        """The ports that want a certificate.
+
+        A socket that was handed over for one wants it as well. Raises BindError where there is none.
+        """
         settings = self._settings
         names = {name for name, _ in self._inherited}
         if not settings.tls_cert:
             for name in (AMQPS, HTTPS):
                 if name in names:
-                    raise BindError(f"the service manager handed over a socket for {name}, but there is no tls_cert")
+                    raise BindError(
+                        f"the service manager handed over a socket for {name}, but there is no tls_cert"
+                    )
             if settings.sni:
                 LOG.warning("the [sni:HOST] sections have no effect without tls_cert")
             return []
@@ -122,10 +157,20 @@ class Doors:
         for listening in inherited:
             self._serve_amqp(listening, protocol, handshake, inherited=True)
         if not inherited and port >= 0:
-            self._serve_amqp(bind_tcp(settings.amqp_bind, port, settings.listen_backlog, settings.reuse_port), protocol, handshake)
+            self._serve_amqp(
+                bind_tcp(settings.amqp_bind, port, settings.listen_backlog, settings.reuse_port), protocol,
+                handshake,
+            )
 
-    def _serve_amqp(self, listening: Any, protocol: str, handshake: Any = None, inherited: bool = False) -> None:
-        self.listeners.append(Listener(listening, protocol, self._handle_amqp, self._options, handshake, self._proxies, inherited, self._admission))
+    def _serve_amqp(
+        self, listening: Any, protocol: str, handshake: Any = None, inherited: bool = False
+    ) -> None:
+        self.listeners.append(
+            Listener(
+                listening, protocol, self._handle_amqp, self._options, handshake, self._proxies, inherited,
+                self._admission,
+            )
+        )
 
     def _open_side_door(self, protocol: str, tls: Any) -> None:
         bind, port = SIDE_DOORS[protocol]
@@ -135,7 +180,9 @@ class Doors:
         self.listeners += [self._make_side_door(protocol, listening, tls) for listening in found]
 
     def _bind_side_door(self, host: str, option: str) -> list[Any]:
-        """A listening socket, or none where the port is off, or is taken and nobody asked for it: a second broker on a machine still serves AMQP."""
+        """A listening socket, or none where the port is off, or is taken and nobody asked for it: a second
+        broker on a machine still serves AMQP.
+        """
         port = getattr(self._settings, option)
         if port < 0:
             return []
@@ -148,7 +195,9 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """gomq-py-ctl's socket, which is nothing to stop a broker for unless somebody named its path; without the management API only then."""
+        """gomq-py-ctl's socket, which is nothing to stop a broker for unless somebody named its path; without
+        the management API only then.
+        """
         settings = self._settings
         path = settings.control_unix_path
         asked_for = "control_unix_path" in settings.origins and path != control.AUTO
@@ -157,20 +206,28 @@ class Doors:
         if path == control.AUTO:
             path = control.path_to_serve(settings.data_dir)
         elif control.is_shared(os.path.dirname(os.path.abspath(path))):
-            LOG.warning("control_unix_path is %s, in a folder that other users write to: one of them may put a socket there first", path)
+            LOG.warning(
+                "control_unix_path is %s, in a folder that other users write to: one of them may put a "
+                "socket there first", path,
+            )
         try:
             listening = bind_unix(path, settings.listen_backlog, CONTROL_UNIX_MODE)
         except BindError as error:
             if asked_for:
                 raise
-            LOG.warning("going on without the control socket, so that gomq-py-ctl needs --uri to reach this broker and not another: %s", error)
+            LOG.warning(
+                "going on without the control socket, so that gomq-py-ctl needs --uri to reach this broker "
+                "and not another: %s", error,
+            )
             return
         self.listeners.append(self._make_side_door(CONTROL, listening, None))
 
     def _take_inherited(self, protocol: str) -> list[Any]:
         """The sockets that were handed over for a protocol; there may be one per address."""
         settings = self._settings
-        name = {AMQP: settings.amqp_systemd_socket_name, HTTP: settings.http_systemd_socket_name}.get(protocol, protocol)
+        name = {AMQP: settings.amqp_systemd_socket_name, HTTP: settings.http_systemd_socket_name}.get(
+            protocol, protocol
+        )
         found = [listening for given, listening in self._inherited if given == name]
         self._inherited = [(given, listening) for given, listening in self._inherited if given != name]
         return found

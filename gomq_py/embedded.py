@@ -1,7 +1,8 @@
 """A broker inside another program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-An entry, beside cli: it builds a launcher's broker in a native thread with a hub of its own, so that it works in any program, monkey-patched or not,
-and several times in one process. Foreign calls enter that thread through one inbox. Importing this module brings in neither gevent nor the broker.
+An entry, beside cli: it builds a launcher's broker in a native thread with a hub of its own, so that it works
+in any program, monkey-patched or not, and several times in one process. Foreign calls enter that thread
+through one inbox. Importing this module brings in neither gevent nor the broker.
 """
 import atexit
 import os
@@ -17,23 +18,34 @@ from urllib.parse import quote
 _RUNNING = set()
 BOOT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 30.0
-# How often a waiting greenlet looks: it must let its own hub run meanwhile, for its clients have to answer the broker's farewell.
+# How often a waiting greenlet looks: it must let its own hub run meanwhile, for its clients have to answer
+# the broker's farewell.
 LOOK_EVERY_S = 0.002
 
 
 class Broker:
-    """One broker. ``data_dir`` None keeps everything in a temporary folder that goes with it; a port of 0 takes a free one, -1 opens none.
+    """One broker.
 
-    Further keywords are settings by the names of docs/configuration.md (``heartbeat=10``, ``sync=False``). Nothing runs before ``start``.
+    ``data_dir`` None keeps everything in a temporary folder that goes with it; a port of 0 takes a free one,
+    -1 opens none.
+
+    Further keywords are settings by the names of docs/configuration.md (``heartbeat=10``, ``sync=False``).
+    Nothing runs before ``start``.
     """
 
-    def __init__(self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="", tls_key="", amqps_port=-1,
-                 **settings):
-        """Raises TypeError for a name that is no setting, ValueError for a value that a configuration file could not have either."""
+    def __init__(
+        self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="",
+        tls_key="", amqps_port=-1, **settings,
+    ):
+        """Raises TypeError for a name that is no setting, ValueError for a value that a configuration file
+        could not have either.
+        """
         from gomq_py.config.settings import Settings  # here and not above: ``import gomq_py`` costs nothing
         self._options = {
-            "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port, "mqtt_port": mqtt_port, "tls_cert": tls_cert,
-            "tls_key": tls_key, "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "", "metrics_http_port": -1, **settings,
+            "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
+            "mqtt_port": mqtt_port, "tls_cert": tls_cert,
+            "tls_key": tls_key, "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "",
+            "metrics_http_port": -1, **settings,
         }
         Settings.checked(**self._options, **({} if data_dir is None else {"data_dir": data_dir}))
         self.data_dir = data_dir
@@ -57,7 +69,10 @@ class Broker:
         self.close()
 
     def start(self):
-        """Boot and return when clients can connect. Raises BootError (one line that says what is wrong). Returns itself."""
+        """Boot and return when clients can connect.
+
+        Raises BootError (one line that says what is wrong). Returns itself.
+        """
         if self._is_running():
             raise RuntimeError("this broker is running already")
         _import_ahead(self._options["http_port"] >= 0 or self._options["metrics_http_port"] >= 0)
@@ -100,12 +115,17 @@ class Broker:
             self.close()
 
     def serve(self, listener):
-        """As ``serve_forever``, on a listening TCP socket of the caller's, which the broker closes at the end."""
+        """As ``serve_forever``, on a listening TCP socket of the caller's, which the broker closes at the
+        end.
+        """
         self._listening = listener
         self.serve_forever()
 
     def close(self):
-        """Close every connection and all files, and wait for it; a second call does nothing. What was confirmed is on disk either way."""
+        """Close every connection and all files, and wait for it; a second call does nothing.
+
+        What was confirmed is on disk either way.
+        """
         ended = True
         if self._is_running():
             self._tell(self._stop)
@@ -122,22 +142,31 @@ class Broker:
             raise TimeoutError(f"the broker did not close within {CLOSE_TIMEOUT_S} s")
 
     def __repr__(self):
-        where = ", ".join(f"{protocol} on {host}:{port}" for protocol, (host, port) in self._addresses.items())
-        return f"<gomq_py.Broker in {self.data_dir}: {where or ('starting or stopping' if self._is_running() else 'not running')}>"
+        where = ", ".join(
+            f"{protocol} on {host}:{port}" for protocol, (host, port) in self._addresses.items()
+        )
+        return (
+            f"<gomq_py.Broker in {self.data_dir}: "
+            f"{where or ('starting or stopping' if self._is_running() else 'not running')}>"
+        )
 
     def _close_at_exit(self):
         warnings.warn(f"{self!r} was never closed: use `with`, or close()", ResourceWarning, source=self)
         self.close()
 
     def _forget(self):
-        """In a forked child, in which the broker's thread does not run: it is the parent's, with its folder, port and clients."""
+        """In a forked child, in which the broker's thread does not run: it is the parent's, with its folder,
+        port and clients.
+        """
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:
             self._launcher.abandon()
 
     def _is_running(self):
-        """From ``start`` until the thread has given everything back; the same object may start again afterwards, on the same data."""
+        """From ``start`` until the thread has given everything back; the same object may start again
+        afterwards, on the same data.
+        """
         return self._ended is not None and self._ended.locked()
 
     # where it is
@@ -161,19 +190,27 @@ class Broker:
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
         """An AMQP URL; the parts are encoded as they need to be."""
         host, port = self._address(protocol)
-        return f"{protocol}://{quote(user, safe='')}:{quote(password, safe='')}@{_in_url(host)}:{port}/{quote(vhost, safe='')}"
+        login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+        return f"{protocol}://{login}@{_in_url(host)}:{port}/{quote(vhost, safe='')}"
 
     def _address(self, protocol):
         if protocol in self._addresses:
             return self._addresses[protocol]
         if not self._is_running():
-            raise RuntimeError("the broker is not running: it has an address once start() has returned, or inside of `with`")
-        raise RuntimeError(f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}")
+            raise RuntimeError(
+                "the broker is not running: it has an address once start() has returned, or inside of `with`"
+            )
+        raise RuntimeError(
+            f"the broker has no {protocol}: its {protocol}_port is {self._options.get(protocol + '_port')}"
+        )
 
     # calls into the broker's thread
 
     def call(self, function, *arguments):
-        """Run ``function(launcher, *arguments)`` in the broker's thread and return what it returns. It may yield; it must not block."""
+        """Run ``function(launcher, *arguments)`` in the broker's thread and return what it returns.
+
+        It may yield; it must not block.
+        """
         if self._knock is None:
             raise RuntimeError("the broker is not running")
         _, allocate_lock = _native_threads()
@@ -227,7 +264,8 @@ class Broker:
             watcher.stop()
             watcher.close()
             hub.destroy(destroy_loop=True)
-            # Its last frame still waits in a throw, with the whole broker in the traceback beside it, where no collector looks.
+            # Its last frame still waits in a throw, with the whole broker in the traceback beside it, where
+            # no collector looks.
             hub.throw(gevent.GreenletExit)
             self._ended.release()
 
@@ -235,10 +273,14 @@ class Broker:
         from gomq_py.config.settings import Settings
         from gomq_py.launcher import Launcher
 
-        launcher = self._launcher = Launcher(Settings.checked(data_dir=self.data_dir, **self._options), listening=self._adopted())
+        launcher = self._launcher = Launcher(
+            Settings.checked(data_dir=self.data_dir, **self._options), listening=self._adopted()
+        )
         launcher.start()
         try:
-            self._addresses = {listener.protocol: (_host(listener.address), listener.port) for listener in launcher.listeners}
+            self._addresses = {
+                listener.protocol: (_host(listener.address), listener.port) for listener in launcher.listeners
+            }
             self._knock = watcher.send
             self._told = True
             self._booted.release()
@@ -263,9 +305,11 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import what the broker's thread needs, and make this thread's hub where greenlets run, before there are two threads.
+    """Import what the broker's thread needs, and make this thread's hub where greenlets run, before there are
+    two threads.
 
-    In a patched program the import locks are gevent's: two threads that make their first hub at the same time would wait for each other for ever.
+    In a patched program the import locks are gevent's: two threads that make their first hub at the same time
+    would wait for each other for ever.
     """
     import gomq_py.launcher  # noqa: F401
     if with_management:
@@ -276,16 +320,23 @@ def _import_ahead(with_management):
 
 
 def _native_threads():
-    """(start_new_thread, allocate_lock) of the interpreter itself, also in a program that gevent has patched."""
+    """(start_new_thread, allocate_lock) of the interpreter itself, also in a program that gevent has patched.
+    """
     import _thread
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
-        return monkey.get_original("_thread", "start_new_thread"), monkey.get_original("_thread", "allocate_lock")
+        return (
+            monkey.get_original("_thread", "start_new_thread"),
+            monkey.get_original("_thread", "allocate_lock")
+        )
     return _thread.start_new_thread, _thread.allocate_lock
 
 
 def _wait(lock, timeout_s):
-    """Acquire a native lock. In a greenlet, or where time is patched, the caller's hub runs meanwhile. False after ``timeout_s``."""
+    """Acquire a native lock.
+
+    In a greenlet, or where time is patched, the caller's hub runs meanwhile. False after ``timeout_s``.
+    """
     sleep = _cooperative_sleep()
     if sleep is None:
         return lock.acquire(True, timeout_s)

@@ -1,7 +1,8 @@
 """Errors: what the core refuses, whoever asks. A leaf.
 
-Rights, topology, queues and content raise these; a door says them in its protocol's words: amqp.server.refusals as reply codes, http.errors as
-statuses. ``text`` names the thing, its vhost, what was asked and what is.
+Rights, topology, queues and content raise these; a door says them in its protocol's words:
+amqp.server.refusals as reply codes, http.errors as statuses. ``text`` names the thing, its vhost, what was
+asked and what is.
 """
 
 
@@ -18,8 +19,10 @@ class AccessRefused(Refused):
 
 
 class NoPermission(AccessRefused):
-    """A permission of the user does not reach: ``verb`` is "configure", "write" or "read", or empty where it is a routing
-    key that is not granted. The text leaves the verb to doors that tell it.
+    """A permission of the user does not reach: ``verb`` is "configure", "write" or "read", or empty where it
+    is a routing key that is not granted.
+
+    The text leaves the verb to doors that tell it.
     """
 
     def __init__(self, text="", verb=""):
@@ -36,7 +39,9 @@ class ResourceLocked(Refused):
 
 
 class PreconditionFailed(Refused):
-    """Something else has to be so first: other arguments than it was declared with, a queue in use, a value out of range."""
+    """Something else has to be so first: other arguments than it was declared with, a queue in use, a value
+    out of range.
+    """
 
 
 class UnknownType(Refused):

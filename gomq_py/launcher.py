@@ -1,7 +1,8 @@
 """The launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listeners first, so that nobody new comes; then the
-connections, then the broker, and the data folder's lock last. Never parses flags (cli) and never patches (``__main__``).
+Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listeners first, so that nobody new
+comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and
+never patches (``__main__``).
 """
 import os
 import resource
@@ -45,9 +46,14 @@ class BootError(Exception):
 class Launcher:
     """One broker in this process. ``start`` and ``stop`` for tests and embedders, ``run`` for the command."""
 
-    def __init__(self, settings: Settings, listening: Any = None, reread: Callable[[], tuple[Settings, list[str]]] | None = None):
-        """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned from here on. ``reread()`` reads the
-        configuration again, where it comes from somewhere.
+    def __init__(
+        self, settings: Settings, listening: Any = None,
+        reread: Callable[[], tuple[Settings, list[str]]] | None = None,
+    ):
+        """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned
+        from here on.
+
+        ``reread()`` reads the configuration again, where it comes from somewhere.
         """
         self.settings = settings
         self._reread = reread
@@ -59,7 +65,10 @@ class Launcher:
         self._wakeup: Any = None
 
     def run(self) -> int:
-        """Start, serve until a signal says otherwise, stop; returns the exit code. Raises BootError. May switch."""
+        """Start, serve until a signal says otherwise, stop; returns the exit code.
+
+        Raises BootError. May switch.
+        """
         self._asked_to_stop = Event()
         log_faults()
         log_unraisable()
@@ -74,7 +83,11 @@ class Launcher:
             self.start()
             garbage.settle()
             self._systemd.ready(self._where())
-            helpers = [helper for helper in (self._watchdog(), _named("reload", self._reload_when_asked, asked_to_reload)) if helper is not None]
+            helpers = [
+                helper
+                for helper in (self._watchdog(), _named("reload", self._reload_when_asked, asked_to_reload))
+                if helper is not None
+            ]
             self._asked_to_stop.wait()
             self._systemd.stopping()
             return EXIT_STOPPED
@@ -86,7 +99,9 @@ class Launcher:
                 watcher.cancel()
 
     def _watchdog(self) -> Any:
-        """A greenlet that tells the service manager that the hub runs; None where nobody listens, for it would wake an idle broker."""
+        """A greenlet that tells the service manager that the hub runs; None where nobody listens, for it
+        would wake an idle broker.
+        """
         if not self._systemd.watchdog_s:
             return None
 
@@ -98,7 +113,9 @@ class Launcher:
         return _named("watchdog", tell)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Reload; but a broker whose terminal was closed is stopped, as everything else that was started there."""
+        """Reload; but a broker whose terminal was closed is stopped, as everything else that was started
+        there.
+        """
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
@@ -108,7 +125,8 @@ class Launcher:
         """One reload at a time, and one more for any number of signals that come meanwhile. May switch."""
         assert self._node is not None
         reloader = Reloader(
-            self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors, self.broker.resource_watch.look_now)
+            self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors,
+            self.broker.resource_watch.look_now)
         while True:
             asked.wait()
             asked.clear()
@@ -118,7 +136,9 @@ class Launcher:
             except Exception:
                 LOG.exception("fault while reloading the configuration")
                 good = False
-            self._systemd.ready(self._where() if good else f"{self._where()}; the last reload failed, see the log")
+            self._systemd.ready(
+                self._where() if good else f"{self._where()}; the last reload failed, see the log"
+            )
 
     def _dump(self) -> None:
         """In a greenlet of its own: what is going on, into the log. May switch."""
@@ -126,7 +146,10 @@ class Launcher:
         StateDump(self.broker, self.amqp, durability, self.listeners).write()
 
     def start(self) -> None:
-        """Open the data folder, recover, and listen. Raises BootError; nothing stays open then. May switch."""
+        """Open the data folder, recover, and listen.
+
+        Raises BootError; nothing stays open then. May switch.
+        """
         began = time.monotonic()
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), build_info.speed())
         self._say_what_is_unusual()
@@ -138,20 +161,30 @@ class Launcher:
             self._node.lead()
             self._write_pidfile()
             self._node.open_doors(self._inherited())
-        except (BackendError, BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError) as error:
+        except (
+            BackendError, BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError
+        ) as error:
             self.stop()
             raise BootError(str(error)) from error
         except OSError as error:
             self.stop()
-            raise BootError(f"cannot use {error.filename or self.settings.data_dir}: {error.strerror or error}") from error
+            raise BootError(
+                f"cannot use {error.filename or self.settings.data_dir}: {error.strerror or error}"
+            ) from error
         except BaseException:
             self.stop()
             raise
-        LOG.info("ready after %.2f s: %s, data in %s", time.monotonic() - began, self._where(), os.path.abspath(self.settings.data_dir))
+        LOG.info(
+            "ready after %.2f s: %s, data in %s", time.monotonic() - began, self._where(),
+            os.path.abspath(self.settings.data_dir),
+        )
 
     def _where(self) -> str:
         """What is open, for people."""
-        return ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners) or "nothing: every port is off"
+        return (
+            ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners)
+            or "nothing: every port is off"
+        )
 
     @property
     def listeners(self) -> list[Any]:
@@ -176,8 +209,11 @@ class Launcher:
             LOG.info("stopped")
 
     def abandon(self) -> None:
-        """In a forked child: give up the sockets, without a word to anybody. A port that a child holds could not be opened again, and clients would
-        not hear that the broker has closed them."""
+        """In a forked child: give up the sockets, without a word to anybody.
+
+        A port that a child holds could not be opened again, and clients would not hear that the broker has
+        closed them.
+        """
         for listener in self.listeners:
             listener.abandon()
         if self.amqp is not None:
@@ -195,14 +231,23 @@ class Launcher:
     def _say_what_is_unusual(self) -> None:
         speed = build_info.speed()
         if speed != "compiled":
-            LOG.warning("the hot modules run %s: about 30 times slower than compiled; a C compiler at installation mends that", speed)
+            LOG.warning(
+                "the hot modules run %s: about 30 times slower than compiled; a C compiler at installation "
+                "mends that", speed,
+            )
         if not self.settings.sync:
             LOG.warning("running without sync: what was confirmed may be lost when the machine loses power")
         if self.settings.tcp_proxy_protocol and not self.settings.proxy_protocol_trusted_sources:
-            LOG.warning("tcp_proxy_protocol is on without proxy_protocol_trusted_sources: only proxies on this machine are believed")
+            LOG.warning(
+                "tcp_proxy_protocol is on without proxy_protocol_trusted_sources: only proxies on this "
+                "machine are believed"
+            )
 
     def _on_stop_signal(self, number: int) -> None:
-        """First signal: an orderly stop. From then on the next one ends the process at once; it may have come together with the first."""
+        """First signal: an orderly stop.
+
+        From then on the next one ends the process at once; it may have come together with the first.
+        """
         if self._asked_to_stop.is_set() and number in STOP_SIGNALS:
             _abort(number, None)
         self._wakeup = _abort_on_next_signal()
@@ -252,15 +297,21 @@ def _service_manager() -> Systemd:
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many descriptors as the system lets this process have: the limit it was started with is one for programs that use select()."""
+    """Take as many descriptors as the system lets this process have: the limit it was started with is one for
+    programs that use select().
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _abort_on_next_signal() -> Any:
-    """Let the interpreter's own handler take the next stop signal: it needs no turn of the hub, which may be busy. Returns what must be kept alive.
+    """Let the interpreter's own handler take the next stop signal: it needs no turn of the hub, which may be
+    busy.
 
-    The system may deliver the signal to a thread of a pool, which would leave the hub asleep; the interpreter's wakeup socket ends its sleep.
+    Returns what must be kept alive.
+
+    The system may deliver the signal to a thread of a pool, which would leave the hub asleep; the
+    interpreter's wakeup socket ends its sleep.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -273,6 +324,9 @@ def _abort_on_next_signal() -> Any:
 
 
 def _abort(_number: int, _frame: Any) -> None:
-    """Second signal. Confirmed messages are on disk already, so leaving without a word to anybody loses nothing."""
+    """Second signal.
+
+    Confirmed messages are on disk already, so leaving without a word to anybody loses nothing.
+    """
     print("gomq-py: stopped at once", file=sys.stderr, flush=True)
     os._exit(EXIT_ABORTED)

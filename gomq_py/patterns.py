@@ -1,7 +1,9 @@
-"""Patterns: expressions that strangers write (policies, permissions, scopes of tokens, filters of lists), matched within a limit of time and memory.
+"""Patterns: expressions that strangers write (policies, permissions, scopes of tokens, filters of lists),
+matched within a limit of time and memory.
 
-A leaf. The standard library's matcher may take hours for a few characters, ``(a+)+$`` is the classic, and nothing can interrupt it; the ``regex``
-library takes the same grammar and a time-out. What it would blow up in memory, nested counts, is refused before it is compiled.
+A leaf. The standard library's matcher may take hours for a few characters, ``(a+)+$`` is the classic, and
+nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. What it would blow up
+in memory, nested counts, is refused before it is compiled.
 """
 import time
 
@@ -11,11 +13,14 @@ import regex
 LENGTH_MAX = 1024
 # regex writes x{n} out n times; this many copies are some megabytes.
 COPIES_MAX = 4096
-# CPU seconds for one name, which has at most 255 octets: honest patterns take microseconds, so this is for patterns that would never end.
+# CPU seconds for one name, which has at most 255 octets: honest patterns take microseconds, so this is for
+# patterns that would never end.
 BUDGET_S = 0.002
-# A pattern that ran out of time gets half as much the next time, down to this, so that ten thousand names cost two seconds and not a minute.
+# A pattern that ran out of time gets half as much the next time, down to this, so that ten thousand names
+# cost two seconds and not a minute.
 LEAST_BUDGET_S = 0.0001
-# Tries by this thread's own clock; one that uses the budget by it is the last. More than one where other threads use up the matcher's clock.
+# Tries by this thread's own clock; one that uses the budget by it is the last. More than one where other
+# threads use up the matcher's clock.
 TRIES = 4
 # What most permissions are.
 MATCH_ALL = (".*", "^.*$")
@@ -53,7 +58,11 @@ class Pattern:
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match again: the matcher's clock is the whole process's, and what other threads used must not cost anybody a right. Raises TimeoutError."""
+        """Match again: the matcher's clock is the whole process's, and what other threads used must not cost
+        anybody a right.
+
+        Raises TimeoutError.
+        """
         for _ in range(TRIES):
             began = self._clock()
             try:
@@ -66,7 +75,10 @@ class Pattern:
 
 
 class Globs:
-    """Texts in which * stands for any text, as a pattern of whole names: one of them matches. Takes time in proportion to the name."""
+    """Texts in which * stands for any text, as a pattern of whole names: one of them matches.
+
+    Takes time in proportion to the name.
+    """
 
     __slots__ = ("text", "_parts")
 
@@ -83,7 +95,10 @@ class Globs:
 
 
 def _is_all_of(name, parts):
-    """Whether a name is these parts with any text in between. The first place of each is as good as any other."""
+    """Whether a name is these parts with any text in between.
+
+    The first place of each is as good as any other.
+    """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
         return name == first
@@ -107,7 +122,9 @@ def _compiled(text, flags):
     for count in _COUNT.findall(text):
         copies *= max(1, int(count[:10]))
     if copies > COPIES_MAX:
-        raise ValueError(f"the counts in regular expression {text!r} multiply to {copies}, over the limit of {COPIES_MAX}")
+        raise ValueError(
+            f"the counts in regular expression {text!r} multiply to {copies}, over the limit of {COPIES_MAX}"
+        )
     try:
         return regex.compile(text, flags)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:

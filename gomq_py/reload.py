@@ -1,8 +1,11 @@
-"""Reload: reads the configuration anew and applies what can change while the broker runs, or nothing at all. Beside the launcher.
+"""Reload: reads the configuration anew and applies what can change while the broker runs, or nothing at all.
 
-Everything that can fail comes first, in a thread where it reads files: parsing, certificates, the log file. After that nothing fails, so a bad file
-or a certificate without its key leaves the old configuration whole, with one line in the log. An option is applied where its table entry says that it
-takes effect at run time; of the others that differ, the log says that they need a restart.
+Beside the launcher.
+
+Everything that can fail comes first, in a thread where it reads files: parsing, certificates, the log file.
+After that nothing fails, so a bad file or a certificate without its key leaves the old configuration whole,
+with one line in the log. An option is applied where its table entry says that it takes effect at run time; of
+the others that differ, the log says that they need a restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -19,15 +22,23 @@ LOG = log.logger("reload")
 class Reloader:
     """Reloads for one broker. ``settings`` are the ones that every room holds, and are changed in place."""
 
-    def __init__(self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any, applied: Callable[[], None]):
-        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after a change."""
+    def __init__(
+        self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
+        applied: Callable[[], None],
+    ):
+        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after a
+        change.
+        """
         self._settings = settings
         self._reread = reread
         self._doors = doors
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply; False when nothing was changed because something was wrong. The log file is opened anew either way. May switch."""
+        """Read and apply; False when nothing was changed because something was wrong.
+
+        The log file is opened anew either way. May switch.
+        """
         try:
             new, warnings = in_thread(self._reread)
             contexts = in_thread(self._doors.prepare, new)
@@ -53,7 +64,9 @@ class Reloader:
         try:
             log.use(log.open_handler(settings.log_format, settings.log_file))
         except OSError as error:
-            LOG.error("cannot open the log %s anew, the old file goes on: %s", settings.log_file, error.strerror)
+            LOG.error(
+                "cannot open the log %s anew, the old file goes on: %s", settings.log_file, error.strerror
+            )
 
     def _apply(self, new: Settings, contexts: dict[str, Any]) -> None:
         settings = self._settings
@@ -72,7 +85,10 @@ class Reloader:
             told.append("certificates read anew")
         LOG.info("configuration reloaded: %s", "; ".join(told) or "no change")
         if waiting:
-            LOG.warning("these changes need a restart: %s", ", ".join(f"{option.key} in [{option.section}]" for option in waiting))
+            LOG.warning(
+                "these changes need a restart: %s",
+                ", ".join(f"{option.key} in [{option.section}]" for option in waiting),
+            )
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:

@@ -1,15 +1,20 @@
-"""Salted hashes: RabbitMQ's form of a password hash, made, checked and verified. A leaf of the standard library alone.
+"""Salted hashes: RabbitMQ's form of a password hash, made, checked and verified.
+
+A leaf of the standard library alone.
 
     base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-Here and not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes, and no library for them.
+Here and not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes, and no
+library for them.
 """
 import hashlib
 import hmac
 import os
 from base64 import b64decode, b64encode
 
-SHA256, SHA512, MD5 = "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5"
+SHA256, SHA512, MD5 = (
+    "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5"
+)
 SALT_SIZE = 4  # RabbitMQ's; hashes made elsewhere are read with the same
 DIGESTS = {SHA256: "sha256", SHA512: "sha512", MD5: "md5"}
 # LavinMQ wrote these in front of the base64; its files may still hold them.
@@ -36,7 +41,10 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """Whether the password has this hash; takes as long for a wrong one. False for a hash that cannot be read."""
+    """Whether the password has this hash; takes as long for a wrong one.
+
+    False for a hash that cannot be read.
+    """
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # neither base64 nor, with that, ASCII

@@ -1,7 +1,10 @@
-"""State dump: what the broker is doing, as lines of the log, for an operator who wonders. Asked for with SIGUSR1. Beside the launcher.
+"""State dump: what the broker is doing, as lines of the log, for an operator who wonders.
 
-Reads everything and changes nothing. Bounded: of connections, queues and greenlets so many lines and the number of the rest. Sliced: the
-broker goes on in between, so the lines are not of one moment. Names only; never a password, a property that a client sent, or a message.
+Asked for with SIGUSR1. Beside the launcher.
+
+Reads everything and changes nothing. Bounded: of connections, queues and greenlets so many lines and the
+number of the rest. Sliced: the broker goes on in between, so the lines are not of one moment. Names only;
+never a password, a property that a client sent, or a message.
 """
 import gc
 import heapq
@@ -45,7 +48,10 @@ class StateDump:
     def write(self) -> None:
         """Write it to the log, part by part. May switch."""
         count = 0
-        for part in (self._process, self._loop, self._resources, self._disk, self._connections, self._queues, self._greenlets):
+        for part in (
+            self._process, self._loop, self._resources, self._disk, self._connections, self._queues,
+            self._greenlets,
+        ):
             try:
                 for line in part():
                     LOG.info("%s", line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "...")
@@ -59,8 +65,10 @@ class StateDump:
     def _process(self) -> Iterator[str]:
         used, system = os.times()[:2]
         descriptors = len(os.listdir("/proc/self/fd"))
-        yield (f"process {os.getpid()}: {resources.used_memory() >> 20} MiB of memory, {used:.1f} s user and {system:.1f} s system time, "
-               f"{threading.active_count()} threads, {descriptors} descriptors")
+        yield (
+            f"process {os.getpid()}: {resources.used_memory() >> 20} MiB of memory, {used:.1f} s user and "
+            f"{system:.1f} s system time, {threading.active_count()} threads, {descriptors} descriptors"
+        )
         for listener in self._listeners:
             yield f"listening: {listener.protocol} {listener.address}"
 
@@ -73,8 +81,11 @@ class StateDump:
             worst_s = max(worst_s, time.perf_counter() - began)
         hub = gevent.get_hub()
         pool = hub.threadpool
-        yield (f"loop: the slowest of {LAG_SAMPLES} turns took {worst_s * 1000:.1f} ms; {hub.loop.activecnt} watchers; "
-               f"pool of {pool.size} threads, {pool.task_queue.qsize()} jobs waiting")
+        yield (
+            f"loop: the slowest of {LAG_SAMPLES} turns took {worst_s * 1000:.1f} ms; {hub.loop.activecnt} "
+            "watchers; "
+            f"pool of {pool.size} threads, {pool.task_queue.qsize()} jobs waiting"
+        )
 
     def _resources(self) -> Iterator[str]:
         if self._broker is None:
@@ -94,7 +105,10 @@ class StateDump:
         if self._amqp is None:
             return
         admission = self._amqp.hub.admission
-        yield f"connections: {len(self._amqp.connections)}, and {admission.pending_count} that have not logged in yet"
+        yield (
+            f"connections: {len(self._amqp.connections)}, and {admission.pending_count} that have not logged "
+            "in yet"
+        )
         shown = list(self._amqp.connections)
         for connection in shown[:CONNECTIONS]:
             if connection.state != GONE:
@@ -146,8 +160,11 @@ def describe_connection(connection: Any) -> str:
     channels = list(connection.channels.values())
     consumers = sum(len(channel.consumers) for channel in channels)
     unacked = sum(channel.unacked.count for channel in channels)
-    return (f"connection {connection.name}: {connection.user.name}@{connection.vhost.name}, {connection.state}, {len(channels)} channels, "
-            f"{consumers} consumers, {unacked} unacked, {waits_for(connection, channels)}")
+    return (
+        f"connection {connection.name}: {connection.user.name}@{connection.vhost.name}, {connection.state}, "
+        f"{len(channels)} channels, "
+        f"{consumers} consumers, {unacked} unacked, {waits_for(connection, channels)}"
+    )
 
 
 def waits_for(connection: Any, channels: list[Any]) -> str:
@@ -166,9 +183,14 @@ def waits_for(connection: Any, channels: list[Any]) -> str:
 
 def describe_queue(queue: Any) -> str:
     """One line: what is in it, and whether it works."""
-    states = [state for state, holds in (("closed", queue.closed), ("paused", queue.paused)) if holds] or ["running"]
-    return (f"queue {queue.name!r} in {queue.vhost!r}: {queue.ready_count} ready ({queue.ready_bytes} octets), {queue.unacked_count} unacked, "
-            f"{queue.consumer_count} consumers, {', '.join(states)}")
+    states = (
+        [state for state, holds in (("closed", queue.closed), ("paused", queue.paused)) if holds]
+        or ["running"]
+    )
+    return (
+        f"queue {queue.name!r} in {queue.vhost!r}: {queue.ready_count} ready ({queue.ready_bytes} octets), "
+        f"{queue.unacked_count} unacked, {queue.consumer_count} consumers, {', '.join(states)}"
+    )
 
 
 def kind_of(one: Any) -> str:

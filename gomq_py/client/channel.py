@@ -1,23 +1,28 @@
-"""A channel of the blocking client: one Python method per AMQP method, answers awaited, the rest collected for the caller."""
+"""A channel of the blocking client: one Python method per AMQP method, answers awaited, the rest collected
+for the caller.
+"""
 from collections import deque
 
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, REPLY_SUCCESS
 from gomq_py.amqp.wire.errors import UnexpectedFrame
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack,
-    BasicPublish, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk,
-    ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ExchangeBind, ExchangeBindOk, ExchangeDeclare,
-    ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
-    QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect,
-    TxSelectOk, decode_method,
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
+    BasicGetOk, BasicNack, BasicPublish, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync,
+    BasicRecoverOk, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk,
+    ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ExchangeBind, ExchangeBindOk, ExchangeDeclare,
+    ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind,
+    QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk,
+    QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
+    decode_method,
 )
 from gomq_py.client.delivery import Delivery, Returned
 from gomq_py.client.errors import ChannelClosed, ClosedError, Timeout
 
 NO_PROPERTIES = b"\x00\x00"
 _CARRYING_CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
-_BATCH_OCTETS = 65536  # publish_many writes that much at once: fewer system calls, still a small share of a socket's buffer
+# publish_many writes that much at once: fewer system calls, still a small share of a socket's buffer
+_BATCH_OCTETS = 65536
 
 
 class _Incoming:
@@ -33,10 +38,12 @@ class _Incoming:
 
 
 class Channel:
-    """Made by ``Connection.channel``. Calls raise ChannelClosed or ConnectionClosed when the broker closes, Timeout when it does not answer.
+    """Made by ``Connection.channel``.
 
-    ``deliveries`` holds what came for consumers without a callback, ``returned`` what the broker sent back, ``cancelled`` the tags of consumers it
-    ended; they are the caller's to empty.
+    Calls raise ChannelClosed or ConnectionClosed when the broker closes, Timeout when it does not answer.
+
+    ``deliveries`` holds what came for consumers without a callback, ``returned`` what the broker sent back,
+    ``cancelled`` the tags of consumers it ended; they are the caller's to empty.
     """
 
     def __init__(self, connection, channel_id):
@@ -53,7 +60,8 @@ class Channel:
         self.unconfirmed: dict = {}  # sequence numbers in order, as keys: an ordered set
         self.nacked: list = []  # sequence numbers refused since the last wait_for_confirms
         self.cancel_listener = None  # listener(tag), instead of ``cancelled``; must not wait
-        self.confirm_listener = None  # listener(sequence numbers, refused), instead of ``nacked``; must not wait
+        # listener(sequence numbers, refused), instead of ``nacked``; must not wait
+        self.confirm_listener = None
         self._replies: deque = deque()
         self._incoming: _Incoming | None = None  # the message being received
 
@@ -89,10 +97,14 @@ class Channel:
 
     # Exchanges
 
-    def exchange_declare(self, exchange, type="direct", passive=False, durable=False, auto_delete=False, internal=False, arguments=None):
+    def exchange_declare(
+        self, exchange, type="direct", passive=False, durable=False, auto_delete=False, internal=False,
+        arguments=None,
+    ):
         """Create an exchange, or check that it is as described."""
         self.call(ExchangeDeclare(
-            exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments or {},
+            exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
+            internal=internal, arguments=arguments or {},
         ), ExchangeDeclareOk)
 
     def exchange_delete(self, exchange, if_unused=False):
@@ -101,27 +113,46 @@ class Channel:
 
     def exchange_bind(self, destination, source, routing_key="", arguments=None):
         """Let ``source`` route to ``destination``."""
-        self.call(ExchangeBind(destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}), ExchangeBindOk)
+        self.call(
+            ExchangeBind(
+                destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
+            ), ExchangeBindOk,
+        )
 
     def exchange_unbind(self, destination, source, routing_key="", arguments=None):
         """Undo exchange_bind."""
-        self.call(ExchangeUnbind(destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}), ExchangeUnbindOk)
+        self.call(
+            ExchangeUnbind(
+                destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
+            ), ExchangeUnbindOk,
+        )
 
     # Queues
 
-    def queue_declare(self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None):
-        """Create a queue, or check that it is as described; the QueueDeclareOk with its name, message_count and consumer_count."""
+    def queue_declare(
+        self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None
+    ):
+        """Create a queue, or check that it is as described; the QueueDeclareOk with its name, message_count
+        and consumer_count.
+        """
         return self.call(QueueDeclare(
-            queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=arguments or {},
+            queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
+            arguments=arguments or {},
         ), QueueDeclareOk)
 
     def queue_bind(self, queue, exchange, routing_key="", arguments=None):
         """Let ``exchange`` route to ``queue``."""
-        self.call(QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}), QueueBindOk)
+        self.call(
+            QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
+            QueueBindOk,
+        )
 
     def queue_unbind(self, queue, exchange, routing_key="", arguments=None):
         """Undo queue_bind."""
-        self.call(QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}), QueueUnbindOk)
+        self.call(
+            QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
+            QueueUnbindOk,
+        )
 
     def queue_purge(self, queue):
         """Drop the ready messages; how many there were."""
@@ -129,17 +160,24 @@ class Channel:
 
     def queue_delete(self, queue, if_unused=False, if_empty=False):
         """Delete a queue; how many ready messages it had."""
-        return self.call(QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty), QueueDeleteOk).message_count
+        return self.call(
+            QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty), QueueDeleteOk
+        ).message_count
 
     # Publishing
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
-        """Publish without waiting for a confirm; the sequence number in confirm mode, else 0. ``properties``: Properties, wire form or None."""
+        """Publish without waiting for a confirm; the sequence number in confirm mode, else 0.
+
+        ``properties``: Properties, wire form or None.
+        """
         self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
         return self._number_publish()
 
     def publish_many(self, messages, mandatory=False):
-        """Publish each (exchange, routing_key, body, properties) of an iterable in large writes; the sequence number of the last in confirm mode."""
+        """Publish each (exchange, routing_key, body, properties) of an iterable in large writes; the sequence
+        number of the last in confirm mode.
+        """
         buffer = bytearray()
         last = self.published
         for exchange, routing_key, body, properties in messages:
@@ -160,8 +198,12 @@ class Channel:
             properties = properties.encode()
         if isinstance(body, str):
             body = body.encode()
-        method = BasicPublish(exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate)
-        return method_frame(self.id, method) + content_frames(self.id, properties, body, self.connection.frame_max)
+        method = BasicPublish(
+            exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate
+        )
+        return method_frame(self.id, method) + content_frames(
+            self.id, properties, body, self.connection.frame_max
+        )
 
     def confirm_select(self):
         """Number the publishes from now on and have each confirmed."""
@@ -169,8 +211,13 @@ class Channel:
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s=None):
-        """Wait until every publish is confirmed: True if none was refused since the last call. Raises Timeout."""
-        self._wait(lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
+        """Wait until every publish is confirmed: True if none was refused since the last call.
+
+        Raises Timeout.
+        """
+        self._wait(
+            lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s
+        )
         refused = bool(self.nacked)
         self.nacked.clear()
         return not refused
@@ -190,13 +237,24 @@ class Channel:
     # Consuming
 
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
-        """Limit unsettled deliveries: of each consumer started from now on, or (``global_``) of the channel."""
-        self.call(BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_), BasicQosOk)
+        """Limit unsettled deliveries: of each consumer started from now on, or (``global_``) of the channel.
+        """
+        self.call(
+            BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_), BasicQosOk
+        )
 
-    def consume(self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False, arguments=None):
-        """Start a consumer; its tag. ``callback(delivery)`` is called from ``Connection.drain``; without one, ``next_delivery`` gives them out."""
+    def consume(
+        self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False,
+        arguments=None,
+    ):
+        """Start a consumer; its tag.
+
+        ``callback(delivery)`` is called from ``Connection.drain``; without one, ``next_delivery`` gives them
+        out.
+        """
         method = BasicConsume(
-            queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local, arguments=arguments or {},
+            queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local,
+            arguments=arguments or {},
         )
         tag = self.call(method, BasicConsumeOk).consumer_tag
         self.consumers[tag] = callback
@@ -208,7 +266,9 @@ class Channel:
         self.consumers.pop(consumer_tag, None)
 
     def next_delivery(self, timeout_s=None):
-        """The next Delivery for a consumer without a callback, or None after ``timeout_s`` (None: wait for ever)."""
+        """The next Delivery for a consumer without a callback, or None after ``timeout_s`` (None: wait for
+        ever).
+        """
         try:
             self._wait(lambda: self.deliveries, timeout_s)
         except Timeout:
@@ -252,7 +312,9 @@ class Channel:
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected, timeout_s=None):
-        """Wait for an answer to something sent before; answers come in order, one that is not ``expected`` is an UnexpectedFrame."""
+        """Wait for an answer to something sent before; answers come in order, one that is not ``expected`` is
+        an UnexpectedFrame.
+        """
         self._wait(lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s)
         reply = self._replies.popleft()
         if not isinstance(reply, expected):

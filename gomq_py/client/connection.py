@@ -1,8 +1,10 @@
-"""A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark: stdlib only, one thread or greenlet at a time.
+"""A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark: stdlib only, one thread or
+greenlet at a time.
 
-Nothing happens behind the caller's back: frames are read while it waits in a call, and consumers are called only from ``drain``. Heartbeats are
-sent then too, so a program that stays away longer than the negotiated interval should ask for ``heartbeat_s=0``. While a write waits for room,
-whatever the broker sends is taken in, so that two peers that both write cannot wait for each other.
+Nothing happens behind the caller's back: frames are read while it waits in a call, and consumers are called
+only from ``drain``. Heartbeats are sent then too, so a program that stays away longer than the negotiated
+interval should ask for ``heartbeat_s=0``. While a write waits for room, whatever the broker sends is taken
+in, so that two peers that both write cannot wait for each other.
 """
 import platform
 import socket
@@ -15,8 +17,9 @@ from gomq_py.amqp.wire.constants import (
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
-    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionSecure, ConnectionStart, ConnectionStartOk,
-    ConnectionTune, ConnectionTuneOk, ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
+    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionSecure,
+    ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk, ConnectionUnblocked,
+    ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
 )
 from gomq_py.client.channel import Channel
 from gomq_py.client.errors import ConnectionClosed, Timeout
@@ -26,30 +29,38 @@ from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed
 
 CAPABILITIES = {
-    "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True, "consumer_cancel_notify": True, "connection.blocked": True,
-    "authentication_failure_close": True,
+    "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True,
+    "consumer_cancel_notify": True, "connection.blocked": True, "authentication_failure_close": True,
 }
 _HELD_OCTETS = 65536  # what is held is written at that size: still a small share of a socket's buffer
 DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
 
 
 class Connection:
-    """Connects and logs in when made. Raises ConnectionClosed with the broker's reason, Timeout, or OSError where nothing listens.
+    """Connects and logs in when made.
 
-    Keyword arguments win over the URL's query. ``heartbeat_s``, ``frame_max`` and ``channel_max`` are what is asked for; the attributes of that name
-    are what was agreed, where 0 means none. ``timeout_s`` bounds each wait for an answer. ``socket_module`` may be ``gevent.socket``.
+    Raises ConnectionClosed with the broker's reason, Timeout, or OSError where nothing listens.
+
+    Keyword arguments win over the URL's query. ``heartbeat_s``, ``frame_max`` and ``channel_max`` are what is
+    asked for; the attributes of that name are what was agreed, where 0 means none. ``timeout_s`` bounds each
+    wait for an answer. ``socket_module`` may be ``gevent.socket``.
     """
 
     def __init__(
-        self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, heartbeat_s=None, frame_max=None, channel_max=None,
-        client_properties=None, name=None,
+        self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, heartbeat_s=None,
+        frame_max=None, channel_max=None, client_properties=None, name=None,
     ):
         self.parameters = parse_url(url)
         options = self.parameters.options
-        self.timeout_s = timeout_s if timeout_s is not None else options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000) / 1000
+        self.timeout_s = (
+            timeout_s if timeout_s is not None
+            else options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000) / 1000
+        )
         self.heartbeat_s = heartbeat_s if heartbeat_s is not None else options.get("heartbeat")
         self.frame_max = frame_max if frame_max is not None else options.get("frame_max", FRAME_MAX_DEFAULT)
-        self.channel_max = channel_max if channel_max is not None else options.get("channel_max", CHANNEL_MAX_DEFAULT)
+        self.channel_max = (
+            channel_max if channel_max is not None else options.get("channel_max", CHANNEL_MAX_DEFAULT)
+        )
         self.server_properties = {}
         self.blocked_reason = None  # text while the broker holds publishers back
         self.error: ConnectionClosed | None = None  # the ConnectionClosed that ended the connection
@@ -87,7 +98,10 @@ class Connection:
         return self._transport.socket.fileno()
 
     def channel(self, channel_id=None):
-        """Open a channel, by default the lowest free one. Raises ConnectionClosed, Timeout, or ValueError when all are taken."""
+        """Open a channel, by default the lowest free one.
+
+        Raises ConnectionClosed, Timeout, or ValueError when all are taken.
+        """
         if channel_id is None:
             limit = self.channel_max or 65535
             channel_id = next((number for number in range(1, limit + 1) if number not in self._channels), 0)
@@ -99,9 +113,11 @@ class Connection:
         return channel
 
     def drain(self, timeout_s=None):
-        """Wait for the broker and call consumers for what came: True if anything came, False after ``timeout_s`` (None: wait for ever).
+        """Wait for the broker and call consumers for what came: True if anything came, False after
+        ``timeout_s`` (None: wait for ever).
 
-        Raises ConnectionClosed, ChannelClosed when the broker closed a channel, and whatever a consumer raises. May switch.
+        Raises ConnectionClosed, ChannelClosed when the broker closed a channel, and whatever a consumer
+        raises. May switch.
         """
         if self._call_consumers():
             return True
@@ -111,10 +127,13 @@ class Connection:
         return True
 
     def take_ready(self):
-        """Hand out what has come by now, without waiting: True if anything had. Sends a heartbeat that is due.
+        """Hand out what has come by now, without waiting: True if anything had.
 
-        For a loop that waits on ``fileno`` and other things, up to ``due_in`` seconds; once more while it returns
-        True, for TLS may hold octets that no poll sees. Raises as ``drain`` does. May switch, for it may write.
+        Sends a heartbeat that is due.
+
+        For a loop that waits on ``fileno`` and other things, up to ``due_in`` seconds; once more while it
+        returns True, for TLS may hold octets that no poll sees. Raises as ``drain`` does. May switch, for it
+        may write.
         """
         self._raise_if_closed()
         try:
@@ -134,7 +153,8 @@ class Connection:
         return self._patience()
 
     def hold(self):
-        """Collect what is sent up to ``flush`` or the next wait for an answer: many frames, one system call."""
+        """Collect what is sent up to ``flush`` or the next wait for an answer: many frames, one system call.
+        """
         self._held = True
 
     def flush(self):
@@ -169,11 +189,16 @@ class Connection:
         return self._transport.socket
 
     def take_over(self):
-        """What was received and not dispatched yet. From here on the caller reads and writes the socket, up to ``give_back``."""
+        """What was received and not dispatched yet.
+
+        From here on the caller reads and writes the socket, up to ``give_back``.
+        """
         return self._reader.take_rest()
 
     def give_back(self, octets):
-        """The caller has stopped reading, with these octets of an incomplete frame left over; the connection can be closed in order."""
+        """The caller has stopped reading, with these octets of an incomplete frame left over; the connection
+        can be closed in order.
+        """
         self._reader.feed(octets)
 
     # What channels call.
@@ -193,7 +218,8 @@ class Connection:
                     sent = self._transport.send(view)
                 del self._outgoing[:sent]
                 if self._outgoing and not sent:
-                    # No longer than silence is allowed: it is not for this loop to send the heartbeats in between.
+                    # No longer than silence is allowed: it is not for this loop to send the heartbeats in
+                    # between.
                     silence_s = self._silence_left()
                     if not self._transport.wait(silence_s, writable=True) and self._silence_left() <= 0:
                         self._fail_of_silence()
@@ -207,7 +233,10 @@ class Connection:
             self._sending = False
 
     def receive(self, deadline=None):
-        """Read and dispatch at least one frame; False once the monotonic ``deadline`` has passed. Raises ConnectionClosed. May switch."""
+        """Read and dispatch at least one frame; False once the monotonic ``deadline`` has passed.
+
+        Raises ConnectionClosed. May switch.
+        """
         if self._held:
             self.flush()
         while True:
@@ -234,7 +263,9 @@ class Connection:
         deadline = _deadline(timeout_s)
         while not predicate():
             if not self.receive(deadline):
-                raise Timeout(f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s} s")
+                raise Timeout(
+                    f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s} s"
+                )
 
     def forget(self, channel):
         """A channel has been closed."""
@@ -265,18 +296,36 @@ class Connection:
         self.server_properties = start.server_properties
         mechanism, response = self._login(start.mechanisms.decode().split())
         properties = {
-            "product": "gomq-py client", "version": __version__, "platform": f"Python {platform.python_version()}",
-            "capabilities": dict(CAPABILITIES), **({"connection_name": name} if name else {}), **client_properties,
+            "product": "gomq-py client", "version": __version__,
+            "platform": f"Python {platform.python_version()}",
+            "capabilities": dict(CAPABILITIES), **({"connection_name": name} if name else {}),
+            **client_properties,
         }
-        self.send(method_frame(0, ConnectionStartOk(client_properties=properties, mechanism=mechanism, response=response, locale="en_US")))
+        self.send(
+            method_frame(
+                0,
+                ConnectionStartOk(
+                    client_properties=properties, mechanism=mechanism, response=response, locale="en_US"
+                ),
+            )
+        )
         tune = self._await_control((ConnectionTune, ConnectionSecure), deadline - time.monotonic())
         if isinstance(tune, ConnectionSecure):
-            raise ConnectionClosed(0, f"the broker asks for a further {mechanism} response, which this client does not know")
+            raise ConnectionClosed(
+                0, f"the broker asks for a further {mechanism} response, which this client does not know"
+            )
         self.frame_max = _agree(self.frame_max, tune.frame_max)
         self.channel_max = _agree(self.channel_max, tune.channel_max)
         self.heartbeat_s = tune.heartbeat if self.heartbeat_s is None else self.heartbeat_s
         self._reader.frame_max = self.frame_max
-        self.send(method_frame(0, ConnectionTuneOk(channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat_s)))
+        self.send(
+            method_frame(
+                0,
+                ConnectionTuneOk(
+                    channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat_s
+                ),
+            )
+        )
         self.send(method_frame(0, ConnectionOpen(virtual_host=self.parameters.virtual_host)))
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
@@ -306,7 +355,9 @@ class Connection:
         if octets:
             self._last_received = time.monotonic()
             if not self.server_properties and octets.startswith(b"AMQP"):
-                self._fail(ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}"))
+                self._fail(
+                    ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
+                )
             self._reader.feed(octets)
         elif octets is not None:
             self._ended_by_peer = True
@@ -325,8 +376,12 @@ class Connection:
         except (wire_errors.AMQPError, Malformed) as fault:
             error = wire_errors.SyntaxError_(fault.text) if isinstance(fault, Malformed) else fault
             # The broker broke the protocol: say so and leave.
-            self.send(method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text)))
-            self._fail(ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error)
+            self.send(
+                method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text))
+            )
+            self._fail(
+                ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error
+            )
         return any_frame
 
     def _control_frame(self, kind, payload):
@@ -337,7 +392,9 @@ class Connection:
         method = decode_method(payload)
         if isinstance(method, ConnectionClose):
             self.send(method_frame(0, ConnectionCloseOk()))
-            self._fail(ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id))
+            self._fail(
+                ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
+            )
         if isinstance(method, ConnectionBlocked):
             self.blocked_reason = method.reason
         elif isinstance(method, ConnectionUnblocked):
@@ -350,7 +407,9 @@ class Connection:
         if not self.heartbeat_s:
             return None
         now = time.monotonic()
-        return max(0, min(self._last_sent + self.heartbeat_s / 2, self._last_received + 2 * self.heartbeat_s) - now)
+        return max(
+            0, min(self._last_sent + self.heartbeat_s / 2, self._last_received + 2 * self.heartbeat_s) - now
+        )
 
     def _keep_alive(self):
         if not self.heartbeat_s:
@@ -369,14 +428,20 @@ class Connection:
         self._fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.heartbeat_s} s"))
 
     def _lost(self, error):
-        """The socket failed. What the broker said before may still be in the reader, and says more than the error."""
+        """The socket failed.
+
+        What the broker said before may still be in the reader, and says more than the error.
+        """
         if self.error is None:
             try:
                 self._take()
                 self._dispatch()
             except (OSError, ConnectionClosed):
                 pass
-        self._fail(ConnectionClosed(0, f"connection to {self.parameters.host}:{self.parameters.port} lost: {error}"), error)
+        self._fail(
+            ConnectionClosed(0, f"connection to {self.parameters.host}:{self.parameters.port} lost: {error}"),
+            error,
+        )
 
     def _raise_if_closed(self):
         if self.error is not None:

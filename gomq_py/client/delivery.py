@@ -1,9 +1,14 @@
-"""Messages as a client meets them: delivered or got from a queue, or returned by the broker. A leaf over the codec."""
+"""Messages as a client meets them: delivered or got from a queue, or returned by the broker.
+
+A leaf over the codec.
+"""
 from gomq_py.content.properties import Properties
 
 
 class Message:
-    """A body and its properties, which are decoded when first looked at; ``raw_properties`` publishes them again exactly as they came."""
+    """A body and its properties, which are decoded when first looked at; ``raw_properties`` publishes them
+    again exactly as they came.
+    """
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 
@@ -51,7 +56,10 @@ class Delivery(Message):
         self.channel.reject(self.delivery_tag, requeue)
 
     def __repr__(self):
-        return f"<Delivery {self.delivery_tag} of {len(self.body)} octets from {self.exchange!r} with key {self.routing_key!r}>"
+        return (
+            f"<Delivery {self.delivery_tag} of {len(self.body)} octets from {self.exchange!r} with key "
+            f"{self.routing_key!r}>"
+        )
 
 
 class Returned(Message):

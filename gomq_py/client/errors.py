@@ -6,7 +6,10 @@ class ClientError(Exception):
 
 
 class ClosedError(ClientError):
-    """Closed, by the broker, by us or by the network. ``reply_code`` is 0 where no close method told why; class and method id name what failed."""
+    """Closed, by the broker, by us or by the network.
+
+    ``reply_code`` is 0 where no close method told why; class and method id name what failed.
+    """
 
     def __init__(self, reply_code, reply_text, class_id=0, method_id=0):
         super().__init__(f"{reply_code} {reply_text}" if reply_code else reply_text)

@@ -243,13 +243,17 @@ class Link:
         return timer_s if seconds is None else min(seconds, timer_s)
 
     def _do_posted(self, woken):
-        """``woken``: the pipe is readable, and would stay so. A wake may come after the look that it was for."""
+        """``woken``: the pipe is readable, and would stay so.
+
+        A wake may come after the look that it was for.
+        """
         if woken:
             try:
                 self._woken.recv(64)
             except (BlockingIOError, InterruptedError):
                 pass  # an earlier look took it
-        self._signalled = False  # before the inbox is emptied: whoever posts from here on wakes the thread again
+        # before the inbox is emptied: whoever posts from here on wakes the thread again
+        self._signalled = False
         for _ in range(len(self._inbox)):
             function, args = self._inbox.popleft()
             self._do(function, args)

@@ -1,7 +1,9 @@
-"""Transport: a non-blocking socket, plain or TLS, and waiting for it. The only module of the client that knows sockets.
+"""Transport: a non-blocking socket, plain or TLS, and waiting for it.
 
-The socket module is a parameter: with ``gevent.socket`` the waiting is cooperative, with the stdlib's it blocks the thread. The select and ssl
-modules are taken from the same package.
+The only module of the client that knows sockets.
+
+The socket module is a parameter: with ``gevent.socket`` the waiting is cooperative, with the stdlib's it
+blocks the thread. The select and ssl modules are taken from the same package.
 """
 from importlib import import_module
 from typing import Any
@@ -26,7 +28,9 @@ class Transport:
             self._tls = True
             self._would_block += (ssl.SSLWantReadError, ssl.SSLWantWriteError)
             context = tls_context or _tls_context(ssl, parameters.options)
-            sock = context.wrap_socket(sock, server_hostname=parameters.options.get("server_name_indication", parameters.host))
+            sock = context.wrap_socket(
+                sock, server_hostname=parameters.options.get("server_name_indication", parameters.host)
+            )
         sock.settimeout(0)
         self.socket = sock
 
@@ -38,14 +42,22 @@ class Transport:
             return 0
 
     def receive(self, count=65536):
-        """Up to ``count`` octets that are there now: None when there are none yet, b"" when the peer has closed. Raises OSError."""
+        """Up to ``count`` octets that are there now: None when there are none yet, b"" when the peer has
+        closed.
+
+        Raises OSError.
+        """
         try:
             return self.socket.recv(count)
         except self._would_block:
             return None
 
     def wait(self, timeout_s, writable=False):
-        """Wait until there is something to read (or room to write); False after ``timeout_s`` seconds (None: for ever). May switch."""
+        """Wait until there is something to read (or room to write); False after ``timeout_s`` seconds (None:
+        for ever).
+
+        May switch.
+        """
         if not writable and self._tls and self.socket.pending():
             return True
         poll = self._select.poll()

@@ -1,8 +1,9 @@
 """AMQP URLs: ``amqp[s]://user:password@host:port/vhost?heartbeat=60`` to parameters. A leaf.
 
-Everything is percent-decoded. No path and a bare ``/`` both mean the virtual host ``/``, as most clients read it. Query keys are those of
-RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms), channel_max, frame_max, auth_mechanism, cacertfile, certfile, keyfile, verify,
-server_name_indication, and name (shown by the broker).
+Everything is percent-decoded. No path and a bare ``/`` both mean the virtual host ``/``, as most clients read
+it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms), channel_max,
+frame_max, auth_mechanism, cacertfile, certfile, keyfile, verify, server_name_indication, and name (shown by
+the broker).
 """
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -29,7 +30,9 @@ def parse_url(url):
     """The Parameters of a URL. Raises ValueError naming what is wrong, without the password."""
     parts = urlsplit(url)
     if parts.scheme not in ("amqp", "amqps"):
-        raise ValueError(f"not an AMQP URL, the scheme is {parts.scheme or 'missing'!r}: amqp and amqps are known")
+        raise ValueError(
+            f"not an AMQP URL, the scheme is {parts.scheme or 'missing'!r}: amqp and amqps are known"
+        )
     tls = parts.scheme == "amqps"
     try:
         port = parts.port

@@ -1,7 +1,9 @@
-"""Where gomq-py-ctl and the broker meet: the control socket when nobody has named its path, and whom ctl believes there.
+"""Where gomq-py-ctl and the broker meet: the control socket when nobody has named its path, and whom ctl
+believes there.
 
-The one place of that rule, for the broker and for ctl. Whoever may connect may do everything, and ctl sends passwords: the socket lies where only the
-broker's user, or root for it, can put one. Folders that everybody writes to (/tmp) are out, for another user could be there first.
+The one place of that rule, for the broker and for ctl. Whoever may connect may do everything, and ctl sends
+passwords: the socket lies where only the broker's user, or root for it, can put one. Folders that everybody
+writes to (/tmp) are out, for another user could be there first.
 """
 import os
 import stat
@@ -18,18 +20,29 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
     """Where the socket may lie, the best first."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
-    return [SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []), os.path.abspath(data_dir)]
+    return [
+        SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),
+        os.path.abspath(data_dir),
+    ]
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """For the broker: in the first folder that is its user's own, or that it may make beside others of its own; else in the data folder."""
+    """For the broker: in the first folder that is its user's own, or that it may make beside others of its
+    own; else in the data folder.
+    """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
     """For ctl: the first socket of these that this user may connect to; empty where there is none."""
-    return next((path for path in (os.path.join(folder, NAME) for folder in folders(data_dir, environment)) if is_usable(path)), "")
+    return next(
+        (
+            path
+            for path in (os.path.join(folder, NAME) for folder in folders(data_dir, environment))
+            if is_usable(path)
+        ), "",
+    )
 
 
 def is_usable(path: str) -> bool:
@@ -65,8 +78,10 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """The user whom the path itself names: the owner of the socket's folder, where nobody but that user and root can change any folder on the way
-    to it. None where somebody else can.
+    """The user whom the path itself names: the owner of the socket's folder, where nobody but that user and
+    root can change any folder on the way to it.
+
+    None where somebody else can.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

@@ -1,7 +1,9 @@
-"""dispatchd's configuration: a JSON file with a handful of keys, taken over into settings; ``sources`` asks for it.
+"""dispatchd's configuration: a JSON file with a handful of keys, taken over into settings; ``sources`` asks
+for it.
 
-Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name: {``password_bcrypt_base64``}}. Anything else, or of
-another type, is refused: a typing error in a port must not end in a broker on another one.
+Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
+{``password_bcrypt_base64``}}. Anything else, or of another type, is refused: a typing error in a port must
+not end in a broker on another one.
 """
 import base64
 import binascii
@@ -27,7 +29,9 @@ def read(settings: Settings, text: str, place: str) -> list[str]:
     except DispatchdError as error:
         raise DispatchdError(f"{place}: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or braces without end
-        raise DispatchdError(f"{place}: no configuration: numbers too long or objects too deep to be read") from None
+        raise DispatchdError(
+            f"{place}: no configuration: numbers too long or objects too deep to be read"
+        ) from None
     if not isinstance(values, dict):
         raise DispatchdError(f"{place}: should be an object, not {_named(values)}")
     unknown = sorted(set(values) - set(_KEYS))
@@ -103,10 +107,14 @@ def _bcrypt(value: Any, place: str) -> str:
 
 def _named(value: Any) -> str:
     """The value's type, and the value where it is no secret's place."""
-    names = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "an array", dict: "an object"}
+    names = {
+        type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
+        list: "an array", dict: "an object",
+    }
     return names[type(value)]
 
 
 _KEYS = {
-    "amqp-port": _port("amqp_port"), "admin-port": _port("http_port"), "persist-dir": _persist_dir, "strict-mode": _strict_mode, "users": _users,
+    "amqp-port": _port("amqp_port"), "admin-port": _port("http_port"), "persist-dir": _persist_dir,
+    "strict-mode": _strict_mode, "users": _users,
 }

@@ -1,6 +1,8 @@
-"""INI files in LavinMQ's format: sections, ``key = value`` lines, comments that begin a line with ``;`` or ``#``.
+"""INI files in LavinMQ's format: sections, ``key = value`` lines, comments that begin a line with ``;`` or
+``#``.
 
-The standard library's parser forgets line numbers and joins indented lines; an operator wants ``gomq.ini:12``. Reads text, knows no option.
+The standard library's parser forgets line numbers and joins indented lines; an operator wants
+``gomq.ini:12``. Reads text, knows no option.
 """
 from dataclasses import dataclass
 
@@ -23,9 +25,12 @@ class Entry:
 
 
 def parse(text: str, file_name: str) -> list[Entry]:
-    """The entries of a file in order; a key given twice comes twice. A key before the first section belongs to ``main``, as in LavinMQ.
+    """The entries of a file in order; a key given twice comes twice.
 
-    Raises IniError on a line that is neither section, entry, comment nor blank, and on a section header without its bracket.
+    A key before the first section belongs to ``main``, as in LavinMQ.
+
+    Raises IniError on a line that is neither section, entry, comment nor blank, and on a section header
+    without its bracket.
     """
     section, entries = "main", []
     for number, raw in enumerate(text.splitlines(), start=1):

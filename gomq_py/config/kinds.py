@@ -1,7 +1,7 @@
 """Kinds of values an option can have: text in, Python value out.
 
-A kind parses what a file, a flag or an environment variable says and explains in one sentence what it wanted when that is something else. Knows no
-option by name.
+A kind parses what a file, a flag or an environment variable says and explains in one sentence what it wanted
+when that is something else. Knows no option by name.
 """
 import os
 import re
@@ -14,7 +14,8 @@ from gomq_py import salted_hash
 
 TRUE_WORDS = ("1", "true", "yes", "on", "y")
 FALSE_WORDS = ("0", "false", "no", "off", "n")
-# Of a number without another bound: 2**53, up to which times and sizes survive being counted in floating seconds, too.
+# Of a number without another bound: 2**53, up to which times and sizes survive being counted in floating
+# seconds, too.
 MOST = 9007199254740992
 # Linux takes no more.
 KEEPALIVE_S_MAX, PROBES_MAX = 32767, 127
@@ -32,7 +33,10 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """A value of Python's, or a text as a file would have it, held to the same rules. Raises ValueError as ``parse`` does."""
+        """A value of Python's, or a text as a file would have it, held to the same rules.
+
+        Raises ValueError as ``parse`` does.
+        """
         if isinstance(value, str):
             return self.parse(value)
         if isinstance(value, os.PathLike) and self in _PATHS:
@@ -118,7 +122,9 @@ def _networks(text: str) -> tuple[Any, ...]:
     try:
         return tuple(ip_network(name, strict=False) for name in _names(text))
     except ValueError:
-        raise ValueError("a list of addresses and networks (such as 10.0.0.5, 192.168.0.0/16, fd00::/8)") from None
+        raise ValueError(
+            "a list of addresses and networks (such as 10.0.0.5, 192.168.0.0/16, fd00::/8)"
+        ) from None
 
 
 def _show_networks(value: tuple[Any, ...]) -> str:
@@ -144,8 +150,10 @@ def _keepalive(text: str) -> Keepalive | None:
             if not 1 <= number <= most:
                 raise ValueError
     except ValueError:
-        raise ValueError(f"a keepalive (idle:interval:probes in seconds, such as 60:10:3, at most {KEEPALIVE_S_MAX}:{KEEPALIVE_S_MAX}:{PROBES_MAX}, "
-                         "or false)") from None
+        raise ValueError(
+            "a keepalive (idle:interval:probes in seconds, such as 60:10:3, at most "
+            f"{KEEPALIVE_S_MAX}:{KEEPALIVE_S_MAX}:{PROBES_MAX}, or false)"
+        ) from None
     return Keepalive(idle_s, interval_s, probes)
 
 
@@ -167,7 +175,9 @@ def _memory(text: str) -> float | int:
     """A share of the memory as float, or octets as int."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
-        raise ValueError("an amount of memory (a share such as 0.6, octets, or a size such as 512MiB; 0 for none)")
+        raise ValueError(
+            "an amount of memory (a share such as 0.6, octets, or a size such as 512MiB; 0 for none)"
+        )
     if found[2] is None:
         return float(found[1]) if "." in found[1] else int(found[1])
     base = 1024 if found[3] else 1000
@@ -200,7 +210,10 @@ def _password_hash(text: str) -> str:
     try:
         return text if not text or _BCRYPT.fullmatch(text) else salted_hash.check(text)
     except ValueError:
-        raise ValueError("a password hash (gomq-py-ctl hash_password prints one; a password itself goes into $GOMQ_DEFAULT_PASSWORD)") from None
+        raise ValueError(
+            "a password hash (gomq-py-ctl hash_password prints one; a password itself goes into "
+            "$GOMQ_DEFAULT_PASSWORD)"
+        ) from None
 
 
 TEXT = Kind("text", _text)
@@ -213,7 +226,9 @@ NETWORKS = Kind("addresses and networks, comma separated", _networks, _show_netw
 MODE = Kind("permissions in octal", _mode, "{:03o}".format)
 NAMES = Kind("names, comma separated", _names, ", ".join)
 KEEPALIVE = Kind("idle:interval:probes, or false", _keepalive, _show_keepalive)
-PROXY_PROTOCOL = Kind("false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false")
+PROXY_PROTOCOL = Kind(
+    "false, true, 1 or 2", _proxy_protocol, lambda version: str(version) if version else "false"
+)
 PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
 COUNT = integer(0)
 SOCKET_BUFFER = integer(0, 1073741823)  # what the kernel doubles into 31 bits

@@ -1,7 +1,7 @@
 """Where settings come from: flags over environment over INI file over defaults.
 
-Turns text from the three sources into one ``Settings``. What an operator got wrong is a ``ConfigError`` of one line that names the place; what can be
-lived with is a warning for the log.
+Turns text from the three sources into one ``Settings``. What an operator got wrong is a ``ConfigError`` of
+one line that names the place; what can be lived with is a warning for the log.
 """
 import argparse
 from collections.abc import Mapping
@@ -13,8 +13,9 @@ from gomq_py import salted_hash
 from gomq_py.config import dispatchd, ini
 from gomq_py.config.kinds import BOOLEAN, PASSWORD_HASH
 from gomq_py.config.settings import (
-    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, LAVINMQ_PASSWORD_HASH, OPTIONS, PASSWORD_HASH_OF_IT, PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS,
-    SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings, complaint,
+    BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, LAVINMQ_PASSWORD_HASH, OPTIONS, PASSWORD_HASH_OF_IT,
+    PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings,
+    complaint,
 )
 
 DEFAULT_FOLDER = "/etc"
@@ -32,9 +33,13 @@ class ConfigError(Exception):
 class _Given(argparse.Action):
     """Keeps the text together with the flag as it was spelled, so that a complaint can name it."""
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
         text = self.const if values in ([], None) else values
-        if text in (None, "--"):  # "-l --": until Python 3.13 argparse takes the dashes for the value's place, from then on for the value
+        # "-l --": until Python 3.13 argparse takes the dashes for the value's place, from then on for the
+        # value
+        if text in (None, "--"):
             parser.error(f"argument {option_string}: expected one argument")
         setattr(namespace, self.dest, (option_string, text))
 
@@ -42,7 +47,9 @@ class _Given(argparse.Action):
 class _Text(argparse.Action):
     """Keeps the text."""
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
         if not isinstance(values, str) or values == "--":  # as above
             parser.error(f"argument {option_string}: expected one argument")
         setattr(namespace, self.dest, values)
@@ -55,13 +62,22 @@ class _Parser(argparse.ArgumentParser):
 
 def flag_parser() -> argparse.ArgumentParser:
     """The command line of ``gomq-py``, one flag per option that has one."""
-    parser = _Parser(prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False)
+    parser = _Parser(
+        prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False
+    )
     parser.add_argument(
-        "-c", "--config", metavar="FILE", action=_Text, help="INI file (default: gomq.ini in $GOMQ_CONFIGURATION_DIRECTORY, else /etc/gomq.ini)")
-    parser.add_argument("-b", "--bind", metavar="ADDRESS", action=_Text, help="address to listen on, for all protocols but the metrics")
+        "-c", "--config", metavar="FILE", action=_Text,
+        help="INI file (default: gomq.ini in $GOMQ_CONFIGURATION_DIRECTORY, else /etc/gomq.ini)")
+    parser.add_argument(
+        "-b", "--bind", metavar="ADDRESS", action=_Text,
+        help="address to listen on, for all protocols but the metrics",
+    )
     parser.add_argument("-d", "--debug", action="store_true", help="same as --log-level debug")
     parser.add_argument("-v", "--version", action="store_true", help="print the version and leave")
-    parser.add_argument("--build-info", action="store_true", help="print version, interpreter and whether the hot modules are compiled, and leave")
+    parser.add_argument(
+        "--build-info", action="store_true",
+        help="print version, interpreter and whether the hot modules are compiled, and leave",
+    )
     for option in OPTIONS:
         _add_flags(parser, option)
     return parser
@@ -81,17 +97,25 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
         help_text = f"{help_text} (default: {option.default})"
     if option.pending:
         help_text = f"{help_text} (no effect yet)"
-    parser.add_argument(*option.flags, dest=option.attribute, action=_Given, help=help_text.replace("%", "%%"), **more)
+    parser.add_argument(
+        *option.flags, dest=option.attribute, action=_Given, help=help_text.replace("%", "%%"), **more
+    )
 
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Settings from parsed flags, an environment and the INI file they name, with warnings for the log. Raises ConfigError."""
+    """Settings from parsed flags, an environment and the INI file they name, with warnings for the log.
+
+    Raises ConfigError.
+    """
     settings, warnings = Settings(), []
     path = config_path(arguments.config, environment)
     if path is not None:
         warnings += read_file(settings, path)
     if _is_hash(environment.get(PLAIN_PASSWORD, "")):
-        warnings.append(f"{PLAIN_PASSWORD} looks like a hash, and is taken for the password itself: {PASSWORD_HASH_OF_IT} takes hashes")
+        warnings.append(
+            f"{PLAIN_PASSWORD} looks like a hash, and is taken for the password itself: "
+            f"{PASSWORD_HASH_OF_IT} takes hashes"
+        )
     _take_environment(settings, _with_hash(environment))
     _take_flags(settings, arguments)
     missing = settings.missing()
@@ -101,11 +125,16 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with a password's hash in the place of the password. Raises ConfigError where both were given."""
+    """The environment with a password's hash in the place of the password.
+
+    Raises ConfigError where both were given.
+    """
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
-        raise ConfigError(f"{PLAIN_PASSWORD} and {PASSWORD_HASH_OF_IT} are both set: give the one that is meant")
+        raise ConfigError(
+            f"{PLAIN_PASSWORD} and {PASSWORD_HASH_OF_IT} are both set: give the one that is meant"
+        )
     hashed = {name: value for name, value in environment.items() if name != PLAIN_PASSWORD}
     return {**hashed, PASSWORD_HASH_OF_IT: salted_hash.make(environment[PLAIN_PASSWORD])}
 
@@ -118,7 +147,9 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """What a broker that is started here without flags would have, for tools beside it; without the file where that cannot be read."""
+    """What a broker that is started here without flags would have, for tools beside it; without the file
+    where that cannot be read.
+    """
     settings = Settings()
     try:
         path = config_path(None, environment)
@@ -132,7 +163,9 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: ``--config``, else gomq.ini in the configuration folder where it exists, else none."""
+    """The INI file to read: ``--config``, else gomq.ini in the configuration folder where it exists, else
+    none.
+    """
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
@@ -142,7 +175,10 @@ def config_path(given: str | None, environment: Mapping[str, str]) -> Path | Non
 
 
 def read_file(settings: Settings, path: Path) -> list[str]:
-    """Take over what an INI file says, or dispatchd's JSON; returns warnings about keys that nobody knows. Raises ConfigError on all else."""
+    """Take over what an INI file says, or dispatchd's JSON; returns warnings about keys that nobody knows.
+
+    Raises ConfigError on all else.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
     except (OSError, UnicodeDecodeError) as error:
@@ -166,9 +202,14 @@ def read_file(settings: Settings, path: Path) -> list[str]:
 
 
 def _check_section(section: str, place: str) -> None:
-    known = section in SECTIONS or section in SECTION_ALIASES or (section.startswith(SNI_PREFIX) and len(section) > len(SNI_PREFIX))
+    known = (
+        section in SECTIONS or section in SECTION_ALIASES
+        or (section.startswith(SNI_PREFIX) and len(section) > len(SNI_PREFIX))
+    )
     if not known:
-        raise ConfigError(f"{place}: unknown section [{section}]; there are {', '.join(SECTIONS)} and {SNI_PREFIX}HOST")
+        raise ConfigError(
+            f"{place}: unknown section [{section}]; there are {', '.join(SECTIONS)} and {SNI_PREFIX}HOST"
+        )
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
@@ -185,7 +226,10 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
         return []
     if option.attribute not in settings.origins:
         settings.set(option.attribute, value, entry.place)
-    return [f"{entry.place}: {entry.key} in section [{entry.section}] is deprecated, use {option.key} in [{option.section}]"]
+    return [
+        f"{entry.place}: {entry.key} in section [{entry.section}] is deprecated, use {option.key} in "
+        f"[{option.section}]"
+    ]
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
@@ -196,7 +240,9 @@ def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
     if key not in SNI_KEYS:
         return [f"{entry.place}: unknown key {entry.key!r} in section [{entry.section}] is ignored"]
     host = entry.section.removeprefix(SNI_PREFIX).strip().lower()
-    settings.sni.setdefault(host, {})[entry.key] = _parse(BY_KEY["main", key], entry.value, f"{entry.place}: {entry.key}")
+    settings.sni.setdefault(host, {})[entry.key] = _parse(
+        BY_KEY["main", key], entry.value, f"{entry.place}: {entry.key}"
+    )
     return []
 
 
@@ -230,9 +276,14 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """One line for each option that somebody turned on and that this version cannot do. ``--bind`` asks for no protocol in particular."""
+    """One line for each option that somebody turned on and that this version cannot do.
+
+    ``--bind`` asks for no protocol in particular.
+    """
     return [
-        f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this version is without {option.pending}"
+        f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "
+        f"version is without {option.pending}"
         for option in OPTIONS
-        if option.pending and settings.origins.get(option.attribute, "--bind") != "--bind" and not option.is_off(getattr(settings, option.attribute))
+        if option.pending and settings.origins.get(option.attribute, "--bind") != "--bind"
+        and not option.is_off(getattr(settings, option.attribute))
     ]

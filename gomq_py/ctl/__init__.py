@@ -1,1 +1,4 @@
-"""``gomq-py-ctl``: the operator's command line. Speaks the management API, or reads a data folder that no broker holds. Entry; nobody imports it."""
+"""``gomq-py-ctl``: the operator's command line.
+
+Speaks the management API, or reads a data folder that no broker holds. Entry; nobody imports it.
+"""

@@ -7,7 +7,8 @@ EXIT_INTERRUPTED = 130  # 128 and the signal's number, as shells have it
 def main():
     """Run one command. Exit codes: 0 done, 1 refused or damaged, 2 wrong usage or nobody there."""
     try:
-        from gomq_py.ctl import (  # noqa: F401  (their commands register themselves; here, because Ctrl-C may come while they are read)
+        # their commands register themselves; here, because Ctrl-C may come while they are read
+        from gomq_py.ctl import (  # noqa: F401
             access, checks, commands, links, listings, messages, node, simple, topology, transfer,
         )
         return commands.ctl.main(prog_name="gomq-py-ctl", standalone_mode=True)

@@ -62,7 +62,8 @@ def set_user_tags(session, user, tags):
     there = session.api.get("users", user)
     tags = [tag for given in tags for tag in given.split(",") if tag]
     session.api.put("users", user, body={
-        "password_hash": there["password_hash"], "hashing_algorithm": there.get("hashing_algorithm", ""), "tags": ",".join(tags)})
+        "password_hash": there["password_hash"], "hashing_algorithm": there.get("hashing_algorithm", ""),
+        "tags": ",".join(tags)})
 
 
 @ctl.command("set_permissions")
@@ -73,7 +74,9 @@ def set_user_tags(session, user, tags):
 @click.pass_obj
 def set_permissions(session, user, configure, write, read):
     """Grant rights in the virtual host: three regular expressions."""
-    session.api.put("permissions", session.vhost, user, body={"configure": configure, "write": write, "read": read})
+    session.api.put(
+        "permissions", session.vhost, user, body={"configure": configure, "write": write, "read": read}
+    )
 
 
 @ctl.command("set_topic_permissions")
@@ -84,7 +87,9 @@ def set_permissions(session, user, configure, write, read):
 @click.pass_obj
 def set_topic_permissions(session, user, exchange, write, read):
     """Limit the routing keys that a user may publish and bind with: two regular expressions."""
-    session.api.put("topic-permissions", session.vhost, user, body={"exchange": exchange, "write": write, "read": read})
+    session.api.put(
+        "topic-permissions", session.vhost, user, body={"exchange": exchange, "write": write, "read": read}
+    )
 
 
 @ctl.command("hash_password")

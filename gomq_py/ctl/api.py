@@ -35,9 +35,13 @@ class APIError(Exception):
 class API:
     """The management API at ``uri`` (http, https) or at a unix socket, for one user."""
 
-    def __init__(self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
-                 authorities=None):
-        """``authorities``: a file (PEM) of those that vouch for the broker's certificate, in place of the system's."""
+    def __init__(
+        self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
+        authorities=None,
+    ):
+        """``authorities``: a file (PEM) of those that vouch for the broker's certificate, in place of the
+        system's.
+        """
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
             port = parts.port
@@ -80,15 +84,22 @@ class API:
 
     def request(self, verb, path, body=None, query=None, headers=None):
         """One request; returns the decoded answer, None for an empty one. Raises APIError."""
-        target = f"{self.prefix}/api/" + "/".join(quote(part, safe="", errors="surrogateescape") for part in path)
+        target = f"{self.prefix}/api/" + "/".join(
+            quote(part, safe="", errors="surrogateescape") for part in path
+        )
         if query:
             target += "?" + "&".join(
-                f"{key.replace('_', '-') if key.startswith('if_') else key}={quote(str(value), safe='', errors='surrogateescape')}"
+                (key.replace("_", "-") if key.startswith("if_") else key)
+                + "=" + quote(str(value), safe="", errors="surrogateescape")
                 for key, value in query.items())
-        status, octets = self._send(verb, target, None if body is None else json.dumps(body).encode(), headers or {})
+        status, octets = self._send(
+            verb, target, None if body is None else json.dumps(body).encode(), headers or {}
+        )
         if status >= 300:
             if status in (404, 405) and self._lacks(path):
-                raise APIError(f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status)
+                raise APIError(
+                    f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status
+                )
             raise APIError(_reason(status, octets, path), status)
         try:
             return json.loads(octets) if octets.strip() else None
@@ -96,7 +107,9 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether this is a request that only a gomq-py understands, and the broker another: its 404 says nothing about the queue then."""
+        """Whether this is a request that only a gomq-py understands, and the broker another: its 404 says
+        nothing about the queue then.
+        """
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -113,7 +126,9 @@ class API:
 
     def _send(self, verb, target, body, headers):
         connection = self._connection()
-        credentials = base64.b64encode(f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")).decode()
+        credentials = base64.b64encode(
+            f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")
+        ).decode()
         headers = {"Authorization": f"Basic {credentials}", "X-Requested-With": "gomq-py-ctl",
                    **{name: _header(value) for name, value in headers.items()}}
         if body is not None:
@@ -128,7 +143,9 @@ class API:
             raise APIError(f"no TLS connection to {self.address}: {error.reason or error}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             if isinstance(error, http.client.BadStatusLine) and str(error).startswith("AMQP"):
-                raise APIError(f"{self.address} speaks AMQP: the management API has a port of its own, usually 15672") from None
+                raise APIError(
+                    f"{self.address} speaks AMQP: the management API has a port of its own, usually 15672"
+                ) from None
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise APIError(f"no broker answers at {self.address}: {reason}") from None
         finally:
@@ -142,7 +159,9 @@ class API:
         try:
             context = ssl.create_default_context(cafile=self.authorities)
         except OSError as error:
-            raise APIError(f"cannot use the authorities in {self.authorities}: {error.strerror or error}") from None
+            raise APIError(
+                f"cannot use the authorities in {self.authorities}: {error.strerror or error}"
+            ) from None
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -164,13 +183,19 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Whoever listens is sent passwords: root, this user, or whom the path itself names. Raises APIError."""
-        process, peer, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        """Whoever listens is sent passwords: root, this user, or whom the path itself names.
+
+        Raises APIError.
+        """
+        process, peer, _ = struct.unpack(
+            "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        )
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):
             self.close()
             raise APIError(
-                f"user {_user_name(peer)} (process {process}) listens at {self._path}, which others than that user may have put there: nothing was "
-                "sent to it. If it is your broker, run this as that user, or set its control_unix_path to a folder of its own")
+                f"user {_user_name(peer)} (process {process}) listens at {self._path}, which others than "
+                "that user may have put there: nothing was sent to it. If it is your broker, run this as "
+                "that user, or set its control_unix_path to a folder of its own")
 
 
 def _user_name(number):
@@ -196,7 +221,8 @@ _SAYS_NOTHING = ("Not Found", "Object Not Found")
 # First part of a path: what it is a list of.
 _KINDS = {"users": "user", "vhosts": "virtual host", "connections": "connection"}
 _KINDS_OF_VHOST = {
-    "queues": "queue", "exchanges": "exchange", "policies": "policy", "operator-policies": "operator policy", "permissions": "permissions of user",
+    "queues": "queue", "exchanges": "exchange", "policies": "policy", "operator-policies": "operator policy",
+    "permissions": "permissions of user",
     "topic-permissions": "topic permissions of user", "bindings": "bindings", "consumers": "consumers",
 }
 _COMPONENTS = {"federation-upstream": "federation upstream"}
@@ -227,7 +253,10 @@ def _reason(status, octets, path=()):
     if text == "vhost_or_user_not_found" and path:
         return f"{status}: no user '{path[-1]}' or no virtual host '{path[-2]}'"
     if isinstance(text, str):
-        text = ": ".join(" ".join(line.split()) for line in text.splitlines() if line) if "\n" in text else text  # a paragraph each, to RabbitMQ
+        # a paragraph each, to RabbitMQ
+        text = (
+            ": ".join(" ".join(line.split()) for line in text.splitlines() if line) if "\n" in text else text
+        )
     if status == 401:
         return f"not authorised: {text or 'wrong user or password'}"
     return f"{status}: {text or http.client.responses.get(status, 'unknown status')}"

@@ -14,8 +14,12 @@ EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 @click.pass_obj
 @click.pass_context
 def fsck(context, session, data_dir):
-    """Check every checksum of a data folder that no broker holds. Exit code 1 when something that had been flushed does not check."""
-    from gomq_py.ctl.fsck import check_folder  # which brings the storage's formats: too slow for every other command
+    """Check every checksum of a data folder that no broker holds.
+
+    Exit code 1 when something that had been flushed does not check.
+    """
+    # which brings the storage's formats: too slow for every other command
+    from gomq_py.ctl.fsck import check_folder
     from gomq_py.ctl.offline import FolderError
     try:
         findings = check_folder(data_dir)
@@ -30,8 +34,11 @@ def fsck(context, session, data_dir):
         if not session.out.quiet:
             for path, text in findings.notes:
                 click.echo(f"note    {path}: {text}")
-            click.echo(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in findings.counts.items()) +
-                       (f"; {len(findings.damage)} damaged" if findings.damage else "; all sound"))
+            click.echo(
+                ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in findings.counts.items()) + (
+                    f"; {len(findings.damage)} damaged" if findings.damage else "; all sound"
+                )
+            )
     context.exit(EXIT_DAMAGED if findings.damage else 0)
 
 
@@ -39,7 +46,11 @@ def fsck(context, session, data_dir):
 @click.pass_obj
 @click.pass_context
 def doctor(context, session):
-    """Look for what is wrong, or soon will be: alarms, disk, descriptors, paused and closed queues, old messages. Exit code 1 when something is."""
+    """Look for what is wrong, or soon will be: alarms, disk, descriptors, paused and closed queues, old
+    messages.
+
+    Exit code 1 when something is.
+    """
     try:
         rows = list(checkup.examine(session.api, gomq_py.__version__))
     except APIError as error:

@@ -1,4 +1,7 @@
-"""The command group: options that every command has, and how a command gets its API and its output. The commands are in the modules beside."""
+"""The command group: options that every command has, and how a command gets its API and its output.
+
+The commands are in the modules beside.
+"""
 import errno
 import os
 
@@ -18,7 +21,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Options that may stand before the command or behind it, as rabbitmqctl's; what the broker says becomes one line and an exit code."""
+    """Options that may stand before the command or behind it, as rabbitmqctl's; what the broker says becomes
+    one line and an exit code.
+    """
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -27,7 +32,10 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """The arguments, with options of the group that stand behind the command put before it. What the command itself knows stays where it is."""
+        """The arguments, with options of the group that stand behind the command put before it.
+
+        What the command itself knows stays where it is.
+        """
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None
@@ -58,8 +66,11 @@ class Group(click.Group):
         except UNEXPECTED as error:
             if os.environ.get("GOMQ_CTL_TRACEBACK") or ctx.obj is None or not ctx.obj.api.has_answered:
                 raise
-            click.echo(f"gomq-py-ctl: what answers at {ctx.obj.api.address} is not what this command expects of a management API "
-                       f"({type(error).__name__}; GOMQ_CTL_TRACEBACK=1 shows where)", err=True)
+            click.echo(
+                f"gomq-py-ctl: what answers at {ctx.obj.api.address} is not what this command expects of a "
+                "management API "
+                f"({type(error).__name__}; GOMQ_CTL_TRACEBACK=1 shows where)", err=True,
+            )
             ctx.exit(1)
         except OSError as error:
             if error.errno == errno.EPIPE:
@@ -70,7 +81,10 @@ class Group(click.Group):
 
 def _options(command, ctx):
     """Option objects of a command by each of their names."""
-    return {name: one for one in command.get_params(ctx) if isinstance(one, click.Option) for name in (*one.opts, *one.secondary_opts)}
+    return {
+        name: one for one in command.get_params(ctx) if isinstance(one, click.Option)
+        for name in (*one.opts, *one.secondary_opts)
+    }
 
 
 def _named(word):
@@ -97,21 +111,38 @@ def _first_plain(args, options):
 
 
 @click.group(cls=Group, context_settings=CONTEXT)
-@click.option("-U", "--uri", help=f"Address of the management API.  [default: the control socket when there is one, else {DEFAULT_URI}]",
-              envvar=["GOMQ_CTL_URI", "GOMQCTL_HOST", "LAVINMQCTL_HOST"])
+@click.option(
+    "-U", "--uri",
+    help="Address of the management API.  [default: the control socket when there is one, else "
+    f"{DEFAULT_URI}]", envvar=["GOMQ_CTL_URI", "GOMQCTL_HOST", "LAVINMQCTL_HOST"],
+)
 @click.option("--hostname", "-H", "--host", help="Host of the management API, instead of --uri.")
 @click.option("-P", "--port", type=int, help="Its port.")
 @click.option("--scheme", type=click.Choice(["http", "https"]), help="http or https.")
 @click.option("-u", "--user", default="guest", show_default=True, envvar=["GOMQ_CTL_USER"], help="Who asks.")
-@click.option("--password", envvar=["GOMQ_CTL_PASSWORD"], help="Better in $GOMQ_CTL_PASSWORD or a file; other users see command lines.", hidden=True)
-@click.option("--password-file", type=click.File("r"), help="File whose first line is the password; - for standard input.")
-@click.option("--control-unix-path", envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
-              default=AUTO, show_default=True, help="The broker's control socket, which takes no password.")
-@click.option("--cacert", type=click.Path(), help="File (PEM) of the authorities that vouch for the broker's certificate.")
+@click.option(
+    "--password", envvar=["GOMQ_CTL_PASSWORD"],
+    help="Better in $GOMQ_CTL_PASSWORD or a file; other users see command lines.", hidden=True,
+)
+@click.option(
+    "--password-file", type=click.File("r"),
+    help="File whose first line is the password; - for standard input.",
+)
+@click.option(
+    "--control-unix-path",
+    envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
+    default=AUTO, show_default=True, help="The broker's control socket, which takes no password.",
+)
+@click.option(
+    "--cacert", type=click.Path(),
+    help="File (PEM) of the authorities that vouch for the broker's certificate.",
+)
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
-@click.option("-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table", show_default=True,
-              help="text is tab separated.")
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table",
+    show_default=True, help="text is tab separated.",
+)
 @click.option("-q", "--quiet", "-s", "--silent", is_flag=True, help="Data only.")
 @click.option("-n", "--node", hidden=True, help="Accepted and ignored, for scripts made for rabbitmqctl.")
 @click.version_option(gomq_py.__version__, "-v", "--version", prog_name="gomq-py-ctl")

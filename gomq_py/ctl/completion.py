@@ -1,6 +1,7 @@
 """Completion: what a shell offers for a name, asked of the broker that the command line means so far.
 
-Never says why it has nothing to offer, never waits long, and offers no name that a shell would take for something else.
+Never says why it has nothing to offer, never waits long, and offers no name that a shell would take for
+something else.
 """
 import os
 import re
@@ -23,7 +24,9 @@ def names(*path, per_vhost=True, field="name"):
 
     def complete(context, _parameter, incomplete):
         try:
-            session = make_session(**{**context.find_root().params, "password_file": None}, timeout_s=TIMEOUT_S)
+            session = make_session(
+                **{**context.find_root().params, "password_file": None}, timeout_s=TIMEOUT_S
+            )
             query = {"columns": field}
             if path[0] in _PAGED:
                 query.update(page=1, page_size=MOST, name=incomplete)
@@ -31,7 +34,10 @@ def names(*path, per_vhost=True, field="name"):
         except APIError:
             return []
         rows = found.get("items", ()) if isinstance(found, dict) else found
-        return [name for name in dict.fromkeys(row.get(field) for row in rows) if _may_be_offered(name, incomplete)][:MOST]
+        return [
+            name
+            for name in dict.fromkeys(row.get(field) for row in rows) if _may_be_offered(name, incomplete)
+        ][:MOST]
 
     return complete
 
@@ -39,7 +45,10 @@ def names(*path, per_vhost=True, field="name"):
 def _may_be_offered(name, incomplete):
     if not isinstance(name, str) or not name.startswith(incomplete) or not name.isprintable():
         return False
-    return not os.environ.get("_GOMQ_PY_CTL_COMPLETE", "").startswith("bash") or _PLAIN.fullmatch(name) is not None
+    return (
+        not os.environ.get("_GOMQ_PY_CTL_COMPLETE", "").startswith("bash")
+        or _PLAIN.fullmatch(name) is not None
+    )
 
 
 QUEUES = names("queues")
@@ -50,9 +59,10 @@ CONNECTIONS = names("connections", per_vhost=False)
 
 # Argument of a command: what it is a name of.
 OF_ARGUMENT = {
-    "queue": QUEUES, "destination": QUEUES, "exchange": EXCHANGES, "user": USERS, "vhost": VHOSTS, "connection": CONNECTIONS,
-    "policy": names("policies"), "operator_policy": names("operator-policies"), "shovel": names("parameters", "shovel"),
-    "upstream": names("parameters", "federation-upstream"),
+    "queue": QUEUES, "destination": QUEUES, "exchange": EXCHANGES, "user": USERS, "vhost": VHOSTS,
+    "connection": CONNECTIONS,
+    "policy": names("policies"), "operator_policy": names("operator-policies"),
+    "shovel": names("parameters", "shovel"), "upstream": names("parameters", "federation-upstream"),
 }
 
 

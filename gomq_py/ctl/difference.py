@@ -1,16 +1,23 @@
-"""Difference: what an import of definitions would make, leave and not take. Two exports in, rows for the operator out; asks nobody."""
+"""Difference: what an import of definitions would make, leave and not take.
+
+Two exports in, rows for the operator out; asks nobody.
+"""
 
 # list: the fields that name an entry
 KEYS = {
-    "vhosts": ("name",), "users": ("name",), "permissions": ("vhost", "user"), "topic_permissions": ("vhost", "user", "exchange"),
-    "parameters": ("vhost", "component", "name"), "global_parameters": ("name",), "policies": ("vhost", "name"),
-    "exchanges": ("vhost", "name"), "queues": ("vhost", "name"),
+    "vhosts": ("name",), "users": ("name",), "permissions": ("vhost", "user"),
+    "topic_permissions": ("vhost", "user", "exchange"),
+    "parameters": ("vhost", "component", "name"), "global_parameters": ("name",),
+    "policies": ("vhost", "name"), "exchanges": ("vhost", "name"), "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination_type", "destination", "routing_key", "arguments"),
 }
 # Of these what is here stays; of the others the import replaces it.
 _STAY = ("vhosts", "exchanges", "queues", "bindings")
 # Fields that brokers add for themselves.
-_NOT_COMPARED = {"limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing", "cluster_state", "description"}
+_NOT_COMPARED = {
+    "limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing",
+    "cluster_state", "description",
+}
 _IDENTITY = "internal_cluster_id"
 DEFAULT_VHOST = "/"
 QUORUM_NOTE = "quorum: becomes a durable queue of this node, with the delivery limit of quorum queues"
@@ -19,19 +26,25 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Two exports, and what the broker ``here`` can do: ``exchange_types``, or None when nobody knows. ``rows()`` is the answer."""
+    """Two exports, and what the broker ``here`` can do: ``exchange_types``, or None when nobody knows.
+
+    ``rows()`` is the answer.
+    """
 
     def __init__(self, here, there, exchange_types=None):
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
         self._vhosts, self._users = (
-            {entry.get("name") for side in (here, there) for entry in side.get(kind) or ()} for kind in ("vhosts", "users"))
+            {entry.get("name") for side in (here, there) for entry in side.get(kind) or ()}
+            for kind in ("vhosts", "users"))
 
     def rows(self):
-        """[{action, kind, vhost, name, note}] for each entry of ``there`` that is ``new``, ``differs``, or would be ``ignored`` or ``refused``.
+        """[{action, kind, vhost, name, note}] for each entry of ``there`` that is ``new``, ``differs``, or
+        would be ``ignored`` or ``refused``.
 
-        One that is the ``same`` is left out, unless it is something else here than it was there. Of ``here`` nothing ever goes.
+        One that is the ``same`` is left out, unless it is something else here than it was there. Of ``here``
+        nothing ever goes.
         """
         rows = []
         for kind, fields in KEYS.items():
@@ -39,28 +52,42 @@ class Difference:
             for entry in self._there.get(kind) or ():
                 if not _is_there_anyway(kind, entry):
                     rows.extend(self._row(kind, entry, present.get(_key(entry, fields))))
-        rows.extend({"action": "ignored", "kind": kind, "vhost": "", "name": "", "note": "a list that this broker does not know"}
-                    for kind, value in self._there.items() if isinstance(value, list) and kind not in KEYS)
+        rows.extend(
+            {
+                "action": "ignored", "kind": kind, "vhost": "", "name": "",
+                "note": "a list that this broker does not know",
+            } for kind, value in self._there.items() if isinstance(value, list) and kind not in KEYS
+        )
         return rows
 
     def _row(self, kind, entry, mine):
         changed = [] if mine is None else _changed(mine, entry)
         notes = list(_notes(kind, entry))
         if changed:
-            notes.insert(0, f"here otherwise: {', '.join(changed)}; {'stays as it is here' if kind in _STAY else 'is replaced'}")
+            notes.insert(
+                0,
+                f"here otherwise: {', '.join(changed)}; "
+                f"{'stays as it is here' if kind in _STAY else 'is replaced'}",
+            )
         action = "new" if mine is None else "differs" if changed else "same"
         if kind == "global_parameters" and entry.get("name") == _IDENTITY:
             action, notes = "ignored", ["the identity of another cluster"]
         elif refusal := self._refusal(kind, entry):
             action, notes = "refused", [refusal]
         if action != "same" or notes:
-            yield {"action": action, "kind": kind, "vhost": entry.get("vhost", ""), "name": _name(kind, entry), "note": "; ".join(notes)}
+            yield {
+                "action": action, "kind": kind, "vhost": entry.get("vhost", ""), "name": _name(kind, entry),
+                "note": "; ".join(notes),
+            }
 
     def _refusal(self, kind, entry):
         vhost = entry.get("vhost", DEFAULT_VHOST)
         if "vhost" in KEYS[kind] and self._vhosts and vhost not in self._vhosts:
             return f"no vhost '{vhost}'"
-        if kind in ("permissions", "topic_permissions") and self._users and entry.get("user") not in self._users:
+        if (
+            kind in ("permissions", "topic_permissions") and self._users
+            and entry.get("user") not in self._users
+        ):
             return f"no user '{entry.get('user')}'"
         if kind == "exchanges" and self._exchange_types and entry.get("type") not in self._exchange_types:
             return f"unknown exchange type '{entry.get('type')}'"
@@ -75,7 +102,9 @@ def _is_there_anyway(kind, entry):
 
 
 def _key(entry, fields):
-    return tuple(_plain(field, entry.get(field, DEFAULT_VHOST if field == "vhost" else None)) for field in fields)
+    return tuple(
+        _plain(field, entry.get(field, DEFAULT_VHOST if field == "vhost" else None)) for field in fields
+    )
 
 
 def _name(kind, entry):
@@ -87,7 +116,8 @@ def _name(kind, entry):
 def _changed(mine, theirs):
     """Fields of both that differ; tags are compared as sets, in either of their forms."""
     return [field for field, value in theirs.items()
-            if field in mine and field not in _NOT_COMPARED and _plain(field, mine[field]) != _plain(field, value)]
+            if field in mine and field not in _NOT_COMPARED
+            and _plain(field, mine[field]) != _plain(field, value)]
 
 
 def _plain(field, value):

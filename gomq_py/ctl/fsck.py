@@ -1,7 +1,10 @@
-"""fsck: check a data folder that no broker holds, octet by octet, through the formats alone. Reads, never writes.
+"""fsck: check a data folder that no broker holds, octet by octet, through the formats alone.
 
-What a crash leaves is no damage: a torn end, a record behind the last flush, a head that never reached the disk. Damage is what had been flushed, or
-sealed, and does not check any more; and names that do not belong where they are.
+Reads, never writes.
+
+What a crash leaves is no damage: a torn end, a record behind the last flush, a head that never reached the
+disk. Damage is what had been flushed, or sealed, and does not check any more; and names that do not belong
+where they are.
 """
 import mmap
 import os
@@ -25,7 +28,8 @@ class Findings:
     """``damage`` and ``notes``: (path, text); counts of what was looked at."""
 
     def __init__(self, ended_in_order=False, listed=()):
-        self.ended_in_order = ended_in_order  # the last run; or else there may be acks of segments that are gone
+        # the last run; or else there may be acks of segments that are gone
+        self.ended_in_order = ended_in_order
         # What it left, {folder: storage.segment_list.Listed}; the folders that were looked at are taken out.
         self.listed = dict(listed)
         self.damage = []
@@ -34,12 +38,18 @@ class Findings:
 
 
 def check_folder(root):
-    """Check everything in a data folder; returns the Findings. Raises FolderError when it is none, or a broker holds it."""
+    """Check everything in a data folder; returns the Findings.
+
+    Raises FolderError when it is none, or a broker holds it.
+    """
     with HeldFolder(root):
         findings = Findings(last_end_of(root) == STOPPED, listed_in(root))
         for name in LOGS:
             _check_log(os.path.join(root, name), findings)
-        findings.notes += [(path, "kept for you: delete it when you have what you want from it") for path in DataDir(root).kept_paths()]
+        findings.notes += [
+            (path, "kept for you: delete it when you have what you want from it")
+            for path in DataDir(root).kept_paths()
+        ]
         streams = _streams(root)
         queues = os.path.join(root, QUEUES)
         for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
@@ -48,16 +58,22 @@ def check_folder(root):
                 findings.notes.append((folder, "is no queue's folder"))
                 continue
             findings.counts["queues"] += 1
-            _check_queue(folder, findings, name in streams or os.path.exists(os.path.join(folder, stream_offsets.NAME)))
+            _check_queue(
+                folder, findings, name in streams or os.path.exists(os.path.join(folder, stream_offsets.NAME))
+            )
         for folder, entry in findings.listed.items():
             if entry.counts:
                 count = sum(entry.counts.values())
-                findings.damage.append((folder, f"is gone since the last run stopped, with {count} message(s)"))
+                findings.damage.append(
+                    (folder, f"is gone since the last run stopped, with {count} message(s)")
+                )
         return findings
 
 
 def _streams(root):
-    """The folders of streams, which have no acknowledgements; what keeps the definitions from being read is told by their own check."""
+    """The folders of streams, which have no acknowledgements; what keeps the definitions from being read is
+    told by their own check.
+    """
     try:
         return Definitions(root).stream_folders()
     except FolderError:
@@ -77,7 +93,13 @@ def _check_log(path, findings):
         return
     for damage in scan.damage:
         where = findings.damage if damage.promised else findings.notes
-        where.append((path, f"octets {damage.start} to {damage.end}: {damage.reason}{'' if damage.promised else ' (the end of a crash)'}"))
+        where.append(
+            (
+                path,
+                f"octets {damage.start} to {damage.end}: "
+                f"{damage.reason}{'' if damage.promised else ' (the end of a crash)'}",
+            )
+        )
 
 
 def _check_queue(folder, findings, is_stream=False):
@@ -94,7 +116,9 @@ def _check_queue(folder, findings, is_stream=False):
         elif is_stream and name.startswith("known."):
             pass  # told once
         elif name.startswith("damaged."):
-            findings.notes.append((path, "kept by an earlier run: delete it when you have what you want from it"))
+            findings.notes.append(
+                (path, "kept by an earlier run: delete it when you have what you want from it")
+            )
         else:
             findings.notes.append((path, "is none of a queue's files"))
     incarnation = _incarnation_of(folder)
@@ -112,18 +136,23 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of the incarnation, in hex, that the queue's folder carries in its name; empty when it carries none."""
+    """The first half of the incarnation, in hex, that the queue's folder carries in its name; empty when it
+    carries none.
+    """
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2]
 
 
 def _check_offsets(path, findings):
-    """Positions are written over by and by; one that is torn was not flushed, and its consumer begins anew."""
+    """Positions are written over by and by; one that is torn was not flushed, and its consumer begins anew.
+    """
     with open(path, "rb") as file:
         count = stream_offsets.unreadable(file.read())
     if count is None:
-        findings.notes.append((path, "is no stream's positions: made in a run that ended before it was written"))
+        findings.notes.append(
+            (path, "is no stream's positions: made in a run that ended before it was written")
+        )
     elif count:
         findings.notes.append((path, f"the positions of {count} consumer(s) cannot be read: they begin anew"))
 
@@ -152,7 +181,9 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The msgs file's head, or the one made from its twin; None when there is none, or it is another segment's."""
+    """The msgs file's head, or the one made from its twin; None when there is none, or it is another
+    segment's.
+    """
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:
@@ -171,7 +202,13 @@ def _head_of(content, pair, number, incarnation, findings):
         count = _count_left(content, head, pair)
         what = f"it holds segment {head.number} of queue {head.incarnation[:8].hex()}"
         if count:
-            findings.damage.append((path, f"is not where it belongs: {what}, with {count} message(s); the next boot moves it to set-aside"))
+            findings.damage.append(
+                (
+                    path,
+                    f"is not where it belongs: {what}, with {count} message(s); the next boot moves it to "
+                    "set-aside",
+                )
+            )
         else:
             findings.notes.append((path, f"is empty: {what}, recycled"))
         return None
@@ -218,18 +255,29 @@ def _check_records(content, head, pair, findings, is_stream):
         if is_known(known, head.number, first, behind):
             findings.notes.append((path, f"{text} (told by an earlier run; readers step over it)"))
             continue
-        (findings.damage if sealed else findings.notes).append((path, text if sealed else f"{text} (not flushed: the end of a crash)"))
-    if seal is not None and scanner.at < seal.end and not any(begin <= scanner.at and seal.end <= stop for begin, stop in gone):
-        findings.damage.append((path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are"))
+        (findings.damage if sealed else findings.notes).append(
+            (path, text if sealed else f"{text} (not flushed: the end of a crash)")
+        )
+    if (
+        seal is not None and scanner.at < seal.end
+        and not any(begin <= scanner.at and seal.end <= stop for begin, stop in gone)
+    ):
+        findings.damage.append(
+            (path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are")
+        )
     elif seal is None and scanner.at < synced:
-        findings.damage.append((path, f"octets {scanner.at} to {synced}: no record is there, but they had been flushed"))
+        findings.damage.append(
+            (path, f"octets {scanner.at} to {synced}: no record is there, but they had been flushed")
+        )
 
 
 def _acks_of(head, pair, findings):
     """What the acks file says; nothing when there is none."""
     path = pair.get("acks")
     if path is None:
-        findings.damage.append((pair["msgs"], "its acks file is missing: everything in it counts as not acked"))
+        findings.damage.append(
+            (pair["msgs"], "its acks file is missing: everything in it counts as not acked")
+        )
         return acks_format.Acks()
     with open(path, "rb") as file:
         content = file.read()
@@ -240,13 +288,20 @@ def _acks_of(head, pair, findings):
         where.append((path, "the head does not belong to its segment"))
     start = content[:head_format.HEAD_BYTES]
     seal = head_format.decode_acks_seal(twin.seed, start)
-    if seal is None and any(start[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES]):
+    if (
+        seal is None
+        and any(start[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES])
+    ):
         findings.damage.append((path, "the seal does not check"))
     acks = acks_format.load(content, twin.seed)
     if seal is not None and acks.entries - acks.holes < seal.entries:
-        findings.damage.append((path, f"{acks.entries - acks.holes} entries check, the seal says {seal.entries}"))
+        findings.damage.append(
+            (path, f"{acks.entries - acks.holes} entries check, the seal says {seal.entries}")
+        )
     elif acks.holes:
-        findings.notes.append((path, f"{acks.holes} entries are missing (not flushed: their messages come back)"))
+        findings.notes.append(
+            (path, f"{acks.holes} entries are missing (not flushed: their messages come back)")
+        )
     return acks
 
 

@@ -17,7 +17,9 @@ SHOVEL = {
     "--dest-exchange": ("dest-exchange", str, False, "...or exchange..."),
     "--dest-exchange-key": ("dest-exchange-key", str, False, "...with this routing key."),
     "--src-prefetch-count": ("src-prefetch-count", int, False, "Messages on the way at most."),
-    "--src-delete-after": ("src-delete-after", click.Choice(["never", "queue-length"]), False, "When it is done."),
+    "--src-delete-after": (
+        "src-delete-after", click.Choice(["never", "queue-length"]), False, "When it is done."
+    ),
     "--ack-mode": ("ack-mode", _ACK_MODES, False, "When messages leave the source."),
     "--reconnect-delay": ("reconnect-delay", int, False, "Seconds between attempts."),
 }
@@ -41,7 +43,10 @@ def _add_command(name, takes, component, table, has, what):
     @click.pass_obj
     def add(session, **options):
         _check_there(session.api, has, what)
-        value = {key: options[_variable(flag)] for flag, (key, *_) in table.items() if options[_variable(flag)] is not None}
+        value = {
+            key: options[_variable(flag)]
+            for flag, (key, *_) in table.items() if options[_variable(flag)] is not None
+        }
         session.api.put("parameters", component, session.vhost, options[takes], body={"value": value})
 
     for flag, (_, kind, required, text) in table.items():
@@ -58,9 +63,13 @@ def _check_there(api, has, what):
         api.get(has)
     except APIError as error:
         if error.status == 404:
-            raise APIError(f"the broker at {api.address} cannot run {what}; a definition would be without effect", 404) from None
+            raise APIError(
+                f"the broker at {api.address} cannot run {what}; a definition would be without effect", 404
+            ) from None
         raise
 
 
 _add_command("add_shovel", "shovel", "shovel", SHOVEL, "shovels", "a shovel")
-_add_command("add_federation", "upstream", "federation-upstream", UPSTREAM, "federation-links", "a federation upstream")
+_add_command(
+    "add_federation", "upstream", "federation-upstream", UPSTREAM, "federation-links", "a federation upstream"
+)

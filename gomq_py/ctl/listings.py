@@ -12,29 +12,51 @@ LISTS = {
     "list_vhosts": ("Listing vhosts", ("vhosts",), ("name",)),
     "list_queues": ("Listing queues", ("queues", VHOST), ("name", "messages")),
     "list_exchanges": ("Listing exchanges", ("exchanges", VHOST), ("name", "type")),
-    "list_bindings": ("Listing bindings", ("bindings", VHOST), ("source", "destination_type", "destination", "routing_key", "arguments")),
+    "list_bindings": (
+        "Listing bindings", ("bindings", VHOST),
+        ("source", "destination_type", "destination", "routing_key", "arguments"),
+    ),
     "list_consumers": ("Listing consumers", ("consumers", VHOST), (
-        "queue.name", "channel_details.name", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments")),
-    "list_connections": ("Listing connections", ("connections",), ("user", "peer_host", "peer_port", "state")),
-    "list_channels": ("Listing channels", ("channels",), ("name", "user", "consumer_count", "messages_unacknowledged")),
+        "queue.name", "channel_details.name", "consumer_tag", "ack_required", "prefetch_count", "active",
+        "arguments")),
+    "list_connections": (
+        "Listing connections", ("connections",), ("user", "peer_host", "peer_port", "state")
+    ),
+    "list_channels": (
+        "Listing channels", ("channels",), ("name", "user", "consumer_count", "messages_unacknowledged")
+    ),
     "list_policies": ("Listing policies", ("policies", VHOST), _POLICY),
     "list_operator_policies": ("Listing operator policies", ("operator-policies", VHOST), _POLICY),
-    "list_permissions": ("Listing permissions", ("vhosts", VHOST, "permissions"), ("user", "configure", "write", "read")),
-    "list_topic_permissions": ("Listing topic permissions", ("vhosts", VHOST, "topic-permissions"), ("user", "exchange", "write", "read")),
+    "list_permissions": (
+        "Listing permissions", ("vhosts", VHOST, "permissions"), ("user", "configure", "write", "read")
+    ),
+    "list_topic_permissions": (
+        "Listing topic permissions", ("vhosts", VHOST, "topic-permissions"),
+        ("user", "exchange", "write", "read"),
+    ),
     "list_parameters": ("Listing parameters", ("parameters",), ("vhost", "component", "name", "value")),
     "list_vhost_limits": ("Listing limits of virtual hosts", ("vhost-limits",), ("vhost", "value")),
     "list_shovels": ("Listing shovels", ("parameters", "shovel", VHOST), ("name", "vhost", "value")),
-    "list_federations": ("Listing federation upstreams", ("parameters", "federation-upstream", VHOST), ("name", "component", "value")),
+    "list_federations": (
+        "Listing federation upstreams", ("parameters", "federation-upstream", VHOST),
+        ("name", "component", "value"),
+    ),
 }
 
 
 def _listing(name, title, path, columns):
-    @ctl.command(name, help=f"List {title.removeprefix('Listing ')}. COLUMNS choose other fields of the API than {', '.join(columns)}.")
+    @ctl.command(
+        name,
+        help=f"List {title.removeprefix('Listing ')}. COLUMNS choose other fields of the API than "
+        f"{', '.join(columns)}.",
+    )
     @click.argument("chosen", metavar="[COLUMNS]...", nargs=-1)
     @click.pass_obj
     def command(session, chosen):
         wanted = chosen or columns
-        rows = session.api.get(*(session.vhost if part is VHOST else part for part in path), columns=",".join(wanted))
+        rows = session.api.get(
+            *(session.vhost if part is VHOST else part for part in path), columns=",".join(wanted)
+        )
         session.out.rows(title, rows, wanted)
 
 
@@ -47,4 +69,7 @@ for _name, _what in LISTS.items():
 @click.pass_obj
 def list_user_permissions(session, user):
     """A user's rights in every virtual host."""
-    session.out.rows("Listing permissions", session.api.get("users", user, "permissions"), ("vhost", "configure", "write", "read"))
+    session.out.rows(
+        "Listing permissions", session.api.get("users", user, "permissions"),
+        ("vhost", "configure", "write", "read"),
+    )

@@ -33,11 +33,15 @@ def _wanted(count, exchange, routing_key, headers, dry_run):
 @argument("queue")
 @click.option("--offset", type=int, default=0, show_default=True, help="Pass over so many.")
 @click.option("--count", type=int, default=10, show_default=True)
-@click.option("--truncate", type=int, default=200, show_default=True, help="Octets of each body that are shown.")
+@click.option(
+    "--truncate", type=int, default=200, show_default=True, help="Octets of each body that are shown."
+)
 @click.pass_obj
 def peek(session, queue, offset, count, truncate):
     """Look at the messages of a queue, which stays as it is."""
-    rows = session.api.get("queues", session.vhost, queue, "messages", offset=offset, count=count, truncate=truncate)
+    rows = session.api.get(
+        "queues", session.vhost, queue, "messages", offset=offset, count=count, truncate=truncate
+    )
     if session.out.form == "json":
         session.out.json(rows)
     else:

@@ -40,9 +40,12 @@ def status(session):
     overview = session.api.get("overview")
     totals, messages = overview.get("object_totals", {}), overview.get("queue_totals", {})
     session.out.fields({
-        "Version": overview.get("product_version") or overview.get("rabbitmq_version"), "Node": overview.get("node"),
-        "Uptime": _uptime(session.api),
-        **{name.capitalize(): totals.get(name, 0) for name in ("connections", "channels", "consumers", "exchanges", "queues")},
+        "Version": overview.get("product_version") or overview.get("rabbitmq_version"),
+        "Node": overview.get("node"), "Uptime": _uptime(session.api),
+        **{
+            name.capitalize(): totals.get(name, 0)
+            for name in ("connections", "channels", "consumers", "exchanges", "queues")
+        },
         **{name.capitalize(): messages.get(name, 0) for name in ("messages", "messages_ready")},
         "Messages_unacked": messages.get("messages_unacknowledged", 0),
     })
@@ -65,7 +68,9 @@ def cluster_status(session):
         "Cluster": session.api.get("cluster-name").get("name"),
         "Nodes": [node["name"] for node in nodes],
         "Running nodes": [node["name"] for node in nodes if node.get("running")],
-        "Alarms": [f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)],
+        "Alarms": [
+            f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)
+        ],
     })
 
 

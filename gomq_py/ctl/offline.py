@@ -1,6 +1,9 @@
-"""Offline: what a data folder says that no broker holds, read from its logs. Reads, never writes; what it cannot read it names.
+"""Offline: what a data folder says that no broker holds, read from its logs.
 
-The only room of ctl that knows how the broker keeps its definitions and users. Slow to import: commands that need it import it when they run.
+Reads, never writes; what it cannot read it names.
+
+The only room of ctl that knows how the broker keeps its definitions and users. Slow to import: commands that
+need it import it when they run.
 """
 import fcntl
 import json
@@ -26,7 +29,10 @@ class FolderError(Exception):
 
 
 class HeldFolder:
-    """A data folder, held against a broker that starts meanwhile. Raises FolderError when it is none, or a broker holds it."""
+    """A data folder, held against a broker that starts meanwhile.
+
+    Raises FolderError when it is none, or a broker holds it.
+    """
 
     def __init__(self, root):
         if not os.path.isdir(root):
@@ -79,14 +85,17 @@ def _check_schema(root):
 
 
 class Definitions:
-    """The definitions in a data folder: ``exported()`` as the broker exports them; ``problems`` are lines about what cannot be read.
+    """The definitions in a data folder: ``exported()`` as the broker exports them; ``problems`` are lines
+    about what cannot be read.
 
     Raises FolderError when one of the logs cannot be read at all.
     """
 
     def __init__(self, root):
         self.problems = []
-        self._vhosts, self._global = replay(self._records(root, DEFINITIONS, records.SHAPES), lambda: bool(self.problems))
+        self._vhosts, self._global = replay(
+            self._records(root, DEFINITIONS, records.SHAPES), lambda: bool(self.problems)
+        )
         self._users = _Users()
         for record in self._records(root, USERS, USER_SHAPES):
             self._users.apply(record)
@@ -105,7 +114,10 @@ class Definitions:
             raise FolderError(f"{path} cannot be read: {error.strerror}") from None
         except LogError as error:
             raise FolderError(str(error)) from None
-        self.problems.extend(f"{path}: octets {damage.start} to {damage.end} are lost: {damage.reason}" for damage in scan.damage)
+        self.problems.extend(
+            f"{path}: octets {damage.start} to {damage.end} are lost: {damage.reason}"
+            for damage in scan.damage
+        )
 
     def _each(self, what):
         """(vhost's name, description of one thing) of all virtual hosts."""
@@ -115,36 +127,59 @@ class Definitions:
 
     def stream_folders(self):
         """The names of the folders that streams keep their messages in."""
-        return {f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}" for vhost, name, record in self._each("queues")
-                if record["arguments"].get("x-queue-type") == "stream"}
+        return {
+            f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}"
+            for vhost, name, record in self._each("queues")
+            if record["arguments"].get("x-queue-type") == "stream"
+        }
 
     def exported(self):
-        """A dict ready for JSON: what ``broker.topology.definitions.exported`` says of the same broker while it runs, but for what is not durable."""
-        parameters = [(vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")]
+        """A dict ready for JSON: what ``broker.topology.definitions.exported`` says of the same broker while
+        it runs, but for what is not durable.
+        """
+        parameters = [
+            (vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")
+        ]
         return {
             **header(), **self._users.exported(),
             "vhosts": [_vhost(name, description.record) for name, description in self._vhosts.items()],
             "parameters": [{"component": component, "name": name, "vhost": vhost, "value": value}
                            for vhost, component, name, value in parameters if component != POLICY],
-            "global_parameters": [{"name": name, "value": json.loads(value)} for name, value in self._global.items()],
-            "policies": [{"vhost": vhost, "name": name, **value} for vhost, component, name, value in parameters if component == POLICY],
+            "global_parameters": [
+                {"name": name, "value": json.loads(value)} for name, value in self._global.items()
+            ],
+            "policies": [
+                {"vhost": vhost, "name": name, **value}
+                for vhost, component, name, value in parameters if component == POLICY
+            ],
             "queues": [
-                {"name": name, "vhost": vhost, "durable": True, "auto_delete": record["auto_delete"], "arguments": jsonable(record["arguments"])}
+                {
+                    "name": name, "vhost": vhost, "durable": True, "auto_delete": record["auto_delete"],
+                    "arguments": jsonable(record["arguments"]),
+                }
                 for vhost, name, record in self._each("queues")],
             "exchanges": [
-                {"name": name, "vhost": vhost, "type": record["type"], "durable": True, "auto_delete": record["auto_delete"],
-                 "internal": record["internal"], "arguments": jsonable(record["arguments"])}
+                {
+                    "name": name, "vhost": vhost, "type": record["type"], "durable": True,
+                    "auto_delete": record["auto_delete"], "internal": record["internal"],
+                    "arguments": jsonable(record["arguments"]),
+                }
                 for vhost, name, record in self._each("exchanges")],
             "bindings": [
-                {"source": text(record["source"]), "vhost": vhost, "destination": text(record["destination"]), "destination_type": record["to"],
-                 "routing_key": text(record["key"]), "arguments": jsonable(record["arguments"])}
+                {
+                    "source": text(record["source"]), "vhost": vhost,
+                    "destination": text(record["destination"]), "destination_type": record["to"],
+                    "routing_key": text(record["key"]), "arguments": jsonable(record["arguments"]),
+                }
                 for vhost, _, record in self._each("bindings")],
         }
 
 
 def _vhost(name, record):
     kind = record.get("default_queue_type") or CLASSIC  # logs of earlier versions have none
-    facts = metadata(record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected"))
+    facts = metadata(
+        record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected")
+    )
     return {"name": name, **facts, "metadata": facts}
 
 
@@ -166,7 +201,10 @@ class _Users:
 
     def _put(self, record):
         user = self._users.setdefault(text(record["name"]), {"permissions": {}, "topics": {}, "limits": {}})
-        user.update(password_hash=record["hash"], hashing_algorithm=record["algorithm"], tags=[text(tag) for tag in record["tags"]])
+        user.update(
+            password_hash=record["hash"], hashing_algorithm=record["algorithm"],
+            tags=[text(tag) for tag in record["tags"]],
+        )
         for vhost in record.get("grants") or ():
             user["permissions"][text(vhost)] = dict.fromkeys(_RIGHTS, ".*")
 
@@ -188,8 +226,18 @@ class _Users:
         """The lists of an export that are about users."""
         users = self._users.items()
         return {
-            "users": [{"name": name, **{key: user[key] for key in ("password_hash", "hashing_algorithm", "tags", "limits")}} for name, user in users],
-            "permissions": [{"user": name, "vhost": vhost, **right} for name, user in users for vhost, right in user["permissions"].items()],
-            "topic_permissions": [{"user": name, "vhost": vhost, "exchange": exchange, **right} for name, user in users
-                                  for (vhost, exchange), right in user["topics"].items()],
+            "users": [
+                {
+                    "name": name,
+                    **{key: user[key] for key in ("password_hash", "hashing_algorithm", "tags", "limits")},
+                } for name, user in users
+            ],
+            "permissions": [
+                {"user": name, "vhost": vhost, **right} for name, user in users
+                for vhost, right in user["permissions"].items()
+            ],
+            "topic_permissions": [
+                {"user": name, "vhost": vhost, "exchange": exchange, **right} for name, user in users
+                for (vhost, exchange), right in user["topics"].items()
+            ],
         }

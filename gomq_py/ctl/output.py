@@ -1,4 +1,6 @@
-"""Output: lists as aligned tables, tab separated lines or JSON; one place where anything is written to standard output."""
+"""Output: lists as aligned tables, tab separated lines or JSON; one place where anything is written to
+standard output.
+"""
 import json
 import sys
 
@@ -6,14 +8,19 @@ import click
 
 
 class Output:
-    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` leaves out everything but the data."""
+    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` leaves out everything but the
+    data.
+    """
 
     def __init__(self, form="table", quiet=False):
         self.form = form
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """A list of objects, those of their fields that are columns; a column ``a.b`` is a field of a field. A column that none has is told."""
+        """A list of objects, those of their fields that are columns; a column ``a.b`` is a field of a field.
+
+        A column that none has is told.
+        """
         missing = [column for column in columns if rows and not any(has(row, column) for row in rows)]
         if missing and not self.quiet:
             click.echo(f"gomq-py-ctl: nothing here has a field {', '.join(missing)}", err=True)
@@ -31,7 +38,10 @@ class Output:
         self._aligned(columns, table)
 
     def _aligned(self, columns, table):
-        widths = [max([len(column), *(len(line[number]) for line in table)]) for number, column in enumerate(columns)]
+        widths = [
+            max([len(column), *(len(line[number]) for line in table)])
+            for number, column in enumerate(columns)
+        ]
         for line in ([] if self.quiet else [list(columns)]) + table:
             click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
 

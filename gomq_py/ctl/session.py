@@ -1,4 +1,6 @@
-"""Session: what a command works with: the API of the broker that the command line means, its output and the virtual host."""
+"""Session: what a command works with: the API of the broker that the command line means, its output and the
+virtual host.
+"""
 import os
 from dataclasses import dataclass
 
@@ -16,8 +18,11 @@ class Session:
     vhost: str
 
 
-def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None, control_unix_path=control.AUTO,
-                 insecure=False, cacert=None, vhost="/", form="table", quiet=False, node=None, timeout_s=TIMEOUT_S):
+def make_session(
+    uri=None, hostname=None, port=None, scheme=None, user="guest", password=None, password_file=None,
+    control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
+    node=None, timeout_s=TIMEOUT_S,
+):
     """The Session that the group's options ask for. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
@@ -28,11 +33,18 @@ def make_session(uri=None, hostname=None, port=None, scheme=None, user="guest", 
         uri = f"{scheme or 'http'}://{hostname or '127.0.0.1'}" + (f":{port}" if port else "")
     elif not uri:
         unix_path = _control_socket(control_unix_path)
-    return Session(API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert), Output(form, quiet), vhost)
+    return Session(
+        API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert),
+        Output(form, quiet), vhost,
+    )
 
 
 def _control_socket(given):
-    """The control socket to use: the one that was named, else the one of this machine's broker; empty where there is none. Raises APIError."""
+    """The control socket to use: the one that was named, else the one of this machine's broker; empty where
+    there is none.
+
+    Raises APIError.
+    """
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
             raise APIError(f"no control socket at {given}, or you may not use it")

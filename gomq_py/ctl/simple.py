@@ -8,22 +8,43 @@ VHOST, NAME = object(), object()
 # command: (what it takes or None, verb, path, help). What it takes decides how a shell completes it.
 REQUESTS = {
     "delete_user": ("user", "DELETE", ("users", NAME), "Take a user away; its connections are closed."),
-    "clear_permissions": ("user", "DELETE", ("permissions", VHOST, NAME), "Take a user's rights in the virtual host away."),
-    "clear_topic_permissions": ("user", "DELETE", ("topic-permissions", VHOST, NAME), "Take a user's limits on routing keys away."),
+    "clear_permissions": (
+        "user", "DELETE", ("permissions", VHOST, NAME), "Take a user's rights in the virtual host away."
+    ),
+    "clear_topic_permissions": (
+        "user", "DELETE", ("topic-permissions", VHOST, NAME), "Take a user's limits on routing keys away."
+    ),
     "delete_vhost": ("vhost", "DELETE", ("vhosts", NAME), "Delete a virtual host with everything in it."),
     "enable_vhost_deletion_protection": (
-        "vhost", "POST", ("vhosts", NAME, "deletion", "protection"), "Protect a virtual host: nobody deletes it until that is lifted."),
+        "vhost", "POST", ("vhosts", NAME, "deletion", "protection"),
+        "Protect a virtual host: nobody deletes it until that is lifted."),
     "disable_vhost_deletion_protection": (
-        "vhost", "DELETE", ("vhosts", NAME, "deletion", "protection"), "Let a virtual host be deleted again."),
-    "purge_queue": ("queue", "DELETE", ("queues", VHOST, NAME, "contents"), "Drop every ready message of a queue."),
-    "pause_queue": ("queue", "PUT", ("queues", VHOST, NAME, "pause"), "Deliver nothing from a queue until it is resumed."),
+        "vhost", "DELETE", ("vhosts", NAME, "deletion", "protection"),
+        "Let a virtual host be deleted again."),
+    "purge_queue": (
+        "queue", "DELETE", ("queues", VHOST, NAME, "contents"), "Drop every ready message of a queue."
+    ),
+    "pause_queue": (
+        "queue", "PUT", ("queues", VHOST, NAME, "pause"), "Deliver nothing from a queue until it is resumed."
+    ),
     "resume_queue": ("queue", "PUT", ("queues", VHOST, NAME, "resume"), "Deliver again."),
-    "restart_queue": ("queue", "PUT", ("queues", VHOST, NAME, "restart"), "Open a queue again that a fault closed."),
+    "restart_queue": (
+        "queue", "PUT", ("queues", VHOST, NAME, "restart"), "Open a queue again that a fault closed."
+    ),
     "clear_policy": ("policy", "DELETE", ("policies", VHOST, NAME), "Take a policy away."),
-    "clear_operator_policy": ("operator_policy", "DELETE", ("operator-policies", VHOST, NAME), "Take an operator policy away."),
-    "delete_shovel": ("shovel", "DELETE", ("parameters", "shovel", VHOST, NAME), "Take a shovel's definition away."),
-    "delete_federation": ("upstream", "DELETE", ("parameters", "federation-upstream", VHOST, NAME), "Take an upstream's definition away."),
-    "gc_collect": (None, "POST", ("nodes", "gc_collect"), "Collect garbage and give memory back to the system."),
+    "clear_operator_policy": (
+        "operator_policy", "DELETE", ("operator-policies", VHOST, NAME), "Take an operator policy away."
+    ),
+    "delete_shovel": (
+        "shovel", "DELETE", ("parameters", "shovel", VHOST, NAME), "Take a shovel's definition away."
+    ),
+    "delete_federation": (
+        "upstream", "DELETE", ("parameters", "federation-upstream", VHOST, NAME),
+        "Take an upstream's definition away.",
+    ),
+    "gc_collect": (
+        None, "POST", ("nodes", "gc_collect"), "Collect garbage and give memory back to the system."
+    ),
 }
 
 

@@ -13,11 +13,16 @@ from gomq_py.ctl.completion import argument
 @click.argument("name")
 @click.option("--description", help="What it is for.")
 @click.option("--tags", help="Tags, separated by commas.")
-@click.option("--default-queue-type", metavar="TYPE", help="Type of queues that are declared without one: classic, quorum or stream.")
+@click.option(
+    "--default-queue-type", metavar="TYPE",
+    help="Type of queues that are declared without one: classic, quorum or stream.",
+)
 @click.pass_obj
 def add_vhost(session, name, **described):
     """Make a virtual host, or change what is said of it."""
-    session.api.put("vhosts", name, body={key: value for key, value in described.items() if value is not None})
+    session.api.put(
+        "vhosts", name, body={key: value for key, value in described.items() if value is not None}
+    )
 
 
 @ctl.command("set_vhost_limits")
@@ -33,7 +38,8 @@ def object_of(text, what):
     """A JSON object given on the command line. Raises click.BadParameter."""
     try:
         value = json.loads(text)
-        json.dumps(value, allow_nan=False)  # 1e400 was read as infinity, which the broker would not know as JSON
+        # 1e400 was read as infinity, which the broker would not know as JSON
+        json.dumps(value, allow_nan=False)
     except ValueError as error:
         raise click.BadParameter(f"{what} is no JSON: {error}") from None
     if not isinstance(value, dict):
@@ -48,7 +54,9 @@ def object_of(text, what):
 @click.pass_obj
 def delete_queue(session, queue, if_unused, if_empty):
     """Delete a queue."""
-    conditions = {name: "true" for name, wanted in (("if_unused", if_unused), ("if_empty", if_empty)) if wanted}
+    conditions = {
+        name: "true" for name, wanted in (("if_unused", if_unused), ("if_empty", if_empty)) if wanted
+    }
     session.api.delete("queues", session.vhost, queue, **conditions)
 
 
@@ -106,7 +114,8 @@ def create_exchange(session, type_, exchange, durable, auto_delete, internal, de
     if delayed:
         type_, arguments["x-delayed-type"] = "x-delayed-message", type_
     session.api.put("exchanges", session.vhost, exchange, body={
-        "type": type_, "durable": durable, "auto_delete": auto_delete, "internal": internal, "arguments": arguments})
+        "type": type_, "durable": durable, "auto_delete": auto_delete, "internal": internal,
+        "arguments": arguments})
 
 
 @ctl.command("delete_exchange")
@@ -124,11 +133,15 @@ def _set_policy_command(word, path):
     @click.argument("pattern")
     @click.argument("definition")
     @click.option("--priority", type=int, default=0, show_default=True)
-    @click.option("--apply-to", default="all", show_default=True, help="all, queues, exchanges, classic_queues, quorum_queues or streams")
+    @click.option(
+        "--apply-to", default="all", show_default=True,
+        help="all, queues, exchanges, classic_queues, quorum_queues or streams",
+    )
     @click.pass_obj
     def set_policy(session, pattern, definition, priority, apply_to, **named):
         session.api.put(path, session.vhost, named[word], body={
-            "pattern": pattern, "definition": object_of(definition, "DEFINITION"), "priority": priority, "apply-to": apply_to})
+            "pattern": pattern, "definition": object_of(definition, "DEFINITION"), "priority": priority,
+            "apply-to": apply_to})
 
 
 _set_policy_command("policy", "policies")

@@ -1,4 +1,6 @@
-"""Commands that bring definitions out and in: from a file, or straight from another broker, with a look at the difference first."""
+"""Commands that bring definitions out and in: from a file, or straight from another broker, with a look at
+the difference first.
+"""
 import json
 import sys
 
@@ -12,7 +14,9 @@ from gomq_py.ctl.output import shown
 
 @ctl.command("export_definitions")
 @click.argument("file", type=click.File("w"), default="-")
-@click.option("--only-vhost", is_flag=True, help="Those of the virtual host alone, which can be imported into another.")
+@click.option(
+    "--only-vhost", is_flag=True, help="Those of the virtual host alone, which can be imported into another."
+)
 @click.pass_obj
 def export_definitions(session, file, only_vhost):
     """Write the broker's definitions to a file."""
@@ -25,8 +29,12 @@ def export_definitions(session, file, only_vhost):
 @click.argument("file", type=click.File("w"), default="-")
 @click.pass_context
 def definitions_of_folder(context, data_dir, file):
-    """Write the definitions in a data folder that no broker holds to a file. Exit code 1 when something in it cannot be read, 2 when nothing can."""
-    from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder  # which brings half a broker: too slow for every other command
+    """Write the definitions in a data folder that no broker holds to a file.
+
+    Exit code 1 when something in it cannot be read, 2 when nothing can.
+    """
+    # which brings half a broker: too slow for every other command
+    from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
     try:
         with HeldFolder(data_dir):
             definitions = Definitions(data_dir)
@@ -59,17 +67,26 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 @ctl.command("import")
-@click.option("--from", "source", required=True, metavar="URI", help="Management API of the other broker, as in http://rabbit:15672.")
+@click.option(
+    "--from", "source", required=True, metavar="URI",
+    help="Management API of the other broker, as in http://rabbit:15672.",
+)
 @click.option("--from-user", default="guest", show_default=True)
 @click.option("--from-password", envvar="GOMQ_CTL_FROM_PASSWORD", hidden=True)
-@click.option("--from-password-file", type=click.File("r"), help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.")
+@click.option(
+    "--from-password-file", type=click.File("r"),
+    help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the difference and change nothing.")
 @click.pass_obj
 def import_from(session, source, from_user, from_password, from_password_file, dry_run):
     """Import the definitions of a running RabbitMQ, LavinMQ or gomq-py."""
     if from_password_file is not None:
         from_password = from_password_file.readline().rstrip("\n")
-    other = API(source, from_user, from_password or "guest", verify=session.api.verify, authorities=session.api.authorities)
+    other = API(
+        source, from_user, from_password or "guest", verify=session.api.verify,
+        authorities=session.api.authorities,
+    )
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         _describe_vhosts(other, definitions)

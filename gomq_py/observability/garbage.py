@@ -1,6 +1,8 @@
-"""Garbage: keeping Python's cycle collector off what stays, for it goes through everything at once while everybody waits.
+"""Garbage: keeping Python's cycle collector off what stays, for it goes through everything at once while
+everybody waits.
 
-Only in a process of the broker's own, which says so when boot is over (``settle``); one that a broker is embedded in collects as it likes.
+Only in a process of the broker's own, which says so when boot is over (``settle``); one that a broker is
+embedded in collects as it likes.
 """
 import contextlib
 import gc
@@ -8,10 +10,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-# CPU seconds that a full collection may take without what it looked at being frozen: the next one looks at that again,
-# and at what has come since.
+# CPU seconds that a full collection may take without what it looked at being frozen: the next one looks at
+# that again, and at what has come since.
 PAUSE_S = 0.002
-# Python's but for the last, a full collection after 21 000 new objects instead of 70 000: that one takes 5 to 8 ms instead of 30.
+# Python's but for the last, a full collection after 21 000 new objects instead of 70 000: that one takes 5 to
+# 8 ms instead of 30.
 THRESHOLDS = (700, 10, 3)
 
 _making = 0
@@ -34,11 +37,12 @@ def settle() -> None:
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
-    """Called before and after each collection: what made a full one long stays, as a rule, and is not looked at by the next one.
+    """Called before and after each collection: what made a full one long stays, as a rule, and is not looked
+    at by the next one.
 
-    With 100 000 queues a full collection took half a second, and came again with each quarter more of them. What is
-    frozen and goes away later goes as soon as nobody has it any more: queues, channels and connections hold themselves in
-    no circle once they have ended, which tests see to.
+    With 100 000 queues a full collection took half a second, and came again with each quarter more of them.
+    What is frozen and goes away later goes as soon as nobody has it any more: queues, channels and
+    connections hold themselves in no circle once they have ended, which tests see to.
     """
     global _began_s  # noqa: PLW0603
     if info["generation"] < 2:
@@ -51,9 +55,11 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """For work that makes very many objects that stay, such as an import: nothing is collected meanwhile, and what was made is frozen.
+    """For work that makes very many objects that stay, such as an import: nothing is collected meanwhile, and
+    what was made is frozen.
 
-    Full collections during an import of 10 000 queues stalled everybody thrice, for up to 90 ms, and once more soon afterwards.
+    Full collections during an import of 10 000 queues stalled everybody thrice, for up to 90 ms, and once
+    more soon afterwards.
     """
     global _making  # noqa: PLW0603
     if not _is_settled:
@@ -71,7 +77,10 @@ def held_while_making() -> Iterator[None]:
 
 
 def collect_everything() -> None:
-    """A full collection that looks at what was frozen, too. Holds everybody up for some milliseconds per 100 MB."""
+    """A full collection that looks at what was frozen, too.
+
+    Holds everybody up for some milliseconds per 100 MB.
+    """
     if _is_settled:
         gc.unfreeze()
     gc.collect()

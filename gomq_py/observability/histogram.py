@@ -1,4 +1,7 @@
-"""Histogram: how often something took how long, in a handful of buckets. A leaf; one call per event, no memory per event."""
+"""Histogram: how often something took how long, in a handful of buckets.
+
+A leaf; one call per event, no memory per event.
+"""
 from bisect import bisect_left
 
 # Seconds: from a flush into a disk's cache to one that hangs.
@@ -6,7 +9,11 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Histogram:
-    """``counts[n]`` events took at most ``bounds[n]`` and more than the bound before; the last count is of those above. ``total`` is their sum."""
+    """``counts[n]`` events took at most ``bounds[n]`` and more than the bound before; the last count is of
+    those above.
+
+    ``total`` is their sum.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 

@@ -1,7 +1,8 @@
 """The log: level, time, source and message, as a line of text or a JSON object.
 
-On top of the standard library's logging, so that libraries' messages land in the same place. What a peer sent is escaped here, once, whatever the
-caller did: a user name with a line break cannot forge a line. Secrets never come here; callers log names, not credentials.
+On top of the standard library's logging, so that libraries' messages land in the same place. What a peer sent
+is escaped here, once, whatever the caller did: a user name with a line break cannot forge a line. Secrets
+never come here; callers log names, not credentials.
 """
 import json
 import logging
@@ -15,18 +16,19 @@ from gomq_py.observability.secrets import without_passwords
 
 ROOT = "gomq_py"
 LEVELS = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR, "fatal": logging.CRITICAL,
-    "none": logging.CRITICAL + 1,
+    "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR,
+    "fatal": logging.CRITICAL, "none": logging.CRITICAL + 1,
 }
 # Between two complaints that the log cannot be written: a full disk would make one of every line.
 COMPLAIN_EVERY_S = 60.0
 _NAMES = {number: name for name, number in LEVELS.items()}
-# C0, DEL, C1 and the two Unicode line separators: what a terminal or a line-wise reader would act on. Lone surrogates (octets that are no UTF-8)
-# cannot be written to the stream at all.
+# C0, DEL, C1 and the two Unicode line separators: what a terminal or a line-wise reader would act on. Lone
+# surrogates (octets that are no UTF-8) cannot be written to the stream at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-# A program that embeds a broker and sets up no logging: the standard library would print warnings on its standard error, without time or source.
+# A program that embeds a broker and sets up no logging: the standard library would print warnings on its
+# standard error, without time or source.
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
@@ -37,7 +39,9 @@ def logger(source: str) -> Logger:
 
 def escape(text: str) -> str:
     """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
-    return _UNPRINTABLE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), without_passwords(text))
+    return _UNPRINTABLE.sub(
+        lambda match: match.group().encode("unicode_escape").decode("ascii"), without_passwords(text)
+    )
 
 
 def _source(record: LogRecord) -> str:
@@ -50,10 +54,15 @@ def _when(record: LogRecord) -> str:
 
 
 class TextFormatter(Formatter):
-    """``2026-01-31T12:00:00.123Z info  amqp  connection 127.0.0.1:5000 closed: ...``; a traceback follows indented."""
+    """``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``; a traceback follows
+    indented.
+    """
 
     def format(self, record: LogRecord) -> str:
-        line = f"{_when(record)} {_NAMES.get(record.levelno, record.levelname.lower()):5} {_source(record)}: {escape(record.getMessage())}"
+        line = (
+            f"{_when(record)} {_NAMES.get(record.levelno, record.levelname.lower()):5} {_source(record)}: "
+            f"{escape(record.getMessage())}"
+        )
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "".join("\n    " + escape(part) for part in trace.splitlines())
@@ -76,7 +85,10 @@ class JSONFormatter(Formatter):
 
 
 class _Complaining(Handler):
-    """Says in one line that a line of the log was lost, and why. The standard library prints a traceback and all arguments of the line."""
+    """Says in one line that a line of the log was lost, and why.
+
+    The standard library prints a traceback and all arguments of the line.
+    """
 
     _complained_s = -COMPLAIN_EVERY_S
 
@@ -86,14 +98,18 @@ class _Complaining(Handler):
         if time.monotonic() - self._complained_s < COMPLAIN_EVERY_S:
             return
         self._complained_s = time.monotonic()
-        what = error.strerror if isinstance(error, OSError) else f"{type(error).__name__} at {record.pathname}:{record.lineno}"
+        what = (
+            error.strerror if isinstance(error, OSError)
+            else f"{type(error).__name__} at {record.pathname}:{record.lineno}"
+        )
         with suppress(OSError, ValueError):  # standard error may be what is gone
             print(f"gomq-py: lines of the log are lost: {what}", file=sys.stderr, flush=True)
 
 
 class _FileHandler(_Complaining, logging.FileHandler):
     def close(self) -> None:
-        with suppress(OSError):  # a full disk refuses the line that it refused before, and the new file must not wait for it
+        # a full disk refuses the line that it refused before, and the new file must not wait for it
+        with suppress(OSError):
             super().close()
 
 
@@ -102,7 +118,8 @@ class _StreamHandler(_Complaining, logging.StreamHandler):
 
 
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
-    """Send the log to ``path``, or to standard error when that is empty, in place of an earlier configuration.
+    """Send the log to ``path``, or to standard error when that is empty, in place of an earlier
+    configuration.
 
     Raises OSError on a path that cannot be opened.
     """
@@ -113,7 +130,10 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
 
 def open_handler(format_: str, path: str) -> Handler:
-    """What writes the log to ``path``, or to standard error when that is empty. Raises OSError; nothing has changed then."""
+    """What writes the log to ``path``, or to standard error when that is empty.
+
+    Raises OSError; nothing has changed then.
+    """
     handler: Handler = _FileHandler(path, encoding="utf-8") if path else _StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
     return handler

@@ -1,12 +1,15 @@
-"""Quiet log: at most one line per key and some seconds, for what can come about very often: a flood of lines must not fill the disk.
+"""Quiet log: at most one line per key and some seconds, for what can come about very often: a flood of lines
+must not fill the disk.
 
-A leaf, over the standard library's logging. What was left out is counted and told with the next line of that key.
+A leaf, over the standard library's logging. What was left out is counted and told with the next line of that
+key.
 """
 import logging
 import time
 from collections.abc import Callable, Hashable
 
-# Between two lines of one key. Long enough that 1000 addresses at once write 100 lines a second; short enough to see that something goes on.
+# Between two lines of one key. Long enough that 1000 addresses at once write 100 lines a second; short enough
+# to see that something goes on.
 INTERVAL_S = 10.0
 # Keys that are remembered; the oldest give way, so that many addresses cost no memory.
 KEYS = 1024
@@ -15,7 +18,9 @@ KEYS = 1024
 class QuietLog:
     """Over one logger. ``clock`` in seconds."""
 
-    def __init__(self, log: logging.Logger, interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, log: logging.Logger, interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.monotonic
+    ):
         self._log = log
         self._interval_s = interval_s
         self._clock = clock
@@ -29,11 +34,16 @@ class QuietLog:
         """The same at a lower level."""
         self._write(logging.INFO, key, text, arguments)
 
-    def error(self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+    def error(
+        self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None
+    ) -> None:
         """The same at a higher level, with the traceback of ``exc_info``."""
         self._write(logging.ERROR, key, text, arguments, exc_info)
 
-    def _write(self, level: int, key: Hashable, text: str, arguments: tuple[object, ...], exc_info: BaseException | None = None) -> None:
+    def _write(
+        self, level: int, key: Hashable, text: str, arguments: tuple[object, ...],
+        exc_info: BaseException | None = None,
+    ) -> None:
         if not self._log.isEnabledFor(level):
             return
         now = self._clock()

@@ -1,7 +1,10 @@
-"""Resources: how much memory this process uses and may use, and how much room its disk has. Reads /proc, cgroups and the file system; keeps nothing.
+"""Resources: how much memory this process uses and may use, and how much room its disk has.
 
-A leaf: the watch over alarms, the management API and metrics ask here, so that all of them say the same. Reading /proc takes some 20 us; asking a
-file system may take as long as that file system likes, so ``free_disk`` belongs into a thread.
+Reads /proc, cgroups and the file system; keeps nothing.
+
+A leaf: the watch over alarms, the management API and metrics ask here, so that all of them say the same.
+Reading /proc takes some 20 us; asking a file system may take as long as that file system likes, so
+``free_disk`` belongs into a thread.
 """
 import ctypes
 import os
@@ -22,14 +25,17 @@ def resident_memory(proc: str = "/proc") -> int:
 def used_memory(proc: str = "/proc") -> int:
     """Octets that only freeing them gives back: resident memory without the pages of mapped files.
 
-    Those are the messages' segments, which the system writes out and takes back when it needs room: a backlog on disk is no memory in use.
+    Those are the messages' segments, which the system writes out and takes back when it needs room: a backlog
+    on disk is no memory in use.
     """
     resident, shared = _statm(proc)
     return resident - shared
 
 
 def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Octets this process may use: the machine's memory, or less where a container or a service (cgroup v1 or v2) is limited to less."""
+    """Octets this process may use: the machine's memory, or less where a container or a service (cgroup v1 or
+    v2) is limited to less.
+    """
     limits = list(_cgroup_limits(proc, cgroups))
     machine = _machine_memory(proc)
     if machine:
@@ -38,13 +44,20 @@ def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
 
 
 def free_disk(path: Any) -> tuple[int, int]:
-    """(free, total) octets of the file system that holds ``path``, free ones being those that need no root. May take long. Raises OSError."""
+    """(free, total) octets of the file system that holds ``path``, free ones being those that need no root.
+
+    May take long. Raises OSError.
+    """
     answer = os.statvfs(path)
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """What tells the file or folder at ``path`` from others that may come in its place; None where there is none. May take long. Raises OSError."""
+    """What tells the file or folder at ``path`` from others that may come in its place; None where there is
+    none.
+
+    May take long. Raises OSError.
+    """
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -53,7 +66,10 @@ def identity(path: Any) -> tuple[int, int] | None:
 
 
 def give_memory_back() -> None:
-    """Return what the allocator keeps of freed memory to the system, where the C library can (glibc). Takes milliseconds."""
+    """Return what the allocator keeps of freed memory to the system, where the C library can (glibc).
+
+    Takes milliseconds.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -93,7 +109,10 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
 
 
 def _limits_up(root: str, path: str, name: str) -> Iterator[int]:
-    """The limits from ``path`` up to the root. A container sees its own group as the root, whatever path it is told."""
+    """The limits from ``path`` up to the root.
+
+    A container sees its own group as the root, whatever path it is told.
+    """
     parts = [part for part in path.split("/") if part and part != ".."]
     for depth in range(len(parts), -1, -1):
         try:

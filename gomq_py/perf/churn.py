@@ -1,4 +1,6 @@
-"""The churn scenarios: make and unmake one thing again and again, one round trip after the other, and tell how many a second."""
+"""The churn scenarios: make and unmake one thing again and again, one round trip after the other, and tell
+how many a second.
+"""
 import time
 
 from gomq_py.client.connection import Connection
@@ -85,13 +87,15 @@ class ConsumerChurn(Churn):
 
 
 SCENARIOS = {
-    "connection-churn": ConnectionChurn, "channel-churn": ChannelChurn, "queue-churn": QueueChurn, "bind-churn": BindChurn,
-    "consumer-churn": ConsumerChurn,
+    "connection-churn": ConnectionChurn, "channel-churn": ChannelChurn, "queue-churn": QueueChurn,
+    "bind-churn": BindChurn, "consumer-churn": ConsumerChurn,
 }
 
 
 def run(options, progress):
-    """Iterate for ``seconds`` (0: until interrupted), calling ``progress(iterations per second)`` each second; figures."""
+    """Iterate for ``seconds`` (0: until interrupted), calling ``progress(iterations per second)`` each
+    second; figures.
+    """
     scenario = SCENARIOS[options.scenario](options)
     iterations = 0
     started = told_at = time.monotonic()
@@ -108,4 +112,7 @@ def run(options, progress):
         pass
     elapsed_s = time.monotonic() - started
     scenario.close()
-    return {"iterations": iterations, "elapsed_seconds": round(elapsed_s, 3), "iterations_per_second": round(iterations / max(elapsed_s, 0.001))}
+    return {
+        "iterations": iterations, "elapsed_seconds": round(elapsed_s, 3),
+        "iterations_per_second": round(iterations / max(elapsed_s, 0.001)),
+    }

@@ -1,4 +1,6 @@
-"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and tell how fast it went and what each costs the broker in memory."""
+"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and tell how fast it went and
+what each costs the broker in memory.
+"""
 import random
 import resource
 import socket
@@ -20,11 +22,16 @@ def queue_count(options):
         with _measured(options, "queue") as figures:
             for name in names:
                 if options.no_wait:
-                    channel.send(QueueDeclare(queue=name, durable=options.durable, no_wait=True, arguments=options.arguments))
+                    channel.send(
+                        QueueDeclare(
+                            queue=name, durable=options.durable, no_wait=True, arguments=options.arguments
+                        )
+                    )
                 else:
                     channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
             if options.no_wait and names:
-                channel.queue_declare(names[len(names) - 1], passive=True)  # answered when all before it are done
+                # answered when all before it are done
+                channel.queue_declare(names[len(names) - 1], passive=True)
         if options.delete:
             for name in names:
                 channel.queue_delete(name)
@@ -32,7 +39,9 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until interrupted); figures."""
+    """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until
+    interrupted); figures.
+    """
     _raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -41,7 +50,8 @@ def connection_count(options):
         with _measured(options, "connection") as figures:
             for number in range(options.count):
                 connection = Connection(
-                    _address(options, number), heartbeat_s=0, name=f"perf connection-count {number}", timeout_s=options.timeout_s)
+                    _address(options, number), heartbeat_s=0, name=f"perf connection-count {number}",
+                    timeout_s=options.timeout_s)
                 stack.callback(connection.abort)
                 _keep_alive(connection.socket, options.keepalive)
                 for _ in range(options.channels):
@@ -67,7 +77,9 @@ def _measured(options, noun):
         time.sleep(_SETTLE_S)
         after = process.memory_octets(options.broker_pid)
         figures["broker_memory"] = after
-        figures[f"octets_per_{noun}"] = round((after["anonymous"] - before["anonymous"]) / max(options.count, 1))
+        figures[f"octets_per_{noun}"] = round(
+            (after["anonymous"] - before["anonymous"]) / max(options.count, 1)
+        )
 
 
 def _hold(seconds):
@@ -80,7 +92,9 @@ def _hold(seconds):
 
 
 def _address(options, number):
-    """The URL, with another loopback address for each connection where asked: one pair of addresses has but 28 000 ports."""
+    """The URL, with another loopback address for each connection where asked: one pair of addresses has but
+    28 000 ports.
+    """
     if not options.localhost:
         return options.uri
     chance = random.Random(number)
@@ -88,7 +102,8 @@ def _address(options, number):
     login, at, address = rest.rpartition("@")
     host, slash, path = address.partition("/")
     _, colon, port = host.partition(":")
-    return f"{scheme}://{login}{at}127.0.{chance.randint(0, 255)}.{chance.randint(1, 254)}{colon}{port}{slash}{path}"
+    local = f"127.0.{chance.randint(0, 255)}.{chance.randint(1, 254)}"
+    return f"{scheme}://{login}{at}{local}{colon}{port}{slash}{path}"
 
 
 def _keep_alive(sock, text):

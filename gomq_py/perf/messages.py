@@ -1,4 +1,6 @@
-"""What the load consists of: queue names, routing keys, sizes, properties and bodies, chosen by the options and the same in every run."""
+"""What the load consists of: queue names, routing keys, sizes, properties and bodies, chosen by the options
+and the same in every run.
+"""
 import random
 
 from gomq_py.content.properties import Properties
@@ -46,7 +48,10 @@ def binding_keys(options, queue):
     """The keys that a queue is bound with: together they match each of ``routing_keys``."""
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
-        return [patterns[number % 4].format(number % _REGIONS) + ".#" * (number // _REGIONS) for number in range(options.binding_count)]
+        return [
+            patterns[number % 4].format(number % _REGIONS) + ".#" * (number // _REGIONS)
+            for number in range(options.binding_count)
+        ]
     if options.key_count > 1:
         return ["region.#"]
     return routing_keys(options, queue)
@@ -56,7 +61,10 @@ def properties(options):
     """The wire form of every message's properties."""
     values = dict(options.properties)
     if options.header_count:
-        headers = {f"header-{number}": (number, "value", True, 1.5, f"text {number}")[number % 5] for number in range(options.header_count)}
+        headers = {
+            f"header-{number}": (number, "value", True, 1.5, f"text {number}")[number % 5]
+            for number in range(options.header_count)
+        }
         values["headers"] = {**headers, **values.get("headers", {})}
     if options.persistent:
         values["delivery_mode"] = 2
@@ -73,10 +81,15 @@ def make_batch(options, channel, queue, stamps):
     encoded = properties(options)
     messages: list = []
     octet_count = 0
-    while len(messages) < max(_CYCLE_MESSAGES, len(keys)) if mixed else octet_count < _CYCLE_OCTETS or not messages:
+    while (
+        len(messages) < max(_CYCLE_MESSAGES, len(keys)) if mixed else octet_count < _CYCLE_OCTETS
+        or not messages
+    ):
         size = chance.randint(low, high)
         body = chance.randbytes(size) if options.random_bodies else content[:size]
-        frames = channel.publish_frames(options.exchange, keys[len(messages) % len(keys)], body, encoded, mandatory=options.mandatory)
+        frames = channel.publish_frames(
+            options.exchange, keys[len(messages) % len(keys)], body, encoded, mandatory=options.mandatory
+        )
         messages.append((frames, _body_at(frames, size, channel.connection.frame_max)))
         octet_count += len(frames)
     return PublishBatch(messages, stamps.timestamp_at, stamps.sequence_at)

@@ -3,7 +3,9 @@
 
 def progress(published_per_s, consumed_per_s):
     """The line of each second."""
-    print(f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True)
+    print(
+        f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True
+    )
 
 
 def summary(result):
@@ -17,12 +19,17 @@ def summary(result):
         if count := getattr(result, name):
             lines.append(f"{name.capitalize()}: {count:,}")
     if result.latency and result.latency["count"]:
-        values = ", ".join(f"{name} {result.latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max"))
+        values = ", ".join(
+            f"{name} {result.latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max")
+        )
         lines.append(f"Latency of {result.latency['count']:,} messages in ms: {values}")
     if result.broker_cpu_us is not None:
         lines.append(f"Broker: {result.broker_cpu_us:.3f} us of CPU time per message")
     if result.broker_memory is not None:
-        lines.append(f"Broker: {result.broker_memory['rss'] / 1e6:.1f} MB resident, {result.broker_memory['anonymous'] / 1e6:.1f} MB of it anonymous")
+        lines.append(
+            f"Broker: {result.broker_memory['rss'] / 1e6:.1f} MB resident, "
+            f"{result.broker_memory['anonymous'] / 1e6:.1f} MB of it anonymous"
+        )
     if result.generator_cpu_us is not None:
         lines.append(f"Generator: {result.generator_cpu_us:.3f} us of CPU time per message")
     return lines + [f"FAULT: {fault}" for fault in result.faults]
@@ -31,8 +38,10 @@ def summary(result):
 def as_json(result):
     """lavinmqperf's keys, and ours beside them."""
     figures = {
-        "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate), "avg_consume_rate": round(result.consume_rate),
-        "published": result.published, "consumed": result.consumed, "confirmed": result.confirmed, "refused": result.refused,
+        "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
+        "avg_consume_rate": round(result.consume_rate),
+        "published": result.published, "consumed": result.consumed, "confirmed": result.confirmed,
+        "refused": result.refused,
         "returned": result.returned, "redelivered": result.redelivered, "faults": result.faults,
         "broker_cpu_us_per_message": result.broker_cpu_us, "broker_memory": result.broker_memory,
         "generator_cpu_us_per_message": result.generator_cpu_us,
@@ -40,5 +49,7 @@ def as_json(result):
     if result.latency is not None:
         count = result.latency["count"]
         figures.update(latency_count=count, latency_sample_size=count)
-        figures.update({f"latency_{name}_ms": value for name, value in result.latency.items() if name != "count"})
+        figures.update(
+            {f"latency_{name}_ms": value for name, value in result.latency.items() if name != "count"}
+        )
     return figures

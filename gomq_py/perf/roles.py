@@ -1,7 +1,9 @@
-"""One connection under load: a publisher or a consumer, driven by its worker's loop, never waiting for anything.
+"""One connection under load: a publisher or a consumer, driven by its worker's loop, never waiting for
+anything.
 
-After the client has shaken hands and opened channel 1, the socket is read and written here: whole slices of a PublishBatch out, whole buffers
-through a FrameWalk in. The counters of the connection's slot are brought up to date after each.
+After the client has shaken hands and opened channel 1, the socket is read and written here: whole slices of a
+PublishBatch out, whole buffers through a FrameWalk in. The counters of the connection's slot are brought up
+to date after each.
 """
 import ssl
 import time
@@ -10,8 +12,8 @@ from select import POLLIN, POLLOUT
 
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicConsume, BasicConsumeOk, BasicGet, ChannelClose, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, TxCommit, TxCommitOk,
-    decode_method,
+    BasicCancel, BasicConsume, BasicConsumeOk, BasicGet, ChannelClose, ConnectionBlocked, ConnectionClose,
+    ConnectionUnblocked, TxCommit, TxCommitOk, decode_method,
 )
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
@@ -27,7 +29,10 @@ _COMMIT = method_frame(1, TxCommit())
 
 
 class Role:
-    """What publishers and consumers have in common. ``due_ns`` is when a rate limit lets it go on, 0: at once, None: only the socket decides."""
+    """What publishers and consumers have in common.
+
+    ``due_ns`` is when a rate limit lets it go on, 0: at once, None: only the socket decides.
+    """
 
     def __init__(self, options, counters, name):
         self.options = options
@@ -41,7 +46,8 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """From here on the socket is this role's: what the client has read ahead goes through the walk first."""
+        """From here on the socket is this role's: what the client has read ahead goes through the walk first.
+        """
         self.walk = walk
         self._room = memoryview(walk.buffer)
         ahead = self.connection.take_over()
@@ -105,7 +111,9 @@ class Role:
 
 
 class Publisher(Role):
-    """Publishes its cycle until it is told to stop or ``quota`` (0: none) is reached, and then until all is confirmed."""
+    """Publishes its cycle until it is told to stop or ``quota`` (0: none) is reached, and then until all is
+    confirmed.
+    """
 
     def __init__(self, options, counters, index, queue, quota):
         super().__init__(options, counters, f"perf publisher {index}")
@@ -172,7 +180,9 @@ class Publisher(Role):
         return allowed
 
     def _publish(self, now_ns):
-        """Make the next slice pending, or write its messages one by one; False when nothing may be published now."""
+        """Make the next slice pending, or write its messages one by one; False when nothing may be published
+        now.
+        """
         allowed = self._allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:
@@ -278,8 +288,12 @@ class Consumer(Role):
         if options.poll:
             counters[shared.READY] = 1
         else:
-            # Not through the client: deliveries may follow the answer in the same read, and they must be counted.
-            consume = BasicConsume(queue=queue, consumer_tag=f"perf-{index}", no_ack=not options.ack, arguments=options.consumer_args)
+            # Not through the client: deliveries may follow the answer in the same read, and they must be
+            # counted.
+            consume = BasicConsume(
+                queue=queue, consumer_tag=f"perf-{index}", no_ack=not options.ack,
+                arguments=options.consumer_args,
+            )
             self._pending.append(memoryview(method_frame(1, consume)))
             self.write()
 

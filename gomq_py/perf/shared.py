@@ -1,6 +1,8 @@
-"""The memory that workers and their parent share: flags from the parent, counters, latencies and checks from each connection.
+"""The memory that workers and their parent share: flags from the parent, counters, latencies and checks from
+each connection.
 
-Each slot has one writer, so nothing is locked; 8-octet stores are whole. A region is made before the workers are forked.
+Each slot has one writer, so nothing is locked; 8-octet stores are whole. A region is made before the workers
+are forked.
 """
 import mmap
 
@@ -12,13 +14,16 @@ _FLAGS = 8
 
 # Counters of one connection, written by its worker.
 (
-    READY, DONE, PUBLISHED, CONFIRMED, REFUSED, RETURNED, DELIVERED, REDELIVERED, MISORDERED, CORRUPT, BODY_OCTETS, EMPTY_GETS, LAST_NS, CPU_NS,
+    READY, DONE, PUBLISHED, CONFIRMED, REFUSED, RETURNED, DELIVERED, REDELIVERED, MISORDERED, CORRUPT,
+    BODY_OCTETS, EMPTY_GETS, LAST_NS, CPU_NS,
 ) = range(14)
 _COUNTERS = 16
 
 
 class SharedRegion:
-    """``connections`` slots of counters and a latency histogram, and per connection three numbers for each of ``publishers`` publishers."""
+    """``connections`` slots of counters and a latency histogram, and per connection three numbers for each of
+    ``publishers`` publishers.
+    """
 
     def __init__(self, connections, publishers):
         self.connections = connections
@@ -46,11 +51,15 @@ class SharedRegion:
     def check(self, connection):
         """(following, counts, sums) of one connection, one number per publisher each."""
         start = _COUNTERS + BUCKETS
-        return tuple(self._part(connection, start + part * self.publishers, self.publishers) for part in range(3))
+        return tuple(
+            self._part(connection, start + part * self.publishers, self.publishers) for part in range(3)
+        )
 
     def total(self, counter):
         """A counter summed over all connections."""
-        return sum(self._words[_FLAGS + connection * self._slot + counter] for connection in range(self.connections))
+        return sum(
+            self._words[_FLAGS + connection * self._slot + counter] for connection in range(self.connections)
+        )
 
     def every(self, counter, connections):
         """Whether a counter is set for each of some connections."""
@@ -58,7 +67,9 @@ class SharedRegion:
 
     def latest(self, counter, connections):
         """The largest value of a counter over some connections; 0 without any."""
-        return max((self._words[_FLAGS + connection * self._slot + counter] for connection in connections), default=0)
+        return max(
+            (self._words[_FLAGS + connection * self._slot + counter] for connection in connections), default=0
+        )
 
     def _part(self, connection, offset, count):
         start = _FLAGS + connection * self._slot + offset

@@ -1,6 +1,8 @@
-"""``gomq-py-perf amqp throughput``: publishers and consumers at full speed or a given rate, in processes of their own.
+"""``gomq-py-perf amqp throughput``: publishers and consumers at full speed or a given rate, in processes of
+their own.
 
-The parent declares the queues, forks the workers, reads their counters once a second, ends the run and makes the Result. It touches no message.
+The parent declares the queues, forks the workers, reads their counters once a second, ends the run and makes
+the Result. It touches no message.
 """
 import multiprocessing
 import os
@@ -40,18 +42,28 @@ class Result:
 
 
 class Throughput:
-    """One run of the scenario. ``progress(published per second, consumed per second)`` is called each second."""
+    """One run of the scenario.
+
+    ``progress(published per second, consumed per second)`` is called each second.
+    """
 
     def __init__(self, options, progress):
         self.options = options
         self._progress = progress
         self._plan = [
-            (queue, index) for index, queue in enumerate(queue for queue in options.queues for _ in range(options.publishers))
-        ], [(queue, index) for index, queue in enumerate(queue for queue in options.queues for _ in range(options.consumers))]
+            (queue, index)
+            for index, queue in enumerate(
+                queue for queue in options.queues for _ in range(options.publishers)
+            )
+        ], [(queue, index) for index, queue in enumerate(
+            queue for queue in options.queues for _ in range(options.consumers)
+        )]
         publishers, consumers = self._plan
         self._publishers = range(len(publishers))
         self._consumers = range(len(publishers), len(publishers) + len(consumers))
-        self._region = SharedRegion(len(publishers) + len(consumers), max(1, len(publishers)) if options.verify else 0)
+        self._region = SharedRegion(
+            len(publishers) + len(consumers), max(1, len(publishers)) if options.verify else 0
+        )
         self._workers: list = []
         self._pipes: list = []
         self._failures: list = []
@@ -82,11 +94,15 @@ class Throughput:
             for queue in options.queues:
                 channel = connection.channel()
                 try:
-                    channel.queue_declare(queue, durable=options.durable, auto_delete=options.auto_delete, arguments=options.queue_args)
+                    channel.queue_declare(
+                        queue, durable=options.durable, auto_delete=options.auto_delete,
+                        arguments=options.queue_args,
+                    )
                 except ChannelClosed as error:
                     if error.reply_code != 406:
                         raise
-                    channel = connection.channel()  # it exists with other arguments, which are the user's business
+                    # it exists with other arguments, which are the user's business
+                    channel = connection.channel()
                     try:
                         channel.queue_declare(queue, passive=True)
                     except ChannelClosed:
@@ -95,7 +111,9 @@ class Throughput:
                     channel.queue_purge(queue)
                 if options.exchange:
                     if options.exchange_type:
-                        channel.exchange_declare(options.exchange, options.exchange_type, durable=options.durable)
+                        channel.exchange_declare(
+                            options.exchange, options.exchange_type, durable=options.durable
+                        )
                     for key in messages.binding_keys(options, queue):
                         channel.queue_bind(queue, options.exchange, key)
                 channel.close()
@@ -108,7 +126,10 @@ class Throughput:
             jobs += [(kind, group[number::count]) for number in range(count)]
         for kind, share in jobs:
             receiver, sender = _FORK.Pipe(duplex=False)
-            child = _FORK.Process(target=worker.run, args=(self._maker(kind, share), self._region, sender, os.getpid()), daemon=True)
+            child = _FORK.Process(
+                target=worker.run, args=(self._maker(kind, share), self._region, sender, os.getpid()),
+                daemon=True,
+            )
             child.start()
             sender.close()
             self._workers.append(child)
@@ -129,7 +150,12 @@ class Throughput:
                 else:
                     slot = self._consumers[index]
                     quota = options.consume_count if len(self._consumers) == 1 else 0
-                    roles.append(Consumer(options, region.counters(slot), index, queue, quota, region.check(slot), region.latencies(slot)))
+                    roles.append(
+                        Consumer(
+                            options, region.counters(slot), index, queue, quota, region.check(slot),
+                            region.latencies(slot),
+                        )
+                    )
 
         return make_roles
 
@@ -149,7 +175,9 @@ class Throughput:
         region.set_flag(shared.STARTED)
         self._watch(lambda: self._publishing_over(started_ns))
         region.set_flag(shared.STOP_PUBLISHING)
-        self._watch(lambda: region.every(shared.DONE, self._publishers) or self._worker_failed(), options.drain_s)
+        self._watch(
+            lambda: region.every(shared.DONE, self._publishers) or self._worker_failed(), options.drain_s
+        )
         if self._publishers and self._consumers and not self._interrupted and not options.consume_count:
             self._drain()
         cpu_after_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
@@ -162,7 +190,10 @@ class Throughput:
         if options.consume_count and region.total(shared.DELIVERED) >= options.consume_count:
             return True
         published = bool(self._publishers) and region.every(shared.DONE, self._publishers)
-        return self._interrupted or self._worker_failed() or (published and not (options.consume_count and self._consumers))
+        return (
+            self._interrupted or self._worker_failed()
+            or (published and not (options.consume_count and self._consumers))
+        )
 
     def _drain(self):
         """Wait until consumers have had what was published, for as long as they get on with it."""
@@ -171,7 +202,8 @@ class Throughput:
 
         def over():
             delivered = region.total(shared.DELIVERED)
-            if delivered >= region.total(shared.PUBLISHED) - region.total(shared.RETURNED) - region.total(shared.REFUSED):
+            lost = region.total(shared.RETURNED) + region.total(shared.REFUSED)
+            if delivered >= region.total(shared.PUBLISHED) - lost:
                 return True
             if delivered != state["delivered"]:
                 state.update(delivered=delivered, until=time.monotonic() + 5)
@@ -182,14 +214,18 @@ class Throughput:
     def _watch(self, over, limit_s=None):
         """Call ``progress`` each second until ``over()``, or ``limit_s`` at the most."""
         ends = None if limit_s is None else time.monotonic() + limit_s
-        seen_at, published, consumed = time.monotonic(), self._region.total(shared.PUBLISHED), self._region.total(shared.DELIVERED)
+        seen_at, published, consumed = (
+            time.monotonic(), self._region.total(shared.PUBLISHED), self._region.total(shared.DELIVERED)
+        )
         while not over() and not (ends is not None and time.monotonic() >= ends):
             time.sleep(_LOOK_S)
             passed_s = time.monotonic() - seen_at
             if passed_s >= 1:
                 seen_at = time.monotonic()
                 last = published, consumed
-                published, consumed = self._region.total(shared.PUBLISHED), self._region.total(shared.DELIVERED)
+                published, consumed = (
+                    self._region.total(shared.PUBLISHED), self._region.total(shared.DELIVERED)
+                )
                 self._progress((published - last[0]) / passed_s, (consumed - last[1]) / passed_s)
 
     def _worker_failed(self):
@@ -207,12 +243,18 @@ class Throughput:
     def _result(self, started_ns, broker_cpu_s):
         options, region = self.options, self._region
         result = Result(
-            elapsed_s=(time.monotonic_ns() - started_ns) / 1e9, published=region.total(shared.PUBLISHED), consumed=region.total(shared.DELIVERED),
-            confirmed=region.total(shared.CONFIRMED), refused=region.total(shared.REFUSED), returned=region.total(shared.RETURNED),
+            elapsed_s=(time.monotonic_ns() - started_ns) / 1e9, published=region.total(shared.PUBLISHED),
+            consumed=region.total(shared.DELIVERED),
+            confirmed=region.total(shared.CONFIRMED), refused=region.total(shared.REFUSED),
+            returned=region.total(shared.RETURNED),
             redelivered=region.total(shared.REDELIVERED), faults=list(self._failures),
         )
-        result.publish_rate = _rate(result.published, region.latest(shared.LAST_NS, self._publishers) - started_ns)
-        result.consume_rate = _rate(result.consumed, region.latest(shared.LAST_NS, self._consumers) - started_ns)
+        result.publish_rate = _rate(
+            result.published, region.latest(shared.LAST_NS, self._publishers) - started_ns
+        )
+        result.consume_rate = _rate(
+            result.consumed, region.latest(shared.LAST_NS, self._consumers) - started_ns
+        )
         if options.measure_latency:
             result.latency = summarize([region.latencies(slot) for slot in self._consumers])
         handled = result.consumed or result.published
@@ -230,7 +272,9 @@ class Throughput:
         """What is wrong with what came, in words."""
         region = self._region
         faults = []
-        for counter, text in ((shared.MISORDERED, "messages out of order"), (shared.CORRUPT, "bodies that nobody published")):
+        for counter, text in (
+            (shared.MISORDERED, "messages out of order"), (shared.CORRUPT, "bodies that nobody published")
+        ):
             if count := region.total(counter):
                 faults.append(f"{count} {text}")
         if self._interrupted or not self._publishers or not self._consumers or self.options.consume_count:
@@ -245,7 +289,9 @@ class Throughput:
             if count != published:
                 faults.append(f"publisher {publisher}: {published} messages published, {count} consumed")
             elif total != published * (published - 1) // 2:
-                faults.append(f"publisher {publisher}: as many messages consumed as published, but not the same ones")
+                faults.append(
+                    f"publisher {publisher}: as many messages consumed as published, but not the same ones"
+                )
         return faults
 
 

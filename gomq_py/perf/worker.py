@@ -16,9 +16,12 @@ _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors 
 
 
 def run(make_roles, region, failures, parent):
-    """In the child: make the connections, wait for the start, run until stopped. ``failures`` is the write end of a pipe for one text.
+    """In the child: make the connections, wait for the start, run until stopped.
 
-    ``parent`` is the process that decides when to stop: a worker that outlived it would load the broker for ever.
+    ``failures`` is the write end of a pipe for one text.
+
+    ``parent`` is the process that decides when to stop: a worker that outlived it would load the broker for
+    ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -51,7 +54,10 @@ class Loop:
         self._poll = select.poll()
         for descriptor in self._roles:
             self._poll.register(descriptor, select.POLLIN)
-        self._precise = any(role.options.rate or role.options.consume_rate for role in roles) and max(self._roles) < _FEW_DESCRIPTORS
+        self._precise = (
+            any(role.options.rate or role.options.consume_rate for role in roles)
+            and max(self._roles) < _FEW_DESCRIPTORS
+        )
         if self._precise:
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
@@ -85,7 +91,10 @@ class Loop:
 
     def _patience_ms(self):
         """How long to wait for sockets: until the next rate limit lets something go."""
-        due_ns = min((role.due_ns for role in self._roles.values() if role.due_ns is not None and not role.done), default=None)
+        due_ns = min(
+            (role.due_ns for role in self._roles.values() if role.due_ns is not None and not role.done),
+            default=None,
+        )
         if due_ns is None:
             return _LOOK_AT_FLAGS_MS
         return min(max((due_ns - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
@@ -93,7 +102,9 @@ class Loop:
     def _wait(self, timeout_ms):
         """Wait for any event; the descriptors with something to read."""
         if not self._precise:
-            return {descriptor for descriptor, events in self._poll.poll(timeout_ms) if events & ~select.POLLOUT}
+            return {
+                descriptor for descriptor, events in self._poll.poll(timeout_ms) if events & ~select.POLLOUT
+            }
         readers = [descriptor for descriptor, mask in self._masks.items() if mask & select.POLLIN]
         writers = [descriptor for descriptor, mask in self._masks.items() if mask & select.POLLOUT]
         return set(select.select(readers, writers, [], timeout_ms / 1000)[0])

@@ -1,4 +1,6 @@
-"""The parent's side: a broker in a child process, which a test may ask to misbehave, kill, and start again on the same data and port."""
+"""The parent's side: a broker in a child process, which a test may ask to misbehave, kill, and start again on
+the same data and port.
+"""
 import json
 import os
 import shutil
@@ -22,7 +24,8 @@ PORTS = ("amqp_port", "amqps_port", "http_port", "https_port", "metrics_http_por
 class ChildBroker:
     """``with ChildBroker() as broker: connect(broker.amqp_url)``. Keywords are those of ``gomq_py.Broker``.
 
-    Flushing is off unless ``sync=True``: a test suite is killed more often than its machine loses power, and a kill loses nothing either way.
+    Flushing is off unless ``sync=True``: a test suite is killed more often than its machine loses power, and
+    a kill loses nothing either way.
     """
 
     def __init__(self, data_dir=None, **options):
@@ -46,7 +49,10 @@ class ChildBroker:
     # life
 
     def start(self):
-        """Start the child; returns when clients can connect, on the same ports as before. Raises RuntimeError with what kept it from starting."""
+        """Start the child; returns when clients can connect, on the same ports as before.
+
+        Raises RuntimeError with what kept it from starting.
+        """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
         self._reserve_ports()
@@ -55,7 +61,9 @@ class ChildBroker:
             [sys.executable, "-m", "gomq_py.testing.child", self.data_dir, json.dumps(self._options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True)
         try:
-            self.addresses = {protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()}
+            self.addresses = {
+                protocol: tuple(address) for protocol, address in self._answer()["addresses"].items()
+            }
         except BaseException:
             self._process.kill()
             self._end()
@@ -84,7 +92,10 @@ class ChildBroker:
         return self.start()
 
     def close(self):
-        """Stop, and remove the folder unless it was given. Clients that a test left connected are cut off first, not waited for."""
+        """Stop, and remove the folder unless it was given.
+
+        Clients that a test left connected are cut off first, not waited for.
+        """
         if self.is_running:
             with suppress(RuntimeError):  # it ended this moment
                 self.drop_connections()
@@ -124,7 +135,9 @@ class ChildBroker:
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
         host, port = self.addresses["amqp"]
-        return f"amqp://{quote(user, safe='')}:{quote(password, safe='')}@{host}:{port}/{quote(vhost, safe='')}"
+        return (
+            f"amqp://{quote(user, safe='')}:{quote(password, safe='')}@{host}:{port}/{quote(vhost, safe='')}"
+        )
 
     # switches: see chaos.Chaos
 
@@ -157,9 +170,11 @@ class ChildBroker:
         self._ask("calm")
 
     def _reserve_ports(self):
-        """Choose free ports where any will do, and keep them while the child is down: other processes of a test run take ports all the time.
+        """Choose free ports where any will do, and keep them while the child is down: other processes of a
+        test run take ports all the time.
 
-        A socket that is bound and does not listen keeps a port from being given away, and lets a server have it (SO_REUSEADDR).
+        A socket that is bound and does not listen keeps a port from being given away, and lets a server have
+        it (SO_REUSEADDR).
         """
         for name in {"amqp_port", *self._options}:
             if name in PORTS and self._options.get(name, 0) == 0:
@@ -170,7 +185,10 @@ class ChildBroker:
                 self._options[name] = holder.getsockname()[1]
 
     def _ask(self, verb, *arguments):
-        """What the child answers. Raises ValueError where it does not understand the arguments, RuntimeError where there is no child."""
+        """What the child answers.
+
+        Raises ValueError where it does not understand the arguments, RuntimeError where there is no child.
+        """
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         request = json.dumps({"verb": verb, "arguments": arguments})

@@ -1,7 +1,9 @@
-"""Chaos: switches that make a broker misbehave as brokers do, for the tests of programs that have to live with it.
+"""Chaos: switches that make a broker misbehave as brokers do, for the tests of programs that have to live
+with it.
 
-Runs in the broker's own thread, over the launcher's rooms. What it does to clients is what they would see from a real fault; what was confirmed is
-kept all the same. Never part of a broker that nobody tests with: ``gomq_py.testing`` puts it in.
+Runs in the broker's own thread, over the launcher's rooms. What it does to clients is what they would see
+from a real fault; what was confirmed is kept all the same. Never part of a broker that nobody tests with:
+``gomq_py.testing`` puts it in.
 """
 import gevent
 
@@ -32,7 +34,10 @@ class Chaos:
         return len(connections)
 
     def close_connections(self, reason="closed by a test"):
-        """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason. Returns how many there were."""
+        """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason.
+
+        Returns how many there were.
+        """
         _check_text("close_connections", reason)
         connections = list(self._amqp.connections)
         for connection in connections:
@@ -47,19 +52,34 @@ class Chaos:
 
     def delay_confirms(self, seconds):
         """Hold every publisher confirm back for so long."""
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_DELAY_S:
-            raise ValueError(f"delay_confirms: {shortened(seconds)} is not a number of seconds, from 0 to {LONGEST_DELAY_S}")
+        if (
+            isinstance(seconds, bool) or not isinstance(seconds, (int, float))
+            or not 0 <= seconds <= LONGEST_DELAY_S
+        ):
+            raise ValueError(
+                f"delay_confirms: {shortened(seconds)} is not a number of seconds, from 0 to "
+                f"{LONGEST_DELAY_S}"
+            )
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. Counted over all channels opened from here on."""
+        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none.
+
+        Counted over all channels opened from here on.
+        """
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
-            raise ValueError(f"nack_confirms: {shortened(every)} is not a whole number: N refuses every Nth publish, 0 none")
+            raise ValueError(
+                f"nack_confirms: {shortened(every)} is not a whole number: N refuses every Nth publish, 0 "
+                "none"
+            )
         self.nack_every = int(every)
         self._publishes = 0
 
     def trip_alarm(self, reason="low on memory"):
-        """Raise a resource alarm: publishers are held and told with connection.blocked. ``reason`` is "low on" something; None lifts it."""
+        """Raise a resource alarm: publishers are held and told with connection.blocked.
+
+        ``reason`` is "low on" something; None lifts it.
+        """
         if reason is not None:
             _check_text("trip_alarm", reason)
         self._alarms.clear(ALARM_SOURCE)
@@ -77,7 +97,11 @@ class Chaos:
         """The publishes among ``first`` to ``last`` of a channel whose turn it is to be refused."""
         if not self.nack_every:
             return []
-        unlucky = [number for number in range(first, last + 1) if (self._publishes + number - first + 1) % self.nack_every == 0]
+        unlucky = [
+            number
+            for number in range(first, last + 1)
+            if (self._publishes + number - first + 1) % self.nack_every == 0
+        ]
         self._publishes += last - first + 1
         return unlucky
 

@@ -1,7 +1,8 @@
-"""The child's side: a broker with its switches, told what to do over standard input, one JSON object per line, answered on standard output.
+"""The child's side: a broker with its switches, told what to do over standard input, one JSON object per
+line, answered on standard output.
 
-``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker keywords. Ends when its parent's end of the pipe does, so
-that a test run that was killed leaves nothing behind.
+``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker keywords. Ends when
+its parent's end of the pipe does, so that a test run that was killed leaves nothing behind.
 """
 import json
 import sys
@@ -10,7 +11,10 @@ from gomq_py.embedded import Broker
 from gomq_py.observability import log
 from gomq_py.testing.chaos import Chaos
 
-VERBS = ("drop_connections", "close_connections", "refuse_logins", "delay_confirms", "nack_confirms", "trip_alarm", "calm")
+VERBS = (
+    "drop_connections", "close_connections", "refuse_logins", "delay_confirms", "nack_confirms", "trip_alarm",
+    "calm",
+)
 
 
 def main(arguments):
@@ -31,7 +35,9 @@ def main(arguments):
             answer({"error": f"unknown verb {request['verb']}"})
             continue
         try:
-            value = broker.call(lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"]))
+            value = broker.call(
+                lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"])
+            )
         except Exception as error:
             answer({"error": str(error), "is_value": isinstance(error, (ValueError, TypeError))})
         else:

@@ -1,4 +1,8 @@
-"""The pytest plugin: ``gomq``, one broker for the whole session, and ``gomq_fresh``, one for each test that asks. Installed with gomq-py."""
+"""The pytest plugin: ``gomq``, one broker for the whole session, and ``gomq_fresh``, one for each test that
+asks.
+
+Installed with gomq-py.
+"""
 import pytest
 
 
@@ -21,8 +25,12 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="session")
 def gomq():
-    """A broker for the session: tests share it, so each names its own queues. After a test that used its switches, call ``gomq.calm()``."""
-    from gomq_py.testing.brokers import ChildBroker  # here, because every pytest run on this installation loads the plugin
+    """A broker for the session: tests share it, so each names its own queues.
+
+    After a test that used its switches, call ``gomq.calm()``.
+    """
+    # here, because every pytest run on this installation loads the plugin
+    from gomq_py.testing.brokers import ChildBroker
     with ChildBroker() as broker:
         yield broker
 
