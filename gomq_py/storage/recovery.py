@@ -383,7 +383,7 @@ class Recovery:
         self.files.close(acks)
         LOG.error(
             "%s holds the acks of segment %d of queues/*.%s and is not where it belongs; kept as %s. The "
-            "messages of its " "segment that had been acknowledged come back", acks.path, head.number,
+            "messages of its segment that had been acknowledged come back", acks.path, head.number,
             head.incarnation[:8].hex(), self._move_aside(acks.path),
         )
 

@@ -1,14 +1,13 @@
 """Topology log: every durable definition of the broker as a log of changes, replayed at boot.
 
-Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key
-``op``; broker.recovery has the table of them. An append is in the file, and on the disk, when the committer
-has synced: whoever answers a client waits for that. Never yields.
+Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key ``op``; broker.recovery has the table
+of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
+that. Never yields.
 
-Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the
-second is on disk it takes the first one's name. Its snapshot is taken while the model changes, and is right
-all the same: a record says what is, not what to do with what was before, and a change that came after a slice
-is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that
-is slow with names holds nobody up.
+Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the second is on disk it takes the first
+one's name. Its snapshot is taken while the model changes, and is right all the same: a record says what is, not what to do with what was before,
+and a change that came after a slice is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that is
+slow with names holds nobody up.
 """
 import os
 
@@ -23,8 +22,7 @@ from gomq_py.storage.log_records import RecordError, read_record
 LOG = logger("broker")
 NEXT = ".next"
 
-# Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB
-# and replayed in 0.1 s.
+# Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB and replayed in 0.1 s.
 SLACK = 8192
 # Records of a snapshot that are written before others get their turn, about a millisecond's work.
 SLICE = 200
@@ -160,10 +158,7 @@ class TopologyLog:
     # compaction
 
     def _compact_if_long(self):
-        if (
-            self._snapshot is None or self.is_compacting
-            or self._log.record_count <= 2 * self._size_hint + self._slack
-        ):
+        if self._snapshot is None or self.is_compacting or self._log.record_count <= 2 * self._size_hint + self._slack:
             return
         self._size_hint = max(self._size_hint, sum(1 for _ in self._snapshot()))
         if self._log.record_count <= 2 * self._size_hint + self._slack:
