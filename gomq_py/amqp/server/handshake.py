@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
-    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED, TUNING, moved,
+    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPEN, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED, TUNING, moved,
 )
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
@@ -131,7 +131,7 @@ class Handshake:
                 if method is not None:
                     return self._handle(method)
         except AMQPError as error:
-            raise HandshakeError(f"{error} in handshake state {self.state}", self._reply_to(error)) from error
+            raise HandshakeError(f"{error} in handshake state {self.state}", self.reply_to(error)) from error
 
     def logged_in(self):
         """The credentials are good: the limits to send."""
@@ -158,6 +158,12 @@ class Handshake:
         """The virtual host is open: the last answer of the handshake."""
         moved(self, OF_HANDSHAKE, OPENED)
         return method_frame(0, ConnectionOpenOk())
+
+    def reply_to(self, error):
+        """What to send because of an error. RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing
+        away.
+        """
+        return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
     def rest(self):
         """Octets that were read behind connection.open."""
@@ -244,10 +250,6 @@ class Handshake:
 
     def _open(self, method):
         return Open(method.virtual_host)
-
-    def _reply_to(self, error):
-        """RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing away."""
-        return close_frame(error) if self.state in (TUNING, OPENING) else b""
 
 
 def not_negotiated(name, value, relation, limit):

@@ -16,7 +16,7 @@ from gomq_py.amqp.server.handshake import (
     Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame,
 )
 from gomq_py.amqp.server.server_properties import server_properties
-from gomq_py.amqp.wire.errors import NotAllowed
+from gomq_py.amqp.wire.errors import ConnectionForced, NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
 from gomq_py.auth import certificates
 from gomq_py.auth.errors import LoginRefused
@@ -26,6 +26,8 @@ from gomq_py.broker.verbs.access import may_enter, refusal
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
+# RabbitMQ's words to clients when the broker stops.
+SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 READ_OCTETS = 16 * 1024
 
 
@@ -141,6 +143,7 @@ class LoginAttempt:
                             self.name,
                         )
                         return None
+                    self._check_not_stopping()
         except HandshakeError as error:
             self._server.strangers.warning(
                 ("refused", self._peer_host, handshake.state), "connection %s refused: %s", self.name, error
@@ -177,9 +180,9 @@ class LoginAttempt:
             self._log_in(step)
             self._socket.sendall(handshake.logged_in())
         elif isinstance(step, Open):
-            vhost = self._open(step.virtual_host)
+            self._open(step.virtual_host)
             self._socket.sendall(handshake.opened())
-            self._vhost = vhost
+            self._vhost = self._open(step.virtual_host)  # again: while the client took that, user or vhost may have been deleted, or others come in
         return not isinstance(step, Closed)
 
     def _log_in(self, login):
@@ -215,10 +218,17 @@ class LoginAttempt:
                 # the client's fault: a right password comes through, if late.
                 with self._patience.paused():
                     self.user = logins.login(login.username, login.password, self._peer_host)
+                self._check_not_stopping()
         except LoginRefused as error:
             self._server.churn.logins_failed += 1
             raise HandshakeError(str(error), self._handshake.refused()) from error
         self._server.churn.logins_succeeded += 1
+
+    def _check_not_stopping(self):
+        """After whatever may have switched: nobody comes in once the server has taken leave of its clients. Raises HandshakeError."""
+        if self._server.is_closing:
+            error = ConnectionForced(SHUTDOWN)
+            raise HandshakeError("the broker stops", self._handshake.reply_to(error))
 
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""

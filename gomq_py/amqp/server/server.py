@@ -14,6 +14,7 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
+from gomq_py.amqp.server.login import SHUTDOWN
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.net.listener import host_of
@@ -60,7 +61,7 @@ class AMQPServer:
         self.refusing_logins = False
         self._blocked_reason = None
         self._alarm_news = AlarmNews()
-        self._closing = False
+        self.is_closing = False
         self._empty = Event()
         broker.alarms.subscribe(self._alarmed)
 
@@ -72,7 +73,7 @@ class AMQPServer:
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
-        if self._closing:
+        if self.is_closing:
             return
         guest = self.hub.admission.identify(socket, host_of(address))
         if guest is not None:
@@ -82,16 +83,17 @@ class AMQPServer:
                 self.hub.admission.leave(guest)
 
     def close(self):
-        """Take leave of every client, waiting a bounded time for them to agree. May switch."""
-        self._closing = True
+        """Take leave of every client, waiting a bounded time for them to agree; a login that is under way comes to nothing. May switch."""
+        self.is_closing = True
         for connection in list(self.connections):
-            connection.force_close("broker forced connection closure with reason 'shutdown'")
+            connection.force_close(SHUTDOWN)
         if self.connections:
             self._empty.clear()
             self._empty.wait(STOP_TIMEOUT_S)
         for connection in list(self.connections):
             connection.abort("the client did not answer connection.close before the broker stopped")
         self.hub.lingering.close()
+        self.hub.admission.close()  # strangers, who wait for nothing any more
         # One round of the loop lets the connections' greenlets end.
         gevent.sleep(0)
         self.hub.endings.finish()

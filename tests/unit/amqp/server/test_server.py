@@ -1,9 +1,49 @@
 """The door as a whole: taking leave of its clients."""
 import gevent
+import pytest
+from gevent.event import Event
 
 from gomq_py.amqp.server import server as server_module
-from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionCloseOk
+from gomq_py.amqp.server.handshake import Handshake
+from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.methods import (
+    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionTune, ConnectionTuneOk,
+)
 from tests.support.waiting import in_time
+
+FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+
+
+@pytest.fixture
+def closing(door):
+    """A function that has the server close, which waits then for a client that is in."""
+    ends = []
+
+    def begin():
+        client = door.client()
+        ends.append((client, gevent.spawn(door.server.close)))
+        client.expect(ConnectionClose, 0)
+
+    yield begin
+    for client, greenlet in ends:
+        client.send_method(ConnectionCloseOk(), 0)
+        greenlet.join(timeout=in_time(30))
+        assert greenlet.successful() and not door.server.connections
+
+
+def asked_in(door, username="guest"):
+    """A client that has sent its credentials."""
+    client = door.stranger()
+    client.send(PROTOCOL_HEADER)
+    client.expect(ConnectionStart, 0)
+    client.start_ok(username, username)
+    return client
+
+
+def ask_for_vhost(client):
+    client.expect(ConnectionTune, 0)
+    client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
+    client.send_method(ConnectionOpen(virtual_host="/"), 0)
 
 
 def test_close_tells_every_client_and_waits_for_them(door):
@@ -35,3 +75,79 @@ def test_nobody_comes_in_after_close(door):
     door.server.close()
 
     door.stranger().expect_end()
+
+
+def test_login_whose_password_is_checked_while_the_server_closes_comes_to_nothing(door, closing):
+    """As that of a costly hash, whose thread is not waited for."""
+    asked, checked, login = Event(), Event(), door.broker.logins.login
+
+    def slowly(*credentials):
+        asked.set()
+        checked.wait()
+        return login(*credentials)
+
+    door.broker.logins.login = slowly
+    late = asked_in(door)
+    asked.wait(in_time(30))
+    door.broker.logins.login = login
+    closing()
+    succeeded = door.server.churn.logins_succeeded
+
+    checked.set()
+
+    late.expect_end()
+    assert door.server.churn.logins_succeeded == succeeded
+    assert len(door.server.connections) == 1
+
+
+def test_client_that_asks_for_its_vhost_while_the_server_closes_is_told_so(door, closing):
+    late = asked_in(door)
+    closing()
+
+    ask_for_vhost(late)
+
+    late.expect_error(ConnectionClose, 320, FORCED, 0)
+    late.expect_end()
+
+
+def test_strangers_are_gone_when_the_server_is_closed(door):
+    door.settings.login_timeout = 3600
+    silent, greeted, known = door.stranger(), door.stranger(), asked_in(door)
+    greeted.send(PROTOCOL_HEADER)
+    greeted.expect(ConnectionStart, 0)
+    known.expect(ConnectionTune, 0)
+
+    door.server.close()
+
+    for client in (silent, greeted, known):
+        client.expect_end()
+
+
+@pytest.mark.parametrize("goes", ["the user", "the vhost", "the server"])
+def test_client_whose_vhost_was_opened_does_not_come_in_when_what_it_needs_has_gone_since(door, monkeypatch, goes):
+    """It may take its time to read open-ok, when its socket is full."""
+    door.broker.users.set_user("bob", "bob")
+    door.broker.users.set_permission("bob", "/", ".*", ".*", ".*")
+    texts = {
+        "the user": (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'"), "the vhost": (530, "NOT_ALLOWED - vhost / not found"),
+        "the server": (320, FORCED)}
+    opened = Handshake.opened
+
+    def opened_meanwhile(handshake):
+        if goes == "the user":
+            door.broker.users.delete_user("bob")
+        elif goes == "the vhost":
+            door.broker.delete_vhost("/")
+        else:
+            door.server.is_closing = True
+        return opened(handshake)
+
+    monkeypatch.setattr(Handshake, "opened", opened_meanwhile)
+    client = asked_in(door, "bob")
+
+    ask_for_vhost(client)
+
+    client.expect(ConnectionOpenOk, 0)
+    client.expect_error(ConnectionClose, *texts[goes], 0)
+    client.expect_end()
+    assert not door.server.connections
