@@ -94,7 +94,7 @@ class LoginProof:
 class Users:
     """Every user by name: none before ``open``. ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
 
-    ``on_change(record)``, where somebody sets it, is called with each change before it is made.
+    ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is made: what was is still to be seen.
     """
 
     def __init__(self, files, path, committer, make_state, only_local=()):
@@ -315,9 +315,9 @@ class Users:
         return user
 
     def _append(self, record):
+        self._log.append(encode_table(record))
         if self.on_change is not None:
             self.on_change(record)
-        self._log.append(encode_table(record))
 
     def _replay(self):
         try:

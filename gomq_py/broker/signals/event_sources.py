@@ -7,7 +7,7 @@ from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 
 
 class UserEvents:
-    """Called with each record of the users' log before it counts."""
+    """Called with each record of the users' log when it is written, and before it counts."""
 
     def __init__(self, events, users):
         self._events = events

@@ -261,3 +261,47 @@ def test_lost_changes_are_said_with_the_file_and_where_its_copy_is(reopen, tmp_p
 
     assert [user.name for user in store] == ["ann"]
     assert f"{tmp_path}/users.damaged. Check users, passwords and permissions" in caplog.text
+
+
+CHANGES = [
+    lambda store: store.set_user("bob", password="b"), lambda store: store.set_user("ann", password="another"),
+    lambda store: store.set_tags("ann", ["monitoring"]), lambda store: store.set_limits("ann", {"max-channels": 1}),
+    lambda store: store.delete_user("ann"), lambda store: store.set_permission("ann", "/", "", "", ""),
+    lambda store: store.delete_permission("ann", "/"), lambda store: store.set_topic_permission("ann", "/", "amq.topic", "", ""),
+    lambda store: store.delete_topic_permissions("ann", "/"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_change_that_cannot_be_written_is_told_to_nobody_and_not_made(reopen, monkeypatch, change):
+    store = reopen()
+    store.set_user("ann", password="a", tags=["management"])
+    store.set_permission("ann", "/", "a", "b", "c")
+    store.set_topic_permission("ann", "/", "amq.topic", "a", "b")
+    told = []
+    store.on_change = lambda record: told.append(record["op"])
+    before = list(map(repr, store._snapshot()))
+
+    def refuse(payload):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(store._log, "append", refuse)
+        with pytest.raises(OSError):
+            change(store)
+    told_of_failed, after = list(told), list(map(repr, store._snapshot()))
+    change(store)
+
+    assert (told_of_failed, after) == ([], before)
+    assert len(told) == 1
+
+
+def test_change_is_told_when_it_is_written_and_what_was_is_still_there(reopen):
+    store = reopen()
+    store.set_user("ann", password="a", tags=["management"])
+    told = []
+    store.on_change = lambda record: told.append((record["tags"], store.get("ann").tags, store._log.record_count))
+
+    store.set_tags("ann", ["monitoring"])
+
+    assert told == [(["monitoring"], ("management",), 2)]
