@@ -26,6 +26,7 @@ from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, 
 _LOG = logging.getLogger("gomq_py.client")
 # Told at the first attempt these are final: no waiting mends a password or a missing virtual host.
 _FINAL_CODES = {403, 530}
+_LONGEST_WAIT_S = 3600.0
 
 
 class Link:
@@ -299,7 +300,8 @@ def _answer(future, function, args):
 
 
 def _milliseconds(seconds):
-    return None if seconds is None else max(0, int(seconds * 1000) + 1)
+    # poll() takes at most 2**31 ms, which a timer of a month exceeds: whoever wakes early looks and waits again.
+    return None if seconds is None else max(0, int(min(seconds, _LONGEST_WAIT_S) * 1000) + 1)
 
 
 def _ignore(_):

@@ -6,7 +6,12 @@ gives up waiting cancels the Future, and then it is not.
 
 from concurrent.futures import Future, InvalidStateError
 
+from gomq_py.amqp.wire.constants import FRAME_OVERHEAD
 from gomq_py.client.errors import Disconnected, NotConfirmed, Refused, Unroutable
+
+
+# Class, weight and size of the body stand before the properties in a header frame.
+_HEADER_FRAME_OCTETS = FRAME_OVERHEAD + 12
 
 
 class _Message:
@@ -104,10 +109,27 @@ class Publisher:
             # Noted before it is sent: what a failing send leaves behind is published again.
             self._unconfirmed[self._channel.published + 1] = message
             try:
-                self._channel.publish(*message.arguments, mandatory=message.mandatory)
+                exchange, routing_key, body, properties = message.arguments
+                properties = self._wire_form(properties)
+                self._channel.publish(exchange, routing_key, body, properties, mandatory=message.mandatory)
             except (ValueError, TypeError, OverflowError) as error:  # a header or key that has no wire form
                 del self._unconfirmed[self._channel.published + 1]
                 _end(message, error)
+
+    def _wire_form(self, properties):
+        """Properties in octets. Raises ValueError where they do not fit into a frame.
+
+        The broker ends the connection over a frame that is too large, and the next one over the same message.
+        """
+        if properties is None:
+            return None
+        octets = properties if isinstance(properties, (bytes, bytearray, memoryview)) else properties.encode()
+        frame_max = self._channel.connection.frame_max
+        if frame_max and len(octets) > frame_max - _HEADER_FRAME_OCTETS:
+            raise ValueError(
+                f"properties and headers of {len(octets)} octets do not fit into a frame of {frame_max}"
+            )
+        return octets
 
     def _confirmed(self, numbers, refused):
         returned = self._channel.returned if self._channel is not None else None

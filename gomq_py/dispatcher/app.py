@@ -12,6 +12,7 @@ Nothing connects before the first task is sent or the worker starts.
 """
 
 import inspect
+import os
 import threading
 import time
 from datetime import datetime, timezone
@@ -68,8 +69,11 @@ class AppTask:
     def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
         """The Task that would be sent. Raises BadArgument."""
         if eta is not None:
-            at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
-            delay_s = max(0.0, at - time.time())
+            try:
+                at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
+            except (ValueError, OverflowError, TypeError) as error:
+                raise BadTask(f"task {self.name!r}: eta {eta!r} is no time: {error}") from None
+            delay_s = at - time.time()
         arguments = self.signature.arguments(args, kwargs or {})
         if unique is None and self._unique:
             unique = f"{self.name}:{[each.value for each in arguments]!r}"
@@ -131,6 +135,7 @@ class Dispatcher:
         self._server_options = server_options
         self._hooks: dict = {"before_task": [], "after_task": [], "failed_task": []}
         self._server = None
+        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def task(
@@ -167,6 +172,8 @@ class Dispatcher:
                 with_uuid=with_uuid,
             )
         name = name or function.__name__
+        if not isinstance(name, str):
+            raise ValueError(f"a task's name is a text, not {name!r}")
         if name in self.tasks:
             raise ValueError(f"there is a task {name!r} already, of {self.tasks[name].__module__}")
         if unique and self._unique_s is None:
@@ -180,9 +187,11 @@ class Dispatcher:
             "run_in": run_in,
             "task_uuid_as_first_arg": with_uuid,
         }
-        task = self.tasks[name] = AppTask(
-            self, function, name, queue or self.queue, priority, unique, options
-        )
+        if priority is not None and priority not in range(256):
+            raise ValueError(f"task {name!r}: a priority is from 0 to 255, not {priority!r}")
+        task = AppTask(self, function, name, queue or self.queue, priority, unique, options)
+        task.config().check_limits(name)
+        self.tasks[name] = task
         return task
 
     def before(self, hook):
@@ -209,7 +218,10 @@ class Dispatcher:
 
     @property
     def server(self):
-        """The Server, which connects now if it has not yet."""
+        """The Server, which connects now if it has not yet; a forked process gets one of its own."""
+        if self._pid != os.getpid():
+            # The thread of the parent's connection is not here, and its lock may have been held.
+            self._pid, self._lock, self._server = os.getpid(), threading.Lock(), None
         with self._lock:
             if self._server is None or self._server.link.has_ended:
                 queues = [InitQueue(each, [each]) for each in self.queues]

@@ -48,8 +48,23 @@ def convert(type_name, value):
 
 def shown(value):
     """A value in an error text: short, whatever it is."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    try:
+        return brief(repr(value))
+    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
+        return f"a value of type {type(value).__name__} that is too large to show"
+
+
+def brief(text, most=60):
+    """Text that somebody else has chosen, short enough for a log line."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def text_of(error, most=1000):
+    """What an error says; its ``__str__`` may fail, and may say a great deal."""
+    try:
+        return brief(str(error), most)
+    except Exception as fault:  # of the task's own class, which must not keep its message from being settled
+        return f"a {type(error).__name__} whose text cannot be had ({type(fault).__name__})"
 
 
 def _bool(type_name, value):

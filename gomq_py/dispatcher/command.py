@@ -65,12 +65,16 @@ class _Run:
         self._finished: list = []
         self._shown = (time.monotonic(), 0)
         self._workers: list = []
+        self._health_error = ""
 
     def run(self):
         """Work until told to stop; the exit code."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._told)
         options = self._options
+        if options.health_file and not Path(options.health_file).absolute().parent.is_dir():
+            print(f"gomq-py-worker: there is no folder for the health file {options.health_file}", file=sys.stderr)
+            return 2
         queues = options.queues.split(",") if options.queues else None
         try:
             kind = "greenlets" if options.greenlets else options.run_in
@@ -82,7 +86,12 @@ class _Run:
         if options.prometheus_port is not None:
             from gomq_py.dispatcher.metrics import serve
 
-            serve(options.prometheus_port, options.prometheus_bind, server, self._workers)
+            try:
+                serve(options.prometheus_port, options.prometheus_bind, server, self._workers)
+            except (OSError, OverflowError) as error:
+                print(f"gomq-py-worker: metrics at port {options.prometheus_port}: {error}", file=sys.stderr)
+                server.abort()  # what was taken meanwhile goes back
+                return 2
         names = ", ".join(each.config.queue for each in self._workers)
         _LOG.info("gomq-py-worker %s takes %d tasks from %s", __version__, len(self._app.tasks), names)
         broken, parent = server.connection_broken, int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
@@ -132,10 +141,19 @@ class _Run:
         }
         self._shown = (now, done)
         if self._options.health_file:
-            _write_health(self._options.health_file, state)
+            self._write_health(state)
         if self._options.status or (self._options.status is None and sys.stderr.isatty()):
             line = "  ".join(f"{name} {value}" for name, value in state.items())
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+    def _write_health(self, state):
+        """A disk that is full ages the file, which a probe sees; tasks go on."""
+        try:
+            _write_health(self._options.health_file, state)
+        except OSError as error:
+            if self._health_error != str(error):
+                _LOG.warning("the health file cannot be written: %s", error)
+            self._health_error = str(error)
 
 
 def _write_health(path, state):

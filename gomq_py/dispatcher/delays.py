@@ -10,6 +10,7 @@ Both lead back to the exchange with the routing key that the task had. With X th
                to live, so that no message waits behind another that waits longer.
 """
 
+import hashlib
 import time
 
 from gomq_py.dispatcher.errors import NotSupported
@@ -24,6 +25,8 @@ _EARLY_MS = 50
 UNIQUE_HEADER = "x-deduplication-header"
 # Ids that the exchange remembers: 100 MB would be a million.
 UNIQUE_COUNT = 65536
+# A longer text of a unique task is sent as its hash: arguments may be large, and a header fits into a frame.
+_UNIQUE_OCTETS = 200
 
 
 class BrokerDelays:
@@ -60,7 +63,7 @@ class BrokerDelays:
         """(exchange, headers) that take a task to be run in so many seconds."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
-            return self._unique, {**headers, UNIQUE_HEADER: unique}
+            return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
     def prepare(self, channel, delay_s):
@@ -114,6 +117,11 @@ class QueueDelays:
     def _longest(delay_s):
         steps = max(1, int(delay_s * 1000) // STEP_MS)
         return STEP_MS * 2 ** min(steps.bit_length() - 1, STEPS - 1)
+
+
+def _short(unique):
+    octets = unique.encode("utf-8", "surrogatepass")
+    return unique if len(octets) <= _UNIQUE_OCTETS else f"sha256:{hashlib.sha256(octets).hexdigest()}"
 
 
 def left_s(headers, clock=time.time):

@@ -1,5 +1,8 @@
 """What can go wrong with a task. A leaf: senders and workers raise the same."""
 
+# 30 000 years: what is longer is a mistake, and its milliseconds would not fit into a header.
+LONGEST_DELAY_S = 1e12
+
 
 class DispatcherError(Exception):
     """Base of everything the task queue raises."""
@@ -38,12 +41,22 @@ class ProcessDied(DispatcherError):
 
 
 class Retry(DispatcherError):
-    """Raised by a task: run me again, after ``delay_s`` seconds where that is given."""
+    """Raised by a task: run me again, after ``delay_s`` seconds where that is given.
+
+    Raises BadTask for a delay that is none.
+    """
 
     def __init__(self, reason="the task asks for it", delay_s=None):
         super().__init__(reason)
-        self.delay_s = delay_s
+        self.delay_s = None if delay_s is None else checked_delay_s(delay_s)
 
 
 class Reject(DispatcherError):
     """Raised by a task: never run me again; it goes to the dead letters."""
+
+
+def checked_delay_s(seconds):
+    """Seconds to wait as a float, 0 for a time that is over. Raises BadTask where they are none."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:
+        raise BadTask(f"a delay of {seconds!r} s is none: it is a number of up to {LONGEST_DELAY_S:g}")
+    return max(0.0, float(seconds))

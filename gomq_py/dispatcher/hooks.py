@@ -26,5 +26,5 @@ class Hooks:
         ):
             try:
                 hook(*args)
-            except Exception:
+            except BaseException:  # SystemExit too: the task that it is told of must still be settled
                 self._log.exception("a hook of task %r failed", context.name)

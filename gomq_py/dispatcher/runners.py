@@ -154,7 +154,12 @@ class Processes(Threads):
         try:
             while (invocation := self._queue.get()) is not None:
                 if child is None or child.has_ended:
-                    child = Child()
+                    try:
+                        child = Child()
+                    except OSError as error:  # no memory, too many processes: this task fails, and the next may not
+                        child = None
+                        invocation.run(partial(_raise, error))
+                        continue
                 invocation.holder = child
                 invocation.run(partial(child.run, invocation.config.function, invocation.values))
         finally:
@@ -173,9 +178,7 @@ class EventLoop:
         self._loop = asyncio.new_event_loop()
         self._waiting: deque = deque()
         self._room = limit
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name=f"event loop of {name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._serve, name=f"event loop of {name}", daemon=True)
         self._thread.start()
 
     def begin(self, invocation):
@@ -200,6 +203,12 @@ class EventLoop:
     def close(self):
         """End the loop; what still runs is dropped."""
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _serve(self):
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     def _fill(self):
         while self._waiting and self._room:
@@ -231,6 +240,10 @@ class EventLoop:
         except (SystemExit, KeyboardInterrupt) as fault:
             error = DispatcherError(f"{type(fault).__name__}: {fault}")
         invocation.finished(error)
+
+
+def _raise(error):
+    raise error
 
 
 def make_runner(kind, limit, name):

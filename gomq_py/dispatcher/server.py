@@ -24,11 +24,13 @@ from gomq_py.client.publisher import Publisher
 from gomq_py.client.url import DEFAULT_URL
 from gomq_py.dispatcher.delays import delays_of
 from gomq_py.dispatcher.errors import (
+    LONGEST_DELAY_S,
     BadTask,
     DispatcherError,
     NotDelivered,
     NotSupported,
     ServiceDisconnected,
+    checked_delay_s,
 )
 from gomq_py.dispatcher.worker import Worker
 
@@ -81,6 +83,10 @@ class ServerConfig:
                 raise ValueError("Empty queue name passed")
             if not all(each.binding_keys):
                 raise ValueError(f"Empty binding key passed for queue {each.name!r}")
+        if self.unique_s is not None and not 0.001 <= self.unique_s <= LONGEST_DELAY_S:
+            raise ValueError(f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks")
+        if self.heartbeat_s is not None and self.heartbeat_s not in range(65536):
+            raise ValueError(f"heartbeat_s is {self.heartbeat_s!r}: whole seconds up to 65535, 0 for none")
 
 
 class Server:
@@ -164,6 +170,7 @@ class Server:
             raise NotSupported(
                 f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s"
             )
+        task.delay_s = checked_delay_s(task.delay_s)
         exchange, headers = self.config.exchange, {}
         if task.delay_s > 0 or task.unique:
             exchange, headers = self.delays.place(task.delay_s, task.unique)

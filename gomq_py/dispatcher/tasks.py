@@ -9,12 +9,13 @@ The format is that of gofort/dispatcher. What we need besides it stands in heade
 
 import contextvars
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from gomq_py.content.properties import Properties
-from gomq_py.dispatcher.arguments import convert, shown, type_of
+from gomq_py.dispatcher.arguments import brief, convert, shown, type_of
 from gomq_py.dispatcher.errors import BadArgument, BadTask
 
 CONTENT_TYPE = "application/json"
@@ -65,18 +66,33 @@ class Task:
         """The body. Raises BadTask, BadArgument naming the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
+        self._check_kinds()
         args = []
         for number, each in enumerate(self.args, start=1):
             argument = each if isinstance(each, Argument) else Argument(each)
             try:
                 args.append({"type": argument.type, "value": convert(argument.type, argument.value)})
             except BadArgument as error:
-                raise BadArgument(f"task {self.name!r}: argument {number}: {error}") from None
+                raise BadArgument(f"task {brief(self.name)!r}: argument {number}: {error}") from None
         self.uuid = self.uuid or _new_uuid()
         try:
             return _encode({"uuid": self.uuid, "name": self.name, "args": args}).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise BadTask(f"task {self.name!r}: an argument has no form in JSON: {error}") from None
+
+    def _check_kinds(self):
+        for what, value, kind in (
+            ("name", self.name, str),
+            ("uuid", self.uuid, str),
+            ("routing_key", self.routing_key, str),
+            ("unique", self.unique, str),
+            ("headers", self.headers, dict),
+            ("args", self.args, (list, tuple)),
+        ):
+            if not isinstance(value, kind):
+                raise BadTask(f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}")
+        if self.priority is not None and self.priority not in range(256):
+            raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
     def properties(self, more_headers=None):
         """The properties of its message."""
@@ -112,7 +128,7 @@ def decode(body):
         raise BadTask(f"the task has no name: {shown(task)}")
     args = [] if args is None else args  # Go writes null for no arguments
     if not isinstance(args, list) or not all(isinstance(each, dict) for each in args):
-        raise BadTask(f"task {name!r}: args is {shown(args)}, and not a list of types and values")
+        raise BadTask(f"task {shown(name)}: args is {shown(args)}, and not a list of types and values")
     return Received(
         uuid if isinstance(uuid, str) else str(uuid),
         name,
@@ -139,6 +155,14 @@ class TaskConfig:
     backoff: Any = None
     dead_letter: bool = False
     check: Any = None
+
+    def check_limits(self, name):
+        """Raises ValueError where the timeout or the retries of task ``name`` are none."""
+        timeout_s, retries = self.timeout_s, self.retries
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s < math.inf:
+            raise ValueError(f"task {name!r}: timeout_s is {timeout_s!r}, and not a number of seconds (0: none)")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ValueError(f"task {name!r}: retries is {retries!r}, and not a whole number from 0 on")
 
 
 @dataclass(slots=True)

@@ -19,22 +19,31 @@ from typing import Any
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ClientError, Disconnected
-from gomq_py.content.properties import Properties
 from gomq_py.dispatcher import tasks as wire
-from gomq_py.dispatcher.arguments import convert
+from gomq_py.dispatcher.arguments import brief, convert, shown, text_of
+from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
-from gomq_py.dispatcher.errors import BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask
+from gomq_py.dispatcher.errors import (
+    LONGEST_DELAY_S,
+    BadArgument,
+    BadTask,
+    Reject,
+    Retry,
+    TaskTimeout,
+    UnknownTask,
+)
 from gomq_py.dispatcher.hooks import Hooks
 from gomq_py.dispatcher.runners import KINDS, Invocation, make_runner
 from gomq_py.dispatcher.signatures import check_of
 from gomq_py.errors import Malformed
 
 RETURN_KEY = "dispatcher.return."
-# Before a message that could not be put off or given up (the broker refused the copy) is tried once more.
-_ANOTHER_TRY_S = 1.0
 # A text of an error in a header: long enough to say what, short enough for a frame.
 _REASON_OCTETS = 1000
 DEFAULT_LIMIT = 3
+_MOST_PREFETCH = 65535  # of basic.qos
+# Attempts that are counted: the count is a header, which anybody may write and which holds 64 bits.
+_MOST_COUNTED = 2**31
 
 
 @dataclass
@@ -66,9 +75,10 @@ class WorkerConfig:
             raise ValueError(f"the worker of queue {self.queue!r} has no name")
         if not all(self.binding_keys):
             raise ValueError(f"Empty binding key passed for queue {self.queue!r}")
-        if self.limit < 1 or self.prefetch < 0:
+        if not 1 <= self.limit <= _MOST_PREFETCH or not 0 <= self.prefetch <= _MOST_PREFETCH:
             raise ValueError(
-                f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are none"
+                f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are none: "
+                f"both are at most {_MOST_PREFETCH}"
             )
 
 
@@ -88,9 +98,9 @@ class Worker:
         self._channel: Any = None
         self._consuming = False
         self._running: dict = {}  # invocation -> True, until it is settled
-        self._copies: set = set()  # Futures of copies that are on their way to the broker
         self._idle = threading.Event()
         self._idle.set()
+        self._copies = Copies(self.name, server, self._idle.clear, self._note_idle)
         self._runners: dict = {}
         self._watch_at: float | None = None  # when the running tasks are looked at for their timeouts
 
@@ -152,8 +162,7 @@ class Worker:
         """
         self._channel = None
         self._take_back()
-        for future in list(self._copies):
-            future.cancel()  # the original is delivered again
+        self._copies.cancel()
 
     def channel_closed(self, connection, error):
         """True if it was this worker's channel: a new one takes its place."""
@@ -168,7 +177,7 @@ class Worker:
         """There will be no connection: tasks that run may finish, and will run again elsewhere."""
         self.down(error)
         self._consuming = False
-        self._copies.clear()
+        self._copies.forget()
         self._note_idle()
 
     # The rest is private, and in the link's thread.
@@ -276,13 +285,13 @@ class Worker:
                 values.append(convert(type_name, value))
             except BadArgument as error:
                 raise BadArgument(
-                    f"task {task.name!r} of worker {self.name!r}: argument {number}: {error}"
+                    f"task {shown(task.name)} of worker {self.name!r}: argument {number}: {error}"
                 ) from None
         if config.check is not None:
             try:
                 config.check(values, [each[0] for each in task.args])
             except BadArgument as error:
-                raise BadArgument(f"task {task.name!r} of worker {self.name!r}: {error}") from None
+                raise BadArgument(f"task {shown(task.name)} of worker {self.name!r}: {error}") from None
         return values
 
     def _begin(self, config, context, delivery):
@@ -295,7 +304,11 @@ class Worker:
         self._idle.clear()
         if config.timeout_s:
             self._watch(time.monotonic() + config.timeout_s)
-        runner.begin(invocation)
+        try:
+            runner.begin(invocation)
+        except BaseException:
+            self._forget(invocation)
+            raise
 
     def _returned(self, invocation, error):
         """Wherever the function ran."""
@@ -311,7 +324,13 @@ class Worker:
             self._ack(invocation.delivery)
         else:
             self.failed_count += 1
-            self._settle_failed(invocation, error)
+            try:
+                self._settle_failed(invocation, error)
+            except (ClientError, OSError):
+                raise
+            except Exception as fault:  # an error nobody thought of costs one message, and no place among the running
+                self._log.exception("worker %r met an error that it cannot deal with", self.name)
+                self._give_up(invocation.delivery, fault)
         self._note_idle()
 
     def _settle_failed(self, invocation, error):
@@ -322,7 +341,7 @@ class Worker:
             wait_s = getattr(error, "delay_s", None)
             if wait_s is None:
                 wait_s = (config.backoff or Backoff()).wait_s(attempt) or 0.0
-            self._put_off(delivery, wait_s, {wire.ATTEMPT_HEADER: attempt + 1})
+            self._put_off(delivery, min(wait_s, LONGEST_DELAY_S), {wire.ATTEMPT_HEADER: attempt + 1})
         elif config.dead_letter or isinstance(error, Reject):
             self._give_up(delivery, error)
         else:
@@ -334,10 +353,10 @@ class Worker:
         self._log.error(
             "task %r (%s) of worker %r failed: %s: %s",
             context.name,
-            context.uuid,
+            brief(context.uuid),
             self.name,
             type(error).__name__,
-            error,
+            text_of(error),
             exc_info=None if quiet else error,
         )
 
@@ -370,7 +389,8 @@ class Worker:
             return  # it has just ended
         context = invocation.context
         error = TaskTimeout(
-            f"task {context.name!r} ({context.uuid}) of worker {self.name!r} took over {invocation.config.timeout_s:g} s"
+            f"task {context.name!r} ({brief(context.uuid)}) of worker {self.name!r} took over "
+            f"{invocation.config.timeout_s:g} s"
         )
         self._settle(invocation, error)
         self._runners[invocation.config.run_in].abandon(invocation)
@@ -381,7 +401,7 @@ class Worker:
         self._note_idle()
 
     def _note_idle(self):
-        if not self._running and not self._copies:
+        if not self._running and not self._copies.count:
             self._idle.set()
 
     def _ack(self, delivery):
@@ -395,12 +415,12 @@ class Worker:
             self._give_up(
                 delivery,
                 UnknownTask(
-                    f"task {task.name!r} is not known to worker {self.name!r}, nor to who else had it in {count} "
+                    f"task {shown(task.name)} is not known to worker {self.name!r}, nor to who else had it in {count} "
                     f"tries: there are {known}"
                 ),
             )
             return
-        self._log.warning("task %r is not known to worker %r: put off", task.name, self.name)
+        self._log.warning("task %s is not known to worker %r: put off", shown(task.name), self.name)
         self._put_off(
             delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1}
         )
@@ -408,83 +428,44 @@ class Worker:
     def _put_off(self, delivery, wait_s, headers):
         """Send it to come back to this queue in ``wait_s``."""
         key = RETURN_KEY + self.config.queue
-        self._replace(
+        self._copies.replace(
             delivery,
             headers,
             lambda properties: self._server.send_later(key, delivery.body, properties, wait_s),
+            lambda error: self._give_up(delivery, error),
         )
 
     def _give_up(self, delivery, error):
         """To the dead letters, with the reason."""
-        self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, error)
+        text = text_of(error)
+        self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, text)
         if not self._dead_letters:
             if not delivery.channel.closed:
                 delivery.nack(requeue=False)
             return
-        reason = str(error).encode("utf-8", "replace")[:_REASON_OCTETS].decode("utf-8", "ignore")
+        reason = text.encode("utf-8", "replace")[:_REASON_OCTETS].decode("utf-8", "ignore")
         headers = {
             wire.REASON_HEADER: reason,
             wire.ERROR_HEADER: type(error).__name__,
             wire.QUEUE_HEADER: self.config.queue,
             wire.WORKER_HEADER: self.name,
         }
-        self._replace(
-            delivery,
-            headers,
-            lambda properties: self._server.send_copy("", self._dead_letters, delivery.body, properties),
-        )
 
-    def _replace(self, delivery, headers, send):
-        """Publish a copy with these headers, and acknowledge the original once the broker has the copy."""
-        if delivery.channel.closed:
-            return
-        try:
-            properties = Properties.decode(delivery.raw_properties)
-        except Malformed:
-            properties = Properties(delivery_mode=wire.PERSISTENT)
-        kept = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_THE_WAY}
-        properties.headers = {**kept, **headers}
-        properties.delivery_mode = wire.PERSISTENT
-        properties.expiration = properties.user_id = None
-        future = send(properties)
-        self._copies.add(future)
-        self._idle.clear()
-        future.add_done_callback(lambda _: self._post(self._replaced, future, delivery, headers, send))
+        def send(properties):
+            return self._server.send_copy("", self._dead_letters, delivery.body, properties)
 
-    def _replaced(self, future, delivery, headers, send):
-        self._copies.discard(future)
-        self._note_idle()
-        if delivery.channel.closed:
-            return
-        if future.cancelled() or future.exception() is not None:
-            self._log.error(
-                "worker %r could not put off or give up a message: %s", self.name, future.exception()
-            )
-            self._server.link.call_later(_ANOTHER_TRY_S, self._replace, delivery, headers, send)
-        else:
-            delivery.ack()
+        def send_bare(unsent):
+            self._log.error("a dead letter of queue %r goes without its own headers: %s", self.config.queue, unsent)
+            self._copies.replace(delivery, headers, send, lambda _: delivery.nack(requeue=False), bare=True)
 
-
-# Headers of one way of a message, which the next must not inherit.
-_OF_THE_WAY = {
-    wire.DUE_HEADER,
-    "x-delay",
-    "x-death",
-    "x-first-death-exchange",
-    "x-first-death-queue",
-    "x-first-death-reason",
-    "x-last-death-exchange",
-    "x-last-death-queue",
-    "x-last-death-reason",
-    "x-delivery-count",
-    "x-deduplication-header",
-}
+        self._copies.replace(delivery, headers, send, send_bare)
 
 
 def _checked(name, config):
     """The TaskConfig, with a check of how many arguments there are where it has none."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
+    config.check_limits(name)
     if config.check is not None:
         return config
     return replace(config, check=check_of(config.function, 1 if config.task_uuid_as_first_arg else 0))
@@ -492,4 +473,5 @@ def _checked(name, config):
 
 def _count(headers, name, default):
     value = headers.get(name, default)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+    counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return min(value, _MOST_COUNTED) if counts else default

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from urllib.request import urlopen
@@ -13,7 +14,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.dispatcher import Task
 from tests.support.command import ROOT
 from tests.support.ports import reserve
-from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
 APP = """
 import os, threading
@@ -170,3 +171,45 @@ def test_what_is_no_app_is_said(tmp_path, place, text):
     )
 
     assert (child.returncode, text in child.stderr) == (2, True), child.stderr
+
+
+def test_a_health_file_that_cannot_be_written_ages_and_tasks_go_on(worker, broker, tmp_path):
+    """Its folder goes while the worker runs; at the start the command says that it is not there."""
+    folder = tmp_path / "health"
+    folder.mkdir()
+    child = worker("--health-file", "health/alive")
+    wait_until((folder / "alive").exists)
+
+    folder.rename(tmp_path / "gone")
+    for line in child.stderr:
+        if "the health file cannot be written" in line:
+            break
+    send(broker, "note", "still here")
+
+    wait_until(lambda: (tmp_path / "notes").read_text() == "still here\n")
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        (("--health-file", "nowhere/alive"), "there is no folder for the health file nowhere/alive"),
+        (("--prometheus-port", "{taken}"), "metrics at port {taken}: "),
+    ],
+)
+def test_what_it_cannot_show_it_says_at_the_start(broker, tmp_path, options, text):
+    (tmp_path / "jobs.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        finished = subprocess.run(
+            [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app", *(each.format(taken=port) for each in options)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=in_time(60),
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": broker.amqp_url},
+        )
+
+    assert finished.returncode == 2
+    assert text.format(taken=port) in finished.stderr and "Traceback" not in finished.stderr

@@ -49,6 +49,21 @@ def test_timers_come_in_the_order_of_their_times():
     assert done == [0.0, 0.01, 0.02]
 
 
+def test_a_timer_beyond_what_poll_can_wait_for_ends_nothing():
+    """A month of milliseconds is more than poll() takes. Without heartbeats nothing comes sooner."""
+
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link = Link(url, on_up=nothing, heartbeat_s=0).start()
+        link.call(lambda: [link.call_later(seconds, nothing, None) for seconds in (1e300, 3e6)])
+        for _ in range(3):  # each time it waits anew
+            assert link.call(lambda: "served", timeout_s=TIMEOUT_S) == "served"
+        link.close()
+
+
 def test_lost_connection_is_made_anew_and_told():
     """Two connections on one listener: the broker drops the first, and the link declares again on the
     second.

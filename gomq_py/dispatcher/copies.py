@@ -1,0 +1,104 @@
+"""Copies of messages: what is put off or given up is published anew, and then the original is acknowledged.
+
+A crash in between leaves two messages, never none. All of it runs in the link's thread.
+"""
+
+from typing import Any
+
+from gomq_py.client.errors import Disconnected
+from gomq_py.content.properties import Properties
+from gomq_py.dispatcher import tasks as wire
+from gomq_py.errors import Malformed
+
+# Before a copy that the broker has refused (a full queue) is sent once more.
+_ANOTHER_TRY_S = 1.0
+# Headers of one way of a message, which the next must not inherit.
+_OF_THE_WAY = {
+    wire.DUE_HEADER,
+    "x-delay",
+    "x-death",
+    "x-first-death-exchange",
+    "x-first-death-queue",
+    "x-first-death-reason",
+    "x-last-death-exchange",
+    "x-last-death-queue",
+    "x-last-death-reason",
+    "x-delivery-count",
+    "x-deduplication-header",
+}
+
+
+class Copies:
+    """Those of one worker that the broker has not confirmed. ``on_begin()`` is called with each, ``on_end()`` after it."""
+
+    def __init__(self, worker_name, server, on_begin, on_end):
+        self._worker_name = worker_name
+        self._server = server
+        self._on_begin = on_begin
+        self._on_end = on_end
+        self._futures: set = set()
+
+    @property
+    def count(self):
+        """How many are on their way."""
+        return len(self._futures)
+
+    def cancel(self):
+        """The connection is lost: the originals are delivered again."""
+        for future in list(self._futures):
+            future.cancel()
+
+    def forget(self):
+        """There will be no connection."""
+        self._futures.clear()
+
+    def replace(self, delivery, headers, send, otherwise, bare=False):
+        """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is confirmed.
+
+        ``otherwise(error)`` is called where no such message can be: its headers are too large for a frame, for
+        one. ``bare``: without the properties and headers that it came with.
+        """
+        if delivery.channel.closed:
+            return
+        future = send(_properties(delivery, headers, bare))
+        self._futures.add(future)
+        self._on_begin()
+        future.add_done_callback(lambda _: self._tell(future, delivery, headers, send, otherwise, bare))
+
+    def _tell(self, *ended):
+        try:
+            self._server.link.post(self._ended, *ended)
+        except Disconnected:
+            pass  # the broker delivers the original again
+
+    def _ended(self, future, delivery, *how):
+        self._futures.discard(future)
+        if not delivery.channel.closed:
+            self._settle(future, delivery, *how)
+        self._on_end()
+
+    def _settle(self, future, delivery, headers, send, otherwise, bare):
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, (ValueError, TypeError, OverflowError)):
+            otherwise(error)  # the next try would fail alike
+        elif error is not None or future.cancelled():
+            self._server.logger.error(
+                "worker %r could not put off or give up a message: %s", self._worker_name, error
+            )
+            self._server.link.call_later(_ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare)
+        else:
+            delivery.ack()
+
+
+def _properties(delivery, headers, bare):
+    properties: Any = Properties()
+    if not bare:
+        try:
+            properties = Properties.decode(delivery.raw_properties)
+        except Malformed:
+            pass  # the copy goes without what cannot be read
+    kept = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_THE_WAY}
+    properties.headers = {**kept, **headers}
+    properties.delivery_mode = wire.PERSISTENT
+    properties.expiration = properties.user_id = None
+    return properties

@@ -1,0 +1,65 @@
+"""Where tasks run, when the machine has no room for them, and at the end."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from gomq_py.dispatcher import runners
+from gomq_py.dispatcher.hooks import Hooks
+from gomq_py.dispatcher.runners import Invocation, make_runner
+from tests.support.waiting import wait_until
+
+
+def invocation(function, told):
+    context = SimpleNamespace(name="task", uuid="")
+    return Invocation(
+        SimpleNamespace(function=function), context, (), None, lambda _, error: told.append(error), Hooks(None)
+    )
+
+
+def test_a_task_fails_whose_process_cannot_be_started_and_the_next_one_runs(monkeypatch):
+    class Child:
+        has_ended = False
+        made = 0
+
+        def __init__(self):
+            Child.made += 1
+            if Child.made == 1:
+                raise BlockingIOError(11, "Resource temporarily unavailable")
+
+        def run(self, function, values):
+            function(*values)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(runners, "Child", Child)
+    runner, told = make_runner("processes", 1, "w"), []
+
+    for _ in range(2):
+        runner.begin(invocation(lambda: None, told))
+
+    wait_until(lambda: len(told) == 2)
+    runner.close()
+    assert isinstance(told[0], BlockingIOError) and told[1] is None
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio", "greenlets"])
+def test_a_closed_runner_leaves_no_thread(kind):
+    before = set(threading.enumerate())
+    runner, told = make_runner(kind, 2, f"closed {kind}"), []
+    runner.begin(invocation(lambda: None, told))
+    wait_until(lambda: told)
+
+    runner.close()
+
+    wait_until(lambda: not [each for each in set(threading.enumerate()) - before if f"closed {kind}" in each.name])
+
+
+def test_an_event_loop_is_closed_with_its_runner():
+    runner = make_runner("asyncio", 1, "w")
+
+    runner.close()
+
+    wait_until(runner._loop.is_closed)
