@@ -14,6 +14,7 @@ import itertools
 import logging
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -24,7 +25,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Disconnected
 
 _LOG = logging.getLogger("gomq_py.client")
-# Told at the first attempt these are final: no waiting mends a password or a missing virtual host.
+# Told at the first attempt these are final: no waiting mends a password, a missing virtual host or a certificate.
 _FINAL_CODES = {403, 530}
 _LONGEST_WAIT_S = 3600.0
 
@@ -220,7 +221,7 @@ class Link:
             return error
         never_up = not self._settled.is_set()
         final = (
-            isinstance(error, ChannelClosed)
+            isinstance(error, (ChannelClosed, ssl.SSLCertVerificationError))
             or isinstance(error, ConnectionClosed)
             and error.reply_code in _FINAL_CODES
         )

@@ -18,6 +18,9 @@ from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 # Locust patches the standard library when it is imported, so that its modules are looked at in processes of their own.
 
 
+AMQP_USERS = ("Producer", "Worker", "Device", "StreamReader", "Caller", "Answering", "Visitor")
+
+
 def environment(**more):
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
@@ -40,6 +43,35 @@ def test_account_of_a_short_run_balances():
     for line in ("connect", "publish confirmed", "publish to delivery"):
         assert line in finished.stdout + finished.stderr
     assert re.search(r"broker: [\d.]+ s of CPU .* anonymous memory .* loop lag up to", finished.stdout)
+
+
+def test_several_processes_close_an_account_each(shared_broker):
+    """A master, which has the table, and two workers, which have the users."""
+    port = reserve()
+    command = [sys.executable, "-m", "locust", "-f", "load/locustfile.py", "--host", "http://127.0.0.1"]
+    # None of them starts before both workers are there.
+    master = [*command, "--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port), "--headless",
+              "--expect-workers", "2", "-u", "26", "-r", "26", "-t", f"{in_time(5):.0f}s", "--only-summary",
+              *AMQP_USERS]
+    worker = [*command, "--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
+    children = [
+        subprocess.Popen(
+            each, cwd=ROOT, env=environment(LOAD_AMQP_URL=shared_broker.amqp_url), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )
+        for each in (master, worker, worker)
+    ]
+    try:
+        told = [child.communicate(timeout=in_time(120))[0] for child in children]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait(TIMEOUT_S)
+
+    assert [child.returncode for child in children] == [0, 0, 0], told
+    assert "publish confirmed" in told[0] and "publish to delivery" in told[0]
+    accounts = [json.loads(re.search(r"^account: (\{.*\})$", text, re.MULTILINE)[1]) for text in told[1:]]
+    assert all(account["confirmed"] > 0 and account["missing"] == 0 for account in accounts)
 
 
 def test_account_tells_what_was_confirmed_and_not_delivered():
