@@ -1,15 +1,35 @@
 """The commands of ``gomq-py-pipeline``. Options in, one line on standard error and an exit code where a job fails."""
 import functools
 import json
+import os
 import sys
 
 import click
 
 from gomq_py import __version__
+from gomq_py.pipeline.exposition import address_of
 from gomq_py.pipeline.failures import told
 from gomq_py.pipeline.java import NoJava
-from gomq_py.spark.errors import GomqError
+from gomq_py.spark.errors import GomqError, OptionError
 from gomq_py.spark.options import Options
+
+
+def _in_a_folder(context, parameter, path):
+    """A file that can be made, told before Spark is started."""
+    folder = None if path is None else os.path.dirname(os.path.abspath(path))
+    if folder is not None and not os.access(folder, os.W_OK):
+        raise click.BadParameter(f"{folder} is no folder that can be written to")
+    return path
+
+
+def _an_address(context, parameter, given):
+    try:
+        if given is not None:
+            address_of(given)
+    except OptionError as error:
+        raise click.BadParameter(str(error)) from None
+    return given
+
 
 _STREAMS = click.option("--streams", help="Names of streams, separated by commas.")
 _PATTERN = click.option("--pattern", help="A regular expression: streams whose whole name matches.")
@@ -31,11 +51,17 @@ _SPARK = (
     click.option("--memory", default="1g", show_default=True, help="Memory of the driver, which in local mode is all of it."),
     click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Any setting of Spark."),
 )
+_COUNTING = (
+    click.option("--prometheus", type=click.Path(dir_okay=False), callback=_in_a_folder, metavar="FILE",
+                 help="Keep counts in this file, in Prometheus' text format."),
+    click.option("--prometheus-address", metavar="[HOST:]PORT", callback=_an_address,
+                 help="Serve them at http://HOST:PORT/metrics, too; on loopback unless HOST is given."),
+)
 _RUNNING = (
     click.option("--checkpoint", help="Where the job keeps how far it is; beside the table unless given."),
     click.option("--once", is_flag=True, help="Stop when what is there now is done (the default)."),
     click.option("--every", metavar="DURATION", help="Go on, a batch every so often, such as '10 seconds'."),
-    click.option("--prometheus", type=click.Path(), help="Keep counts in this file, in Prometheus' text format."),
+    *_COUNTING,
 )
 
 
@@ -189,7 +215,7 @@ def queues(out, every, **given):
 @click.argument("file")
 @click.option("--once", is_flag=True, help="Stop when what is there now is done (the default).")
 @click.option("--every", metavar="DURATION", help="Go on, a batch every so often, such as '10 seconds'.")
-@click.option("--prometheus", type=click.Path(), help="Keep counts in this file, in Prometheus' text format.")
+@_with(_COUNTING)
 @_fails_in_a_line
 def run_file(file, **given):
     """Run the jobs of a pipeline file in one session."""
@@ -268,6 +294,7 @@ def _run(spark, make_writers, given):
     if given["once"] and given["every"]:
         raise click.UsageError("--once and --every exclude each other")
     try:
-        run(make_writers(spark), given["every"], Reporter(prometheus=given["prometheus"]))
+        reporter = Reporter(prometheus=given["prometheus"], address=given["prometheus_address"])
+        run(make_writers(spark), given["every"], reporter)
     finally:
         spark.stop()

@@ -1,16 +1,16 @@
 """Running queries to their end, or until somebody stops them, and telling how far they are.
 
-On a terminal one line that is written over, otherwise a line of JSON for each batch. Counts go to a file in Prometheus'
-text format as well where that is wanted (node_exporter's textfile collector reads it).
+On a terminal one line that is written over, otherwise a line of JSON for each batch. Counts go to Prometheus as well
+where that is wanted (exposition).
 """
 import json
-import os
 import re
 import signal
 import sys
 import threading
 import time
 
+from gomq_py.pipeline import exposition
 from gomq_py.pipeline.failures import told
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode
@@ -26,15 +26,19 @@ class JobFailed(Exception):
 
 
 class Reporter:
-    """Counts of all queries of a run, told as they change."""
+    """Counts of all queries of a run, told as they change. ``prometheus``: a file; ``address``: where they are served,
+    too, until end(). Raises OptionError where that cannot be.
+    """
 
-    def __init__(self, out=None, prometheus=None):
+    def __init__(self, out=None, prometheus=None, address=None):
         self._out = sys.stdout if out is None else out
         self._is_terminal = self._out.isatty()
         self._prometheus = prometheus
         self._seen: dict = {}
+        self._batches: dict = {}
         self.rows: dict = {}
         self.lags: dict = {}
+        self.endpoint = None if address is None else exposition.Endpoint(address)
 
     def look(self, name, query):
         """Tell what is new of a query."""
@@ -43,11 +47,11 @@ class Reporter:
             return
         self._seen[name] = (progress["runId"], progress["batchId"], progress["timestamp"])
         for one in query.recentProgress:
-            if one["batchId"] > self.rows.get((name, "batch"), -1):
-                self.rows[name, "batch"] = one["batchId"]
+            if one["batchId"] > self._batches.get(name, -1):
+                self._batches[name] = one["batchId"]
                 self.rows[name] = self.rows.get(name, 0) + one["numInputRows"]
                 self._tell(name, one)
-        self._write_prometheus()
+        self._expose()
 
     def _tell(self, name, progress):
         lag = lag_of(progress)
@@ -66,24 +70,22 @@ class Reporter:
         """The run is over."""
         if self._is_terminal:
             self._out.write("\n")
-        for name in sorted(name for name in self.rows if isinstance(name, str)):
+        for name in sorted(self.rows):
             line = {"job": name, "done": True, "rows_total": self.rows[name], "lag": self.lags.get(name)}
             self._out.write((f"{name}: {self.rows[name]} rows" if self._is_terminal else json.dumps(line)) + "\n")
         self._out.flush()
-        self._write_prometheus()
+        try:
+            self._expose()
+        finally:
+            if self.endpoint is not None:
+                self.endpoint.close()
 
-    def _write_prometheus(self):
-        if self._prometheus is None:
-            return
-        names = sorted(name for name in self.rows if isinstance(name, str))
-        lines = ["# TYPE gomq_pipeline_rows_total counter"]
-        lines += [f'gomq_pipeline_rows_total{{job="{name}"}} {self.rows[name]}' for name in names]
-        lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
-        lines += [f'gomq_pipeline_lag_rows{{job="{name}"}} {self.lags[name]}' for name in names if self.lags.get(name) is not None]
-        lines += ["# TYPE gomq_pipeline_updated_seconds gauge", f"gomq_pipeline_updated_seconds {time.time():.0f}"]
-        with open(self._prometheus + ".new", "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-        os.replace(self._prometheus + ".new", self._prometheus)
+    def _expose(self):
+        text = exposition.text_of(self.rows, self.lags, time.time())
+        if self._prometheus is not None:
+            exposition.write(self._prometheus, text)
+        if self.endpoint is not None:
+            self.endpoint.text = text
 
 
 def lag_of(progress):

@@ -29,6 +29,7 @@ def test_doctor_says_what_is_wrong(arguments, words):
 
 
 @pytest.mark.parametrize("arguments", [
-    ("bronze",), ("doctor", "--option", "x"), ("nonsense",)])
+    ("bronze",), ("doctor", "--option", "x"), ("nonsense",), ("bronze", "--out", "x", "--prometheus", "/no-folder/x.prom"),
+    ("bronze", "--out", "x", "--prometheus-address", "somewhere")])
 def test_wrong_usage_is_exit_code_2(arguments):
     assert run(*arguments).exit_code == 2

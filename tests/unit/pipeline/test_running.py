@@ -1,6 +1,8 @@
 """Running: what is told of a query's progress, on a terminal and elsewhere."""
 import io
 import json
+import urllib.error
+import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from gomq_py.pipeline.running import MOST_STARTS, JobFailed, Reporter, lag_of, repeat, run, seconds_of
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import Position, encode
+from tests.support.waiting import TIMEOUT_S
 
 
 def progress(batch, rows, read, there, epoch="e"):
@@ -31,6 +34,31 @@ def test_batches_are_told_once_as_lines_of_json_and_in_a_file_for_prometheus(tmp
         (0, 10, 10, 25), (1, 25, 35, 0), (None, None, 35, 0)]
     assert 'gomq_pipeline_rows_total{job="bronze"} 35\n' in path.read_text()
     assert 'gomq_pipeline_lag_rows{job="bronze"} 0\n' in path.read_text()
+
+
+def test_counts_are_served_until_the_end():
+    reporter = Reporter(io.StringIO(), address="0")
+    query = SimpleNamespace(recentProgress=[progress(0, 10, 10, 35)], lastProgress=progress(0, 10, 10, 35))
+    url = f"http://127.0.0.1:{reporter.endpoint.port}/metrics"
+
+    reporter.look("bronze", query)
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        text = answer.read().decode()
+    reporter.end()
+
+    assert 'gomq_pipeline_rows_total{job="bronze"} 10\n' in text
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url, timeout=TIMEOUT_S)
+
+
+def test_counts_are_served_no_more_though_their_file_cannot_be_written(tmp_path):
+    reporter = Reporter(io.StringIO(), str(tmp_path / "no-folder" / "counts.prom"), "0")
+
+    with pytest.raises(FileNotFoundError):
+        reporter.end()
+
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{reporter.endpoint.port}/metrics", timeout=TIMEOUT_S)
 
 
 def test_a_terminal_sees_one_line_that_is_written_over():

@@ -1,0 +1,108 @@
+"""Counts of a run in Prometheus' text format: in a file for node_exporter's textfile collector, and at an
+address of their own.
+"""
+import contextlib
+import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from gomq_py.spark.errors import OptionError
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOOPBACK = "127.0.0.1"
+# One client at a time is served; one that says nothing keeps the others waiting so long.
+CLIENT_S = 5
+# Whether to end is looked at so often.
+LOOK_EVERY_S = 0.1
+
+
+def text_of(rows, lags, now_s):
+    """The exposition of {job: rows} and {job: messages that were not read yet, or None}."""
+    lines = ["# TYPE gomq_pipeline_rows_total counter"]
+    lines += [f'gomq_pipeline_rows_total{{job="{_escaped(name)}"}} {rows[name]}' for name in sorted(rows)]
+    lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
+    lines += [f'gomq_pipeline_lag_rows{{job="{_escaped(name)}"}} {lags[name]}' for name in sorted(rows)
+              if lags.get(name) is not None]
+    lines += ["# TYPE gomq_pipeline_updated_seconds gauge", f"gomq_pipeline_updated_seconds {now_s:.0f}"]
+    return "\n".join(lines) + "\n"
+
+
+def write(path, text):
+    """Replace the file, so that whoever reads it sees all of the one or of the other."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+def address_of(given):
+    """(host, port) of "PORT", which is on loopback, or "HOST:PORT". Raises OptionError."""
+    host, _, port = given.strip().rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        raise OptionError(f"{given!r} is no address such as 9190 or 0.0.0.0:9190")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+class Endpoint:
+    """Serves ``text`` at ``/metrics`` until close(). Raises OptionError where the address cannot be had."""
+
+    def __init__(self, given):
+        host, port = address_of(given)
+        try:
+            self._server = (_Server6 if ":" in host else _Server)((host, port), _Handler)
+        except OSError as error:
+            raise OptionError(f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from None
+        self.text = text_of({}, {}, 0)
+        self._server.endpoint = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_EVERY_S,), name="metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self):
+        """Where it listens; another than was asked for if that was 0."""
+        return self._server.server_address[1]
+
+    def close(self):
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(HTTPServer):
+    endpoint: Endpoint
+
+    def server_bind(self):
+        super(HTTPServer, self).server_bind()  # HTTPServer's own asks the name service for this machine's name
+        self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
+
+    def handle_error(self, request, client_address):
+        """A client that went away is its own affair."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = CLIENT_S
+
+    def do_GET(self):
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(404, "There is /metrics alone")
+            return
+        octets = self.server.endpoint.text.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(octets)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(octets)
+
+    def log_message(self, format, *arguments):
+        """Say nothing: the job's progress goes to the same terminal."""
+
+
+def _escaped(name):
+    return name.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
