@@ -27,7 +27,10 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.broker.topology.definitions": "every list of an export and an import, each a few lines",
 }
 # module:function -> why it is one function all the same.
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS = {
+    "gomq_py.amqp.server.fast_lane:FastLane.process": "one walk over what was read; a call per frame would cost it a tenth",
+    "gomq_py.perf.cli:_throughput": "a table of options, one after the other",
+}
 # Modules that nothing imports -> who calls them.
 ENTRY_POINTS = {
     "gomq_py.__main__": "console script gomq-py",
