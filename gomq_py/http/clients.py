@@ -63,13 +63,14 @@ class Clients:
         return len(self._clients)
 
     def has_room(self):
-        """Whether one more may come now.
+        """True if another client may connect.
 
-        Where not, whoever dawdles gives way, and ``room_again`` is called when it is worth asking anew.
+        Otherwise ends the client that has kept us waiting longest, if that was long enough, and
+        ``room_again`` is called when it is worth asking anew.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
-        self._drop_a_dawdler()
+        self._end_the_slowest()
         return False
 
     def enter(self, connection, host):
@@ -136,7 +137,7 @@ class Clients:
         if left := [client.until for client in awaited if not client.late]:
             self._until_late.start(min(left) - now)
 
-    def _drop_a_dawdler(self):
+    def _end_the_slowest(self):
         """End whoever has kept us waiting longest among those of the address with the most; where that is not
         long enough, look again when it is.
         """

@@ -102,7 +102,7 @@ class ConsistentHashExchange(Exchange):
         self._spread.remove(binding.destination, weight_of(binding.routing_key))
 
     def _removed_departed(self, binding):
-        """It went in part_with()."""
+        """Nothing is left to do: part_with() has removed it."""
 
 
 def weight_of(routing_key):
@@ -162,7 +162,7 @@ class Ring:
             self._drop_points(destination.name, most)
 
     def find(self, point):
-        """Who has the key that hashes to ``point``; None: nobody is bound."""
+        """The destination that the hash ``point`` belongs to; None: nothing is bound."""
         if not self._filled:
             return None
         number = point >> PART_BITS
@@ -248,7 +248,7 @@ class Jump:
         self._fill()
 
     def find(self, point):
-        """Who has the key that hashes to ``point``; None: nobody is bound."""
+        """The destination that the hash ``point`` belongs to; None: nothing is bound."""
         if not self._ends:
             return None
         # 64 bits out of 32: the algorithm's own generator spreads them.

@@ -103,8 +103,9 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """(the message as it is routed when its time has come, its headers): what delayed it is negated, its
-    expiration counts from now.
+    """The message as it is routed when its time has come, and its headers: (message, headers).
+
+    The header that delayed it is negated, and its expiration counts from now.
     """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):

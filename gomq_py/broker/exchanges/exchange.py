@@ -77,8 +77,9 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """A destination is gone, so many of whose bindings are here: none counts from now on, and the caller
-        unbinds them in time.
+        """``destination`` is gone, to which ``count`` bindings lead from here.
+
+        Nothing is routed to it from now on; the caller unbinds them in slices.
         """
         self.departed[destination] = count
 
@@ -91,16 +92,19 @@ class Exchange:
     # what kinds define
 
     def set_defaults(self, defaults):
-        """Before anything is bound: the broker's choices (a dict) where the arguments make none."""
+        """Take the broker's defaults (a dict) for what the arguments leave open. Called before anything is
+        bound.
+        """
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Refuse arguments this kind cannot do with; ``entity`` is how texts call the exchange. Raises
-        PreconditionFailed.
+        """Refuse arguments that this kind cannot use; ``entity`` names the exchange in error texts.
+
+        Raises PreconditionFailed.
         """
 
     def check_binding(self, routing_key, arguments):
-        """Refuse what this kind cannot match with. Raises PreconditionFailed."""
+        """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
 
     def match(self, routing_key, headers, targets):
         """Add to the set ``targets`` every destination, queue or exchange, of a binding that matches.
@@ -115,7 +119,7 @@ class Exchange:
         """Forget a removed binding."""
 
     def _removed_departed(self, binding):
-        """Forget one whose destination the exchange has parted with."""
+        """Forget a removed binding whose destination part_with() was told of."""
         self._removed(binding)
 
 

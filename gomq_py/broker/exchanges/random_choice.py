@@ -30,4 +30,4 @@ class RandomExchange(Exchange):
         self._destinations.remove(binding.destination)
 
     def _removed_departed(self, binding):
-        """It went in part_with()."""
+        """Nothing is left to do: part_with() has removed it."""

@@ -20,8 +20,10 @@ _ONE = 1
 
 
 class TopicNode:
-    """A position in some patterns: what may follow, and who is bound to the pattern that ends here. ``seen``
-    is the last step that came by.
+    """A position in some patterns: which words may follow, and the destinations of the pattern that ends
+    here.
+
+    ``seen``: the step of matching that last visited this node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -88,7 +90,7 @@ class TopicTrie:
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
-        """How many ``costly_words()`` there are more when this pattern is bound: none if it is already."""
+        """By how much ``costly_words()`` would grow if this pattern were bound; 0 if it is bound already."""
         words = folded(pattern)
         is_costly = hash_words(words) or not self._may_be_walked(words)
         return len(words) if is_costly and self.find(words) is None else 0
@@ -168,7 +170,7 @@ class TopicTrie:
                 targets.update(node.destinations)
 
     def is_empty(self):
-        """Whether not even a node is left."""
+        """Whether no pattern, and no node of one, is left."""
         root = self.root
         return (
             not self.shards.words and not root.words and root.star is None and root.hash is None

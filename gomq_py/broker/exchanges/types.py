@@ -47,8 +47,9 @@ def exchange_type(name):
 
 
 def check_exchange_arguments(kind, entity, arguments):
-    """Check the arguments of a new exchange of this class; ``entity`` is how texts call it. Raises
-    PreconditionFailed.
+    """Check the arguments of a new exchange of this class; ``entity`` names it in error texts.
+
+    Raises PreconditionFailed.
     """
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):

@@ -68,8 +68,9 @@ class Parameters:
                     handler.changed(vhost, name, value)
 
     def idle_parts(self, component, value):
-        """{part: why} of what nobody would act on: the component itself, or keys of a policy's definition.
-        Empty where all is acted on.
+        """{part: why} of what would have no effect: the component itself, or keys of a policy's definition.
+
+        Empty where every part has an owner that acts on it.
         """
         if component not in self._components:
             return {component: _why_idle(component)}
@@ -200,4 +201,4 @@ def _refuse_constant(name):
 
 
 def _nothing(_vhost, _component, _name, _value):
-    """Nobody wants to know."""
+    """Does nothing: the default of ``on_change``."""

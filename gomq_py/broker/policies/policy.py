@@ -64,7 +64,7 @@ class Policy:
         return f"<Policy {self.name!r} for {self.apply_to} {self.pattern!r}>"
 
     def applies(self, kind, name):
-        """Whether it means the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
+        """Whether the policy is for the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
         if kind not in self._kinds:
             return False
         try:
@@ -83,7 +83,9 @@ class Policy:
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
-        """Log that it was not even tried for an entity, because too many of its kind take too long."""
+        """Log that the policy was not tried for an entity, because too many before it have patterns that take
+        too long.
+        """
         QUIET.error(
             ("untried", self.name, self.pattern),
             "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
@@ -145,7 +147,7 @@ class PolicySet:
 
 
 def merged(policy, operator_policy):
-    """The definition in force: of numbers the smaller, of anything else the operator's."""
+    """The definition in force: of two numbers the smaller one, of anything else the operator policy's."""
     definition = dict(policy.definition) if policy is not None else {}
     for key, value in (operator_policy.definition if operator_policy is not None else {}).items():
         own = definition.get(key)

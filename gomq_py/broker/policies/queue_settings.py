@@ -42,7 +42,7 @@ class QueueSettings:
 
     @property
     def is_plain(self):
-        """Whether nothing here asks anything of a queue."""
+        """Whether every setting is as if nothing had been set."""
         return self == PLAIN
 
     @property

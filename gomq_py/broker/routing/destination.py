@@ -14,8 +14,9 @@ LATER = 2
 class Destination(turn_taker.TurnTaker):
     """Takes messages.
 
-    ``unable`` tells of the last one that was refused: True where its store could not take it (a full disk, a
-    fault), and may later. ``failed``: its store had a fault, so that what it took last may not be on disk.
+    ``unable``: whether the last message that was refused was refused because the store could not take it (a
+    full disk, a fault), and may be taken later. ``failed``: the store had a fault, so that the messages it
+    took last may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")
@@ -33,4 +34,4 @@ class Destination(turn_taker.TurnTaker):
         return 0
 
     def not_stored(self, error):
-        """The files that a message waited for (LATER) could not be made: it is refused."""
+        """Refuse a message that answered LATER, because the files it waited for could not be made."""

@@ -162,15 +162,17 @@ class Routing:
 
 
 def published(message, destinations):
-    """Give them all the message. Returns those whose stores cannot take it now."""
+    """Publish the message to each destination. Returns those whose stores cannot take it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]
 
 
 def with_properties(headers, properties):
-    """Headers to route by, with those properties among them under names that no client uses; ``properties``
-    is decoded.
+    """The headers, and with them the properties that an exchange may hash by, under names that no client uses
+    (a NUL in front).
+
+    ``properties``: decoded Properties.
     """
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

@@ -7,7 +7,7 @@ from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 
 
 class UserEvents:
-    """Called with each record of the users' log when it is written, and before it counts."""
+    """Called with each record of the users' log when it is written, before it is applied."""
 
     def __init__(self, events, users):
         self._events = events
@@ -60,8 +60,10 @@ _USER_RECORDS = {
 
 
 class ParameterEvents:
-    """Called with each change of a parameter: ``value`` is None when it is gone, ``vhost`` (its name) when it
-    is one of the whole broker's.
+    """Called with each change of a parameter.
+
+    ``value`` is None when it was removed; ``vhost`` is the vhost's name, or None for a parameter of the whole
+    broker.
     """
 
     def __init__(self, events):

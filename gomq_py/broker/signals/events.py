@@ -57,7 +57,7 @@ class Events(Job):
         self._listeners.append(listener)
 
     def unsubscribe(self, listener):
-        """Call it no more."""
+        """Stop calling ``listener``."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
@@ -71,8 +71,9 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Do something of which events tell that this user did it. Where ``do`` may switch, others' events
-        are told so, too.
+        """Call ``do(*arguments)``; events emitted meanwhile name this user as the one who acted.
+
+        Where ``do`` may switch, events of others that happen meanwhile name this user, too.
         """
         before, self.actor = self.actor, actor
         try:
@@ -86,9 +87,9 @@ class Events(Job):
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """It happened: ``headers_of(*subjects)`` tells what, a dict of field values. Called at once, or not
-        at all when nobody is bound. Listeners are told of the subjects themselves.
+        """Something happened: ``headers_of(*subjects)`` returns the event's headers, a dict of field values.
 
+        It is called at once, or not at all when nobody is bound. Listeners are given the subjects themselves.
         Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not
         know them.
         """
@@ -140,7 +141,7 @@ class Events(Job):
         return bool(self._waiting)
 
     def failed(self, error):
-        """What failed was no single event: go on with the next ones."""
+        """Go on with the next events: what failed was no single event."""
         return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
@@ -161,7 +162,7 @@ class Events(Job):
 
 
 def node_name():
-    """What RabbitMQ's clients know a node by."""
+    """The node's name, in the form that RabbitMQ's clients know."""
     return f"gomq@{socket.gethostname()}"
 
 
@@ -192,7 +193,7 @@ def queue_deleted(queue):
 
 
 def binding_made(binding):
-    """Of ``binding.created`` and ``binding.deleted``."""
+    """Headers of ``binding.created`` and ``binding.deleted``."""
     return {
         "source_name": binding.source.name, "source_kind": "exchange",
         "destination_name": binding.destination.name,

@@ -65,7 +65,7 @@ class ResourceWatch:
             self._greenlet = None
 
     def look_now(self):
-        """Do not wait for the interval: a limit has changed."""
+        """Look at once instead of after the interval, because a limit has changed."""
         self._wake.set()
 
     @property
@@ -74,8 +74,9 @@ class ResourceWatch:
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next look: what the nearer limit could be reached in, within bounds. Short while
-        an alarm is on, to lift it soon.
+        """Seconds until the next look: the time in which the nearer limit could be reached, within bounds.
+
+        Short while an alarm is on, to lift it soon.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:

@@ -37,8 +37,8 @@ def published(vhost, client, message, more_keys, destinations):
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """A message of a queue goes to a client, which basic.get asks for too. ``added``: headers it gets besides
-    its own.
+    """A message of a queue goes to a client, by a delivery or by basic.get. ``added``: headers it gets
+    besides its own.
     """
     _trace(_delivered, vhost, client, message, queue_name, added)
 

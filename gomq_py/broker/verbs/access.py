@@ -24,7 +24,9 @@ class Access:
         self._vhost_name = vhost_name
 
     def check(self, rights):
-        """Has all of what ``broker.verbs.rights`` says that a verb needs."""
+        """Ask for each right in the list that a function of ``broker.verbs.rights`` returned. Raises
+        NoPermission.
+        """
         for verb, kind, name in rights:
             self._require(verb, kind, name)
 

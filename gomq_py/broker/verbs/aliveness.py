@@ -10,7 +10,10 @@ NO_PROPERTIES = b"\0\0"
 
 
 def is_alive(caller, scheduler):
-    """Configure, write and read on the queue. Whether the message came back. Raises Refused. May switch."""
+    """Whether a message published to the test queue came back. Needs configure, write and read on that queue.
+
+    Raises Refused. May switch.
+    """
     caller.access.check([(verb, QUEUE, NAME) for verb in (CONFIGURE, WRITE, READ)])
     queues.declare(caller, NAME)
     publication = checked(

@@ -8,7 +8,8 @@ from gomq_py.broker.verbs import rights
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
-    """Write on the destination, read on the source, and on the routing key where that is limited.
+    """Bind. Needs write on the destination and read on the source, and on the routing key where that is
+    limited.
 
     Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
     """
@@ -22,7 +23,9 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
-    """The same rights. Of what is not there too. Raises AccessRefused, ResourceLocked."""
+    """Unbind. Needs the rights of bind, even for a binding that is not there. Raises AccessRefused,
+    ResourceLocked.
+    """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == rights.QUEUE:

@@ -10,7 +10,7 @@ from gomq_py.broker.verbs import rights
 
 
 class Declared(NamedTuple):
-    """``durable``: it is answered when it is on the disk."""
+    """What a declare returns. ``durable``: the answer leaves when the exchange is on the disk."""
 
     exchange: Any
     created: bool
@@ -18,9 +18,10 @@ class Declared(NamedTuple):
 
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-    """Configure, and for a new one with an alternate read on it and write on that. Returns Declared.
+    """Declare. Needs configure; a new exchange with an alternate also read on itself and write on the
+    alternate.
 
-    Raises UnknownType, AccessRefused, PreconditionFailed.
+    Returns Declared. Raises UnknownType, AccessRefused, PreconditionFailed.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     exchange_type(type_)
@@ -42,9 +43,9 @@ def find(caller, name):
 
 
 def delete(caller, name, if_unused=False):
-    """Configure. Of a missing one too. Returns whether its answer has to wait for the disk.
+    """Delete. Needs configure, even for an exchange that is missing.
 
-    Raises AccessRefused, PreconditionFailed.
+    Returns whether the answer has to wait for the disk. Raises AccessRefused, PreconditionFailed.
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)

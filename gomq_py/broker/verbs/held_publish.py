@@ -12,11 +12,12 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 class HeldPublish:
-    """``message``, which owns its octets, is still to be given to ``destinations``: the first has answered
-    LATER.
+    """``message``, which owns its octets, has still to be given to ``destinations``, the first of which
+    answered LATER.
 
-    ``taken``: those before have taken it. ``done(taken, somebody_took)`` is called when all have had it: did
-    all of them take it, and did one of ``destinations``? It goes on to its end though its client goes.
+    ``taken``: whether the destinations before these took it. ``done(taken, somebody_took)`` is called when
+    all have had it: whether all of them took it, and whether one of ``destinations`` did. It goes on to its
+    end even if its client has gone.
     """
 
     def __init__(self, vhost, scheduler, message, destinations, taken, done):

@@ -16,7 +16,7 @@ PURGE_SLICE = 5000
 
 
 class Declared(NamedTuple):
-    """``durable``: it is answered when it is on the disk."""
+    """What a declare returns. ``durable``: the answer leaves when the queue is on the disk."""
 
     queue: Any
     created: bool
@@ -24,16 +24,20 @@ class Declared(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """How many messages were ready. ``durable``: it is answered when it is on the disk."""
+    """What a delete returns: how many messages were ready. ``durable``: the answer leaves when it is on the
+    disk.
+    """
 
     message_count: int
     durable: bool
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Configure; for a new one with a dead letter exchange read on it and write on that. Returns Declared.
+    """Declare. Needs configure; a new queue with a dead letter exchange also read on itself and write on that
+    exchange.
 
-    Without a name it gets one. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    A queue without a name is given one. Returns Declared. Raises AccessRefused, NotFound, PreconditionFailed,
+    ResourceLocked.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     generated = not name
@@ -48,7 +52,10 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
 
 
 def find(caller, name):
-    """A passive declare: needs no right, counts as a use of the queue. Raises NotFound, ResourceLocked."""
+    """Find a queue, as a passive declare does: needs no right, and counts as a use of the queue.
+
+    Raises NotFound, ResourceLocked.
+    """
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:
         queue.limits.used()
@@ -56,9 +63,9 @@ def find(caller, name):
 
 
 def delete(caller, name, if_unused=False, if_empty=False):
-    """Configure. Of a missing one too. Its consumers are cancelled. Returns Deleted.
+    """Delete a queue and cancel its consumers. Needs configure, even for a queue that is missing.
 
-    Raises AccessRefused, PreconditionFailed, ResourceLocked.
+    Returns Deleted. Raises AccessRefused, PreconditionFailed, ResourceLocked.
     """
     vhost, name = caller.vhost, cleaned(name)
     caller.access.configure("queue", name)
@@ -70,7 +77,7 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """Read. The queue, for who consumes, gets or drops its messages.
+    """The queue, for a caller who consumes, gets or drops its messages. Needs read.
 
     Raises AccessRefused, NotFound, ResourceLocked.
     """
@@ -79,7 +86,8 @@ def to_take_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """Read. The queue, for who only looks at its messages: a closed one, or another connection's, too.
+    """The queue, for a caller who only looks at its messages; also a closed one, or another connection's.
+    Needs read.
 
     Raises AccessRefused, NotFound.
     """
@@ -96,9 +104,10 @@ def readable(caller):
 
 
 def purge(caller, name):
-    """Read. Drops the ready messages. Returns (queue, how many); it is answered ``queue.after_purge``.
+    """Drop the ready messages. Needs read.
 
-    Raises AccessRefused, NotFound, ResourceLocked.
+    Returns (queue, how many); the answer leaves ``queue.after_purge``. Raises AccessRefused, NotFound,
+    ResourceLocked.
     """
     queue = to_take_from(caller, name)
     queue.serve()
@@ -106,7 +115,9 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """As purge, of at most ``count``, the oldest first. Returns the queue. May switch."""
+    """Drop up to ``count`` ready messages, the oldest first. For the rest as purge. Returns the queue. May
+    switch.
+    """
     queue = to_take_from(caller, name)
     left = count
     while left > 0:
@@ -121,14 +132,15 @@ def purge_some(caller, name, count):
 
 
 def until_opened(queue):
-    """Return when the queue no more ``is_opening``. May switch."""
+    """Return once the queue has opened the files of its next message (``is_opening`` is False). May switch.
+    """
     opened = Event()
     queue.when_opened(opened.set)
     opened.wait()
 
 
 def pause(caller, name, paused=True):
-    """Configure. Nothing is delivered until it is resumed (``paused`` False).
+    """Deliver nothing until it is resumed (``paused`` False). Needs configure.
 
     Raises AccessRefused, NotFound, OutOfResources, ResourceLocked.
     """
@@ -139,7 +151,7 @@ def pause(caller, name, paused=True):
 
 
 def restart(caller, name):
-    """Configure. Opens one again that a fault of its store has closed.
+    """Open a queue again that a fault of its store has closed. Needs configure.
 
     Raises AccessRefused, NotFound, PreconditionFailed. May switch.
     """

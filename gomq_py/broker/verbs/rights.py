@@ -30,18 +30,18 @@ def to_declare_exchange(vhost, name, arguments):
 
 
 def to_bind(source, kind, destination):
-    """To unbind, too: write on the ``destination``, a queue or exchange by its ``kind``; read on the exchange
-    ``source``.
+    """To bind and to unbind: write on the ``destination``, a queue or exchange by its ``kind``, and read on
+    the exchange ``source``.
 
-    At a topic exchange ``verbs.bindings`` asks for the routing key besides.
+    At a topic exchange ``verbs.bindings`` also asks for the routing key.
     """
     return [(WRITE, kind, destination), (READ, EXCHANGE, source)]
 
 
 def _to_send_on(kind, name, existing, arguments, keys):
-    """What it takes to hand messages on to the exchanges that the arguments name under these ``keys``.
+    """The rights to hand messages on to the exchanges that the arguments name under ``keys``.
 
-    Nothing for an entity that exists: a declare only compares, and the target is what its maker was allowed.
+    None for an entity that exists: such a declare only compares, and whoever made the entity had the rights.
     """
     targets = (
         [] if name in existing else [arguments[key] for key in keys if isinstance(arguments.get(key), str)]
