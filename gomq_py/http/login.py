@@ -12,10 +12,9 @@ from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import LoginProof, User
 from gomq_py.broker.verbs.access import may_enter
-from gomq_py.http import foreign_pages
+from gomq_py.http import cookie, foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
 from gomq_py.http.errors import LoginFailed, NotAuthorised, SessionEnded, Throttled
-from gomq_py.http.session import COOKIE
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -64,7 +63,7 @@ def authenticate():
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
-    number = request.cookies.get(COOKIE) if request.authorization is None else None
+    number = cookie.given() if request.authorization is None else None
     return by_password(request.authorization) if number is None else _by_session(number)
 
 

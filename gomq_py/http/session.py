@@ -15,7 +15,6 @@ from collections import OrderedDict
 
 from gomq_py.auth.users import LoginProof
 
-COOKIE = "gomq_session"
 TOKEN_HEADER = "X-CSRF-Token"
 # A working day, as RabbitMQ's login_session_timeout; and a break, in which no page of the user asked for anything.
 ENDS_AFTER_S = 8 * 3600

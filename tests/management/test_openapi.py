@@ -1,4 +1,6 @@
 """The OpenAPI description: valid, whole, and true of what a busy broker answers (every other test here checks its answers against it as well)."""
+from urllib.parse import urlsplit
+
 import openapi_spec_validator
 import pytest
 import requests
@@ -71,6 +73,9 @@ def test_pages_say_what_there_is_without_a_script_or_a_login(api):
     assert "/api/queues/{vhost}/{name}" in home.text and "<script" not in home.text and " style=" not in home.text
     assert "script-src 'self'" in home.headers["Content-Security-Policy"]
     assert requests.get(f"{api.base}/docs/style.css", timeout=in_time(60)).headers["Content-Type"].startswith("text/css")
+    session = description["components"]["securitySchemes"]["session"]
+    assert session["name"] == f"gomq_session_{urlsplit(api.base).port}"
+    session["name"] = "gomq_session_15672"
     assert description == described()
 
 

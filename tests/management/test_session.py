@@ -1,9 +1,11 @@
 """Sessions: a page logs in once; its cookie does what the login does, and nothing without its token."""
 import re
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 
+from gomq_py import Broker
 from tests.management.conftest import API
 from tests.management.description import check, described
 from tests.support.broker_process import BrokerProcess
@@ -71,11 +73,26 @@ def test_a_page_that_logs_in_again_has_one_session(page):
     page.log_in()
     number, = page.browser.cookies.values()
     page.log_in()
-    later, = page.browser.cookies.values()
+    (name, later), = page.browser.cookies.items()
 
-    assert page.ask("GET", "whoami", headers={"Cookie": f"gomq_session={later}"}).status_code == 200
+    assert page.ask("GET", "whoami", headers={"Cookie": f"{name}={later}"}).status_code == 200
     page.browser.cookies.clear()
-    assert page.ask("GET", "whoami", headers={"Cookie": f"gomq_session={number}"}).status_code == 401
+    assert page.ask("GET", "whoami", headers={"Cookie": f"{name}={number}"}).status_code == 401
+
+
+def test_a_page_is_logged_in_to_two_brokers_of_one_host(page, tmp_path):
+    """Browsers keep cookies by host, whatever the port."""
+    with Broker(tmp_path / "data", http_port=0) as broker:
+        there = Page(broker.http_url.rstrip("/"))
+        there.browser = page.browser
+        page.log_in()
+        there.log_in()
+
+        names = [one.ask("GET", "session").json()["csrf_token"] for one in (page, there)]
+        there.ask("DELETE", "session")
+
+        assert names == [page.token, there.token]
+        assert [one.ask("GET", "whoami").status_code for one in (page, there)] == [200, 401]
 
 
 def test_the_cookie_is_for_the_browser_alone_and_answers_about_it_are_not_kept(page):
@@ -83,8 +100,9 @@ def test_the_cookie_is_for_the_browser_alone_and_answers_about_it_are_not_kept(p
     cookie = begun.headers["Set-Cookie"]
     ended = page.ask("DELETE", "session")
 
-    assert re.fullmatch(r"gomq_session=[\w-]{43}; Expires=[^;]+; Max-Age=28800; HttpOnly; Path=/; SameSite=Strict", cookie)
-    assert re.match(r"gomq_session=; Expires=Thu, 01 Jan 1970", ended.headers["Set-Cookie"])
+    name = f"gomq_session_{urlsplit(page.base).port}"
+    assert re.fullmatch(name + r"=[\w-]{43}; Expires=[^;]+; Max-Age=28800; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert re.match(name + r"=; Expires=Thu, 01 Jan 1970", ended.headers["Set-Cookie"])
     assert begun.headers["Cache-Control"] == ended.headers["Cache-Control"] == "no-store"
     assert cookie.partition("=")[2][:43] not in begun.text
 
@@ -92,10 +110,18 @@ def test_the_cookie_is_for_the_browser_alone_and_answers_about_it_are_not_kept(p
 def test_a_page_that_came_over_tls_has_its_cookie_sent_over_nothing_else(api, page):
     """Here a proxy has ended TLS, which the page's own address tells."""
     page.base = api.base
-    answer = page.ask("POST", "session", json={"username": "guest", "password": "guest"},
-                      headers={"Origin": api.base.replace("http://", "https://")})
+    over_tls = {"Origin": api.base.replace("http://", "https://")}
+    answer = page.ask("POST", "session", json={"username": "guest", "password": "guest"}, headers=over_tls)
+    cookie = answer.headers["Set-Cookie"]
+    with_cookie = {"Cookie": cookie.partition(";")[0], "X-CSRF-Token": answer.json()["csrf_token"]}
 
-    assert "; Secure;" in answer.headers["Set-Cookie"]
+    read = page.ask("GET", "whoami", headers=with_cookie)
+    ended = page.ask("DELETE", "session", headers={**with_cookie, **over_tls})
+
+    name = f"__Host-gomq_session_{urlsplit(page.base).port}"
+    assert re.fullmatch(name + r"=[\w-]{43}; Expires=[^;]+; Max-Age=28800; Secure; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert (read.status_code, ended.status_code) == (200, 204)
+    assert re.match(name + r"=; Expires=Thu, 01 Jan 1970[^;]*; Max-Age=0; Secure;", ended.headers["Set-Cookie"])
 
 
 @pytest.mark.parametrize(("path", "method"), CHANGING)
@@ -261,7 +287,7 @@ def test_a_password_goes_before_a_cookie_and_needs_no_token(page, ann):
 
 
 def test_a_cookie_that_is_none_of_ours_is_refused_and_counts_as_no_guess(api, page):
-    page.browser.cookies.set("gomq_session", "A" * 43)
+    page.browser.cookies.set(f"gomq_session_{urlsplit(api.base).port}", "A" * 43)
 
     answers = [page.ask("GET", "whoami").status_code for _ in range(60)]
 
@@ -278,7 +304,7 @@ def test_guesses_of_sessions_are_slowed_down_with_all_others_and_no_secret_is_lo
     with BrokerProcess(tmp_path / "data", http_port=0, log_level="debug") as process:
         base = f"http://127.0.0.1:{process.ports['http']}"
         page = Page(base)
-        number = page.log_in().cookies["gomq_session"]
+        number, = page.log_in().cookies.values()
         token = page.token
         page.ask("PUT", "queues/%2F/logged", json={})
         guesses = [page.log_in("guest", f"guess-{guess}") for guess in range(5)]

@@ -48,7 +48,7 @@ def begin(managed, verb, path, wanted, who=f"Authorization: {BASIC}"):
     """Send a request but for its body, and wait until the broker asks for that. Returns (socket, body)."""
     octets = json.dumps(wanted).encode()
     client = socket.create_connection(("127.0.0.1", managed.ports["http"]), timeout=in_time(60))
-    client.sendall((f"{verb} /api/{path} HTTP/1.1\r\nHost: x\r\n{who}\r\nContent-Type: application/json\r\n"
+    client.sendall((f"{verb} /api/{path} HTTP/1.1\r\nHost: 127.0.0.1:{managed.ports['http']}\r\n{who}\r\nContent-Type: application/json\r\n"
                     f"Expect: 100-continue\r\nConnection: close\r\nContent-Length: {len(octets)}\r\n\r\n").encode())
     assert client.recv(100).startswith(b"HTTP/1.1 100 ")
     return client, octets
@@ -98,7 +98,12 @@ def log_in_basic(api):
 
 def log_in_with_session(api):
     begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
-    return f"Cookie: gomq_session={begun.cookies['gomq_session']}\r\nX-CSRF-Token: {begun.json()['csrf_token']}"
+    return in_session(begun)
+
+
+def in_session(begun):
+    (name, number), = begun.cookies.items()
+    return f"Cookie: {name}={number}\r\nX-CSRF-Token: {begun.json()['csrf_token']}"
 
 
 LOGINS = [log_in_basic, log_in_with_session]
@@ -149,8 +154,7 @@ def test_no_session_begins_with_a_password_that_ends_while_the_body_comes(manage
 
 def test_session_that_is_ended_while_the_body_comes_changes_nothing(managed, api, late):
     begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
-    who = f"Cookie: gomq_session={begun.cookies['gomq_session']}\r\nX-CSRF-Token: {begun.json()['csrf_token']}"
-    client, octets = begin(managed, "PUT", "vhosts/late2", {}, who)
+    client, octets = begin(managed, "PUT", "vhosts/late2", {}, in_session(begun))
 
     requests.delete(f"{api.base}/api/session", cookies=begun.cookies, timeout=in_time(60),
                     headers={"X-CSRF-Token": begun.json()["csrf_token"]}).raise_for_status()

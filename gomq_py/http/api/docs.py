@@ -6,8 +6,9 @@ from html import escape
 
 from flask import Blueprint, Response, current_app, redirect
 
+from gomq_py.http import cookie
 from gomq_py.http.answers import json_answer
-from gomq_py.http.openapi.document import document
+from gomq_py.http.openapi.document import document, session_scheme
 
 blueprint = Blueprint("docs", __name__)
 STYLE = """body { font: 16px/1.4 sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
@@ -34,8 +35,10 @@ def home():
 
 @blueprint.get("/docs/openapi.json")
 def openapi():
-    """The description for programs."""
-    return json_answer(described())
+    """The description for programs, with the name of the cookie at the address that was asked."""
+    whole = described()
+    schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie.name())}
+    return json_answer({**whole, "components": {**whole["components"], "securitySchemes": schemes}})
 
 
 @blueprint.get("/docs/style.css")

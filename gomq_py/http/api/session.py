@@ -3,12 +3,11 @@ import time
 
 from flask import Blueprint, current_app, g, request
 
-from gomq_py.http import foreign_pages, login
+from gomq_py.http import cookie, login
 from gomq_py.http.answers import body, json_answer, no_content, receive_body
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.session import COOKIE, ENDS_AFTER_S
 
 blueprint = Blueprint("session", __name__)
 # A name and a password, or a token in its place.
@@ -33,10 +32,10 @@ def _authenticate():
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
     """Log in: the answer sets a cookie, and has the token that requests which change something bring in X-CSRF-Token."""
-    login.sessions().end_numbered(request.cookies.get(COOKIE, ""))  # which the browser forgets by this answer
+    login.sessions().end_numbered(cookie.given() or "")  # which the browser forgets by this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)
-    response.set_cookie(COOKIE, number, max_age=ENDS_AFTER_S, path="/", secure=foreign_pages.is_over_tls(), httponly=True, samesite="Strict")
+    cookie.give(response, number)
     return _unkept(response)
 
 
@@ -45,7 +44,7 @@ def begin_session():
 def get_session():
     """Whose session the cookie is of, and its token: for a page that was loaded anew."""
     _check_there_is_one()
-    return _unkept(json_answer(_shape(request.cookies[COOKIE])))
+    return _unkept(json_answer(_shape(cookie.given())))
 
 
 @blueprint.delete("/api/session")
@@ -55,7 +54,7 @@ def end_session():
     _check_there_is_one()
     login.sessions().end(g.session)
     response = no_content()
-    response.delete_cookie(COOKIE, path="/", secure=foreign_pages.is_over_tls(), httponly=True, samesite="Strict")
+    cookie.take_back(response)
     return _unkept(response)
 
 

@@ -9,7 +9,9 @@ import gomq_py
 from gomq_py.http.login import ANYBODY
 from gomq_py.http.openapi.operations import OPERATIONS
 from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
-from gomq_py.http.session import COOKIE, TOKEN_HEADER
+from gomq_py.http.cookie import NAME as COOKIE
+from gomq_py.http.cookie import TLS_PREFIX
+from gomq_py.http.session import TOKEN_HEADER
 
 # Blueprints that are about the pages and not the API.
 LEFT_OUT = ("docs",)
@@ -51,11 +53,19 @@ def document(app):
                     "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
                     "description": "A token, where the backend oauth is on.",
                 },
-                "session": {
-                    "type": "apiKey", "in": "cookie", "name": COOKIE,
-                    "description": "What POST /api/session gives. Requests that change something bring its "
-                    f"csrf_token in {TOKEN_HEADER}."}},
+                "session": session_scheme(f"{COOKIE}_15672"),
+            },
         },
+    }
+
+
+def session_scheme(name):
+    """The security scheme of a session whose cookie has this name."""
+    return {
+        "type": "apiKey", "in": "cookie", "name": name,
+        "description": f"What POST /api/session gives: {COOKIE}_PORT with the port that was asked, without one "
+        f"{COOKIE}; over TLS with {TLS_PREFIX} before it. Requests that change something bring its csrf_token in "
+        f"{TOKEN_HEADER}.",
     }
 
 

@@ -115,3 +115,28 @@ def test_no_login_of_any_kind_outlives_its_end_while_the_body_comes(door, bob, c
     answer = door.put("/api/act", headers=headers, environ_overrides={"wsgi.input": SlowBody(lambda: change(bob)), "CONTENT_LENGTH": "2"})
 
     assert answer.status_code == status
+
+
+@pytest.mark.parametrize(("address", "name"), [
+    ("http://mq.example", "gomq_session"), ("http://mq.example:15672", "gomq_session_15672"), ("http://[::1]:15672", "gomq_session_15672"),
+    ("https://mq.example", "__Host-gomq_session"), ("https://mq.example:15671", "__Host-gomq_session_15671"),
+])
+def test_session_has_a_cookie_of_the_address_that_was_asked(door, address, name):
+    begun = door.post("/api/session", base_url=address, headers=basic(door), json={})
+
+    found = begun.headers["Set-Cookie"]
+    assert found.partition("=")[0] == name
+    assert ("; Secure;" in found, "; Path=/;" in found, "Domain" in found) == (address.startswith("https"), True, False)
+    assert door.get("/api/session", base_url=address).json["csrf_token"] == begun.json["csrf_token"]
+
+
+def test_over_tls_a_cookie_that_others_can_put_there_is_no_session(door):
+    begun = door.post("/api/session", base_url="http://mq.example:15671", headers=basic(door), json={})
+    number = begun.headers["Set-Cookie"].partition("=")[2].partition(";")[0]
+
+    browser = door.application.test_client(use_cookies=False)
+    answers = [
+        browser.get("/api/session", base_url="https://mq.example:15671", headers={"Cookie": f"{name}={number}"})
+        for name in ("gomq_session_15671", "__Host-gomq_session_15671")]
+
+    assert [answer.status_code for answer in answers] == [401, 200]
