@@ -220,6 +220,7 @@ class Broker:
         except (OSError, ValueError):
             vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion = before
             raise
+        self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
         """Returns the vhost that went, or None; nobody finds it any more.

@@ -108,6 +108,10 @@ def _user(headers):
     return headers.get("vhost"), name, {"name": name}
 
 
+def _topic_permission(headers):
+    return headers["vhost"], headers["user"], {"name": headers["user"], "exchange": headers["exchange"]}
+
+
 def _alarm(reason):
     return None, None, {"reason": reason or ""}
 
@@ -120,5 +124,5 @@ def _of_vhost(one):
 _TOLD = {
     "queue": _named, "exchange": _named, "binding": _binding, "connection": _connection, "channel": _channel,
     "consumer": _consumer, "vhost": _of_vhost, "policy": _parameter, "parameter": _parameter, "user": _user,
-    "permission": _user, "alarm": _alarm,
+    "permission": _user, "topic": _topic_permission, "alarm": _alarm,
 }

@@ -109,6 +109,24 @@ def test_each_viewer_is_told_of_what_that_viewer_may_see(api, viewer, begun):
     api.delete("queues/%2F/seen-here")
 
 
+def test_topic_permissions_and_what_is_said_about_a_vhost_are_told_to_whoever_may_see_them(api, viewer, begun):
+    api.put("vhosts/apart")
+    ann, eve = viewer("ann", "management", "%2F"), viewer("eve", "monitoring")
+    api.put("topic-permissions/%2F/ann", {"exchange": "amq.topic", "write": "^a", "read": "^b"})
+    api.delete("topic-permissions/%2F/ann/amq.topic")
+    api.put("vhosts/apart", {"description": "another"})
+
+    seen = [
+        [(one["what"], one["name"], one["vhost"], one.get("exchange")) for one in changes(who, begun)
+         if one["what"].startswith("topic") or one["what"] == "vhost.updated"]
+        for who in (api, ann, eve)]
+
+    topic = [(f"topic.permission.{done}", "ann", "/", "amq.topic") for done in ("created", "deleted")]
+    updated = [("vhost.updated", "apart", "apart", None)]
+    assert seen == [topic + updated, topic, updated]
+    api.delete("vhosts/apart")
+
+
 def test_connections_are_told_to_their_user_and_to_monitoring(api, viewer, managed, begun):
     import pika
     ann, bob = viewer("ann", "management", "%2F"), viewer("bob", "management", "%2F")

@@ -46,6 +46,13 @@ class UserEvents:
     def _permission_deleted(self, name, record):
         self._emit("permission.deleted", {"user": name, "vhost": record["vhost"]})
 
+    def _topic_permission(self, name, record):
+        rights = {key: record[key] for key in ("vhost", "exchange", "write", "read")}
+        self._emit("topic.permission.created", {"user": name, **rights})
+
+    def _topic_permission_deleted(self, name, record):
+        self._emit("topic.permission.deleted", {"user": name, "vhost": record["vhost"], "exchange": record["exchange"]})
+
     def _limits(self, name, record):
         self._emit(
             "user.limits.set" if record["limits"] else "user.limits.cleared",
@@ -55,7 +62,8 @@ class UserEvents:
 
 _USER_RECORDS = {
     "user": UserEvents._user, "user-delete": UserEvents._user_deleted, "permission": UserEvents._permission,
-    "permission-delete": UserEvents._permission_deleted, "limits": UserEvents._limits,
+    "permission-delete": UserEvents._permission_deleted, "topic-permission": UserEvents._topic_permission,
+    "topic-permission-delete": UserEvents._topic_permission_deleted, "limits": UserEvents._limits,
 }
 
 

@@ -206,5 +206,10 @@ def vhost_created(vhost):
     return {"name": vhost.name, "description": vhost.description, "tags": list(vhost.tags)}
 
 
+def vhost_updated(vhost):
+    return {
+        **vhost_created(vhost), "default_queue_type": vhost.default_queue_type, "protected_from_deletion": vhost.protected_from_deletion}
+
+
 def vhost_deleted(vhost):
     return {"name": vhost.name}

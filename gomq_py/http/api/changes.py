@@ -50,7 +50,7 @@ def _is_seen(change):
     kind = change.what.partition(".")[0]
     if kind == "alarm":
         return True
-    if kind in ("user", "permission"):
+    if kind in ("user", "permission", "topic"):  # topic.permission.created
         return ADMINISTRATOR in g.tags or change.user == g.user.name
     if kind in ("connection", "channel"):
         return MONITORING in g.tags or change.user == g.user.name

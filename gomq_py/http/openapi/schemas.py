@@ -250,7 +250,7 @@ COMPONENTS = {
                     {"what": TEXT, **counts("number", "at")},
                     texts(
                         "vhost", "user", "name", "source", "destination", "destination_type", "routing_key",
-                        "queue", "component", "reason",
+                        "queue", "exchange", "component", "reason",
                     ),
                 )
             ),

@@ -113,6 +113,39 @@ def test_vhost_user_and_permission_are_told(node):
     ]
 
 
+def test_topic_permissions_and_what_is_said_about_a_vhost_are_told(node):
+    broker = node.broker
+    broker.users.set_topic_permission("guest", "/", "amq.topic", "^a", "^b")
+    broker.users.delete_topic_permissions("guest", "/", "amq.topic")
+    broker.users.delete_topic_permissions("guest", "/", "amq.topic")
+    broker.describe_vhost(node.vhost, description="the first")
+    broker.describe_vhost(node.vhost, description="the first")
+    broker.describe_vhost(node.vhost, tags=["a"])
+    node.vhost.declare_queue("last")
+
+    limited = {"user": "guest", "vhost": "/", "exchange": "amq.topic"}
+    said = {
+        "name": "/", "description": "the first", "tags": [], "default_queue_type": "classic", "protected_from_deletion": False}
+    found = told(node, 5)
+    assert found[:4] == [
+        ("topic.permission.created", {**limited, "write": "^a", "read": "^b"}), ("topic.permission.deleted", limited),
+        ("vhost.updated", said), ("vhost.updated", {**said, "tags": ["a"]})]
+    assert found[4][0] == "queue.created"
+
+
+def test_what_cannot_be_written_about_a_vhost_is_not_told(node, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(node.broker._log, "append", refuse)
+        with pytest.raises(OSError):
+            node.broker.describe_vhost(node.vhost, description="the first")
+    node.vhost.declare_queue("last")
+
+    assert [key for key, _ in told(node)] == ["queue.created"]
+
+
 def test_policies_limits_and_parameters_are_told(node):
     parameters, vhost = node.broker.parameters, node.vhost
     policy = {"pattern": "^never$", "definition": {"max-length": 1}, "priority": 3, "apply-to": "queues"}
