@@ -118,7 +118,8 @@ class Users:
         return self
 
     def close(self):
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
 
     # looking up
 

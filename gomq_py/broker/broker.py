@@ -2,6 +2,7 @@
 
 Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it. Knows no socket and no frame.
 """
+import contextlib
 import os
 from functools import partial
 
@@ -56,6 +57,7 @@ class Broker:
         self.durability = durability
         committer = durability.disk
         self.settings = settings
+        self._hub = hub
         self.scheduler, self._timers = hub.scheduler, hub.timers
         timers = self._timers
         self.events = events.Events(self.scheduler)
@@ -92,8 +94,16 @@ class Broker:
 
     def recover(self):
         """Read everything in the data folder, or make the first vhost and user. Once, for boot: blocks. Raises LogError, OSError,
-        StoreError; then nobody may use the model.
+        StoreError; then nobody may use the model, all that was opened is closed, and so is the hub. May switch, in that case.
         """
+        try:
+            self._recover()
+        except BaseException:
+            self._hub.close()  # before anything switches: no timer or job acts on half a model
+            self.close()
+            raise
+
+    def _recover(self):
         self._open_pool()
         self.users.open()
         self._log.open()
@@ -119,21 +129,29 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Close every queue and log, flushed. May switch."""
-        self.resource_watch.stop()
-        self.events.stop()
-        if self._log_exchange is not None:
-            self._log_exchange.close()
-        self._finish_moves()
-        for vhost in self.vhosts.values():
-            vhost.close()
+        """Close every queue and log, flushed. What fails keeps nothing else open, and is raised at the end. May switch."""
+        with contextlib.ExitStack() as steps:  # what is said last comes first
+            steps.callback(self._list_segments)
+            if self._pool is not None:
+                steps.callback(self._pool.close)
+            steps.callback(self.users.close)
+            steps.callback(self._log.close)
+            steps.callback(self._factory.close)
+            steps.callback(self._wait_for_disk)
+            steps.callback(self._finish_deletions)
+            for vhost in reversed(self.vhosts.values()):
+                steps.callback(vhost.close)
+            steps.callback(self._finish_moves)
+            if self._log_exchange is not None:
+                steps.callback(self._log_exchange.close)
+            steps.callback(self.events.stop)
+            steps.callback(self.resource_watch.stop)
+
+    def _finish_deletions(self):
         for deletion in list(self.leaving.values()):
             deletion.finish()
-        self._wait_for_disk()
-        self._factory.close()
-        self._log.close()
-        self.users.close()
-        self._pool.close()
+
+    def _list_segments(self):
         self._data_dir.list_segments({level.folder: entry for level, entry in self._listed()})
 
     def _listed(self):

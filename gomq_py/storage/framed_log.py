@@ -33,7 +33,11 @@ class FramedLog:
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
         if file is None and not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
-            files.sync_folder(os.path.dirname(self.path))
+            try:
+                files.sync_folder(os.path.dirname(self.path))
+            except OSError:
+                files.close(self.file)
+                raise
         self.damage = []  # what replay found: Damage, in the order of the file
         self.holds_damage = False  # and the file still does: its owner rewrites it, or every boot says so again
         self.kept_as = None  # the copy that was made of it

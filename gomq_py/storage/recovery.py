@@ -129,8 +129,10 @@ class Recovery:
         """One segment: into the store, or away when nothing of it is wanted."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
-        acks = self.files.open(store.path_of("acks", number)) if has_acks else None
+        acks = None
         try:
+            if has_acks:
+                acks = self.files.open(store.path_of("acks", number))
             self.files.read_through(msgs, 0, min(msgs.size, head_format.HEAD_BYTES))
             if acks is not None:
                 self.files.read_through(acks)
@@ -196,10 +198,14 @@ class Recovery:
             acks = self.files.create(path, size)
         elif acks.size < size:
             self.files.extend(acks, size)
-        if head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) != acks_head:
-            self.files.allocate(acks)
-            acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
-            self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
+        try:
+            if head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) != acks_head:
+                self.files.allocate(acks)
+                acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
+                self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
+        except OSError:
+            self.files.close(acks)  # it may be one that the caller has never seen
+            raise
         return acks
 
     # counts

@@ -25,6 +25,7 @@ def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes
     try:
         return store, StreamRecovery(store).run()
     except OSError as error:
+        store.offsets.close()
         raise StoreError(store.folder, 0, f"cannot be opened: {error}") from error
 
 

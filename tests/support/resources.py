@@ -29,7 +29,7 @@ def held():
     """What is held after everything that nobody can reach is gone."""
     while gc.collect():
         pass
-    return Held(descriptors(), _mapped(), thread_count(), _objects())
+    return Held(descriptors(), mapped_count(), thread_count(), _objects())
 
 
 def descriptors():
@@ -54,7 +54,7 @@ def thread_count():
     return len(os.listdir("/proc/self/task"))
 
 
-def _mapped():
+def mapped_count():
     """Mappings of files that may be written and are shared: a store's. The interpreter's own memory comes and goes as it likes."""
     with open("/proc/self/maps", encoding="utf-8") as lines:
         return sum(line.split()[1] == "rw-s" for line in lines)

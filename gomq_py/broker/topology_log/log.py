@@ -153,7 +153,8 @@ class TopologyLog:
         self._closed = True
         if self._next is not None and not self._renaming:
             self._give_up("the broker stops; it begins anew at the next boot")
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
 
     # compaction
 

@@ -1,0 +1,220 @@
+"""A node whose boot or end fails: whatever step it was, nothing stays open, and the folder can be opened again."""
+import contextlib
+import errno
+import gc
+import shutil
+import socket
+from collections import Counter
+
+import gevent
+import pytest
+
+from gomq_py import node as node_module
+from gomq_py.broker.topology.vhost import VHost
+from gomq_py.config.settings import Settings
+from gomq_py.content.properties import Properties
+from gomq_py.net.listener import BindError
+from gomq_py.node import Node
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.framed_log import LogError
+from tests.support.faulty_files import FaultyFiles
+from tests.support.jobs import Doing
+from tests.support.node import Node as ModelNode
+from tests.support.resources import descriptors, mapped_count
+from tests.support.waiting import wait_until
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+KINDS = {
+    "classic": {}, "priority": {"x-max-priority": 2}, "stream": {"x-queue-type": "stream"},
+    "expiring": {"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}, "dead": {},
+}
+
+
+
+class Open:
+    """What this process has that a boot may leave: descriptors by name, and active watchers of the loop."""
+
+    def __init__(self):
+        self.descriptors = descriptors()
+        self.watchers = gevent.get_hub().loop.activecnt
+
+    def wait_until_nothing_is_left(self):
+        """Wait until there is no more than there was then; greenlets that were told to end do so a moment later."""
+        left = []
+
+        def nothing_is_left():
+            now = Open()
+            left[:] = [f"{count} of {name}" for name, count in (now.descriptors - self.descriptors).items()]
+            if now.watchers > self.watchers:
+                left.append(f"{now.watchers - self.watchers} watchers")
+            return not left
+
+        wait_until(nothing_is_left, what=left, sleep=gevent.sleep)
+
+
+def greenlets():
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, gevent.Greenlet) and one.started and not one.dead]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings.checked(
+        data_dir=str(tmp_path / "data"), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1, metrics_http_port=-1, control_unix_path="",
+        segment_size=65536)
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A data folder that a kill has left, with queues of each kind that hold messages."""
+    folder = tmp_path / "killed"
+    node = ModelNode(folder, segment_size=65536)
+    for name, arguments in KINDS.items():
+        node.vhost.declare_queue(name, durable=True, arguments=arguments)
+        for number in range(3):
+            node.publish("", name, b"%d" % number, PERSISTENT)
+    node.wait(lambda: node.committer.is_idle)
+    node.kill()
+    return folder
+
+
+def boot(settings, files, monkeypatch):
+    """A node over these files that has been closed again, whether it could boot or not."""
+    monkeypatch.setattr(node_module, "Files", lambda replicators: files)
+    node = Node(settings)
+    try:
+        with contextlib.suppress(OSError, StoreError, LogError):
+            node.lead()
+    finally:
+        node.close()
+
+
+def test_first_boot_that_the_disk_stops_at_any_step_leaves_nothing_open(settings, monkeypatch):
+    sound = FaultyFiles()
+    boot(settings, sound, monkeypatch)
+    held, before = greenlets(), Open()
+    for number in range(1, len(sound.calls) + 1):
+        shutil.rmtree(settings.data_dir, ignore_errors=True)
+
+        boot(settings, FaultyFiles(number), monkeypatch)
+
+        before.wait_until_nothing_is_left()
+    assert number > 10
+    assert [one for one in greenlets() if one not in held] == []
+
+
+@pytest.mark.parametrize("how", ["fail", "dead"])
+def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_nothing(killed, settings, monkeypatch, how):
+    """Each call of the boot is refused in turn; then a boot with a sound disk finds all messages."""
+    shutil.copytree(killed, settings.data_dir)
+    sound = FaultyFiles()
+    boot(settings, sound, monkeypatch)
+    held, mapped, before = greenlets(), mapped_count(), Open()
+    for number in range(1, len(sound.calls) + 1):
+        shutil.rmtree(settings.data_dir)
+        shutil.copytree(killed, settings.data_dir)
+        files = FaultyFiles(number, how)
+
+        boot(settings, files, monkeypatch)
+
+        before.wait_until_nothing_is_left()
+        assert_all_messages_are_there(settings.data_dir, f"{how} at call {number}, {files.failed}")
+    assert number > 40
+    before.wait_until_nothing_is_left()
+    assert [one for one in greenlets() if one not in held] == [] and mapped_count() == mapped
+
+
+def assert_all_messages_are_there(folder, when):
+    node = ModelNode(folder, segment_size=65536)
+    counts = Counter({name: queue.ready_count + queue.unacked_count for name, queue in node.vhost.queues.items()})
+    node.stop()
+    counts["dead"] += counts.pop("expiring")  # where they go, sooner or later
+    assert counts == {"classic": 3, "priority": 3, "stream": 3, "dead": 6}, when
+
+
+def test_of_a_boot_that_fails_between_two_queues_nothing_runs_and_nothing_is_lost(killed, settings, monkeypatch):
+    """The queue to which what is due by then would go is not there yet, and closing the others gives timers a turn."""
+    recover_queue, ran = VHost.recover_queue, []
+
+    def recover_all_but_dead(vhost, name, *arguments, **options):
+        if name == "dead":
+            node._hub.timers.start(0, lambda: ran.append("timer"))
+            node._hub.scheduler.start(Doing(lambda: ran.append("job")))
+            raise OSError(errno.EMFILE, "no descriptors")
+        recover_queue(vhost, name, *arguments, **options)
+
+    shutil.copytree(killed, settings.data_dir)
+    node = Node(settings)
+    before = Open()
+    monkeypatch.setattr(VHost, "recover_queue", recover_all_but_dead)
+
+    with pytest.raises(OSError, match="no descriptors"):
+        node.lead()
+    node.close()
+
+    before.wait_until_nothing_is_left()
+    assert ran == []
+    monkeypatch.undo()
+    assert_all_messages_are_there(settings.data_dir, "after the boot that failed")
+
+
+@pytest.mark.parametrize("step", ["AMQPServer", "definitions.load", "Broker", "Hub", "GroupCommit"])
+def test_boot_that_fails_at_any_other_step_leaves_nothing_open(settings, monkeypatch, step):
+    boot(settings, FaultyFiles(), monkeypatch)
+    before = Open()
+    settings.load_definitions = "a file" if step == "definitions.load" else ""
+
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, step)
+
+    monkeypatch.setattr(f"gomq_py.node.{step}", fail)
+    node = Node(settings)
+    with pytest.raises(OSError, match=step):
+        node.lead()
+    node.close()
+
+    before.wait_until_nothing_is_left()
+    assert node.role is None and not node._data_dir.locked
+
+
+def test_address_that_cannot_be_had_leaves_no_other_one_open(settings):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings.http_port = taken.getsockname()[1]
+        settings.origins = {"http_port": "the test"}
+        node = Node(settings)
+        node.lead()
+        with pytest.raises(BindError):
+            node.open_doors()
+        (listener,) = node.listeners
+        port = listener.port
+
+        node.close()
+
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port)).close()
+
+
+@pytest.mark.parametrize("room", ["doors", "amqp", "broker", "_committer", "_hub"])
+def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkeypatch, room, caplog):
+    node = Node(settings)
+    node.lead()
+    node.close()
+    before = Open()
+    node.lead()
+    node.open_doors()
+    failing = getattr(node, room)
+    end = "stop" if room == "_committer" else "close"
+    do = getattr(failing, end)
+
+    def fail():
+        do()
+        raise RuntimeError(f"{room} cannot end")
+
+    monkeypatch.setattr(failing, end, fail)
+
+    with pytest.raises(RuntimeError, match=f"{room} cannot end"):
+        node.close()
+
+    before.wait_until_nothing_is_left()
+    assert node.role is None and not node._data_dir.locked
+    node.close()
