@@ -169,16 +169,17 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush what is marked and end. May switch."""
+        """Flush what is marked, do what was put aside, and end. Whatever that puts aside or marks is done, too. May switch."""
         self._stopping = True
         self._mark_failed_logs()
         if self._has_marks() or self._later:
             self._begin_soon()
-        while self._greenlet is not None:
-            self._wake.set()
-            self._greenlet.join()
-        for lane in reversed(self._lanes):  # what the others let go of is closed aside
-            lane.join()
+        while not (self.is_idle and self.is_done_aside):
+            while self._greenlet is not None:
+                self._wake.set()
+                self._greenlet.join()
+            for lane in reversed(self._lanes):  # what the others let go of is closed aside
+                lane.join()
         self._watch.stop()
         self._end_threads()
         self._release(self._failed_logs)

@@ -351,6 +351,33 @@ def test_stop_flushes_what_is_marked(files):
     assert store.syncs == 1
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_stop_does_what_the_work_that_it_waits_for_puts_on_any_lane_or_marks(files, enabled):
+    committer = GroupCommit(files, enabled=enabled)
+    done, done_by_then = [], []
+    end_threads = committer._end_threads
+    committer._end_threads = lambda: (done_by_then.extend(done), end_threads())
+    lanes = [committer.aside, committer.aside_at_leisure, committer.aside_for_readers]
+    steps = [*lanes, *reversed(lanes), lanes[1], lanes[0], lanes[2]]
+
+    def go_on(_result=None, _error=None):
+        done.append(len(done))
+        if steps:
+            steps.pop(0)(give_up_the_interpreter, done=go_on)
+        elif len(done) == 10:
+            committer.change([Change("/data/name", give_up_the_interpreter, lambda _: None)], done=go_on)
+
+    go_on()
+    committer.stop()
+
+    assert done_by_then == list(range(11)) and committer.is_idle and committer.is_done_aside
+
+
+def give_up_the_interpreter():
+    """Work in a thread that the hub has its turn before."""
+    threading.Event().wait(0.001)
+
+
 def test_flush_that_ends_in_the_moment_of_a_kill_is_told_to_nobody(committer, files, monkeypatch):
     """The greenlet may have its result already, and go on before it hears of the kill."""
     store, answers = FakeStore("a"), Answers()
