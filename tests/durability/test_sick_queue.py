@@ -1,10 +1,14 @@
 """A flush that fails fails those it concerns: the publishers of the queue whose files they are, and nobody else."""
 import errno
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import gevent
+import pika
 import pytest
 
+import gomq_py
+from gomq_py import node
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicNack, ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk,
     QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,
@@ -21,8 +25,8 @@ PERSISTENT = Properties(delivery_mode=2).encode()
 class SickFiles(Files):
     """Flushes wait until they may go on; those of files whose path has ``sick`` in it fail."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, listeners=()):
+        super().__init__(listeners)
         self.go_on = threading.Event()
         self.go_on.set()
         self.sick = None
@@ -290,3 +294,61 @@ def test_log_whose_flush_fails_is_everybodys(door, files, log):
     client.publish("new", properties=PERSISTENT)
     assert client.expect(BasicNack).delivery_tag == 2
     assert not door.queue("sound").closed
+
+
+class Publisher:
+    """A publisher as programs have one, with a connection of its own: ``publish`` waits for the confirm."""
+
+    def __init__(self, broker):
+        self.connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+
+    def publish(self, exchange, routing_key):
+        """Whether it was confirmed."""
+        try:
+            self.channel.basic_publish(exchange, routing_key, b"x", pika.BasicProperties(delivery_mode=2))
+        except pika.exceptions.NackError:
+            return False
+        return True
+
+
+def test_client_hears_of_the_publish_that_went_to_two_queues_of_which_one_failed_and_of_no_other(tmp_path, monkeypatch):
+    """A broker as it runs, in a thread of its own, and a client that somebody else wrote."""
+    made = []
+    monkeypatch.setattr(node, "Files", lambda listeners: made.append(SickFiles(listeners)) or made[-1])
+    with gomq_py.Broker(tmp_path / "data") as broker, ThreadPoolExecutor(3) as threads:
+        (files,) = made
+        opener, unlucky, lucky = publishers = [Publisher(broker) for _ in range(3)]
+        for name in ("sick", "sound", "other"):
+            opener.channel.queue_declare(name, durable=True)
+            if name != "other":
+                opener.channel.queue_bind(name, "amq.fanout")
+            assert opener.publish("", name)  # its file is there, so that no publish waits for one to be made
+
+        def asked(question):
+            return broker.call(lambda launcher: question(launcher.broker))
+
+        wait_until(lambda: asked(lambda model: model.durability.disk.is_idle and model.durability.disk.is_done_aside))
+        files.go_on.clear()
+        try:
+            first = threads.submit(opener.publish, "", "other")  # its flush holds back the one that both others are in
+            wait_until(lambda: files.is_held)
+            begun = asked(lambda model: model.durability.disk.begun)
+            to_both, to_sound = threads.submit(unlucky.publish, "amq.fanout", ""), threads.submit(lucky.publish, "", "sound")
+            wait_until(lambda: asked(lambda model: counts(model) == (2, 3)))
+            files.sick = asked(lambda model: model.vhosts["/"].queues["sick"].store.folder)
+        finally:
+            files.go_on.set()
+
+        assert (first.result(TIMEOUT_S), to_both.result(TIMEOUT_S), to_sound.result(TIMEOUT_S)) == (True, False, True)
+        assert asked(lambda model: model.durability.disk.begun) == begun + 1
+        assert (lucky.publish("", "sound"), unlucky.publish("amq.fanout", "")) == (True, False)
+        for one in publishers:
+            one.connection.close()
+
+
+def counts(model):
+    """Messages in the queue that is to fail and in the sound one."""
+    queues = model.vhosts["/"].queues
+    return queues["sick"].ready_count, queues["sound"].ready_count
