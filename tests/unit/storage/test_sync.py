@@ -816,6 +816,48 @@ def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committe
     assert trips == [3] and [name for name, made in log if made == "told"] == ["a", "b", "c"]
 
 
+def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_a_change_is_being_gathered(committer, files, monkeypatch):
+    monkeypatch.setattr(sync, "UNHURRIED_S", 0.01)
+    monkeypatch.setattr(sync, "SOON_S", 1000)
+    committer.mark_folder("/data/queues")
+    committer.change([NameChange("a", files.flushed)], soon=True)
+
+    wait_until(lambda: "/data/queues" in files.flushed)
+
+    assert files.flushed == [("a", False), ("a", "told"), "/data/queues"]
+
+
+def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_changes_are_wanted_without_end(committer, files, monkeypatch):
+    """As a flood makes them, which goes from one segment to the next."""
+    monkeypatch.setattr(sync, "UNHURRIED_S", 0.01)
+    monkeypatch.setattr(sync, "SOON_S", 0)
+
+    def one_more(_error=None):
+        if "/data/queues" not in files.flushed:
+            committer.change([NameChange("a", [])], one_more, soon=True)
+
+    committer.mark_folder("/data/queues")
+    one_more()
+
+    wait_until(lambda: "/data/queues" in files.flushed)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_acks_that_cannot_be_flushed_fail_nobody_who_waits(files, enabled):
+    """Nobody waits for them: their queue is fenced, and everybody else goes on."""
+    committer, fenced, other, answers = GroupCommit(files, enabled=enabled), FakeStore("fenced"), FakeStore("other"), Answers()
+    fenced.error = OSError(errno.EIO, "earlier")
+    committer.tells_before_it_answers = True
+    committer.mark_acks(fenced)
+    committer._later_since -= sync.UNHURRIED_S
+    committer.mark(other)
+    committer.after_sync(answers)
+
+    committer.stop()
+
+    assert answers == [None] and other.syncs == 1 and fenced.syncs == 0
+
+
 def test_who_asks_while_a_change_that_is_wanted_soon_is_made_hears_of_its_end(patient, committer, files):
     log, answers, made = files.flushed, Answers(), threading.Event()
     slow = NameChange("a", log)
