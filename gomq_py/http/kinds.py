@@ -58,18 +58,23 @@ def _name_of(row):
     return row.get("name", "") if isinstance(row, dict) else row.name
 
 
-# A name besides the address: another thing may come to lie where one that is gone has lain.
+# Of 63 bits the upper ones are the address, so that no two rows have the same number; addresses are of 48 bits at most,
+# and the last four are 0. The rest is of the name: another thing may come to lie where one that is gone has lain.
+_SHIFT = 15
+_ADDRESS, _NAME = (1 << 63) - (1 << 19), (1 << 19) - 1
+
 
 def _numbers_of_named(rows):
-    return [id(row) ^ hash(row.name) for row in rows]
+    return [id(row) << _SHIFT & _ADDRESS | hash(row.name) & _NAME for row in rows]
 
 
 def _numbers_of_channels(pairs):
-    return [id(channel) ^ hash(connection.name) ^ channel.id for channel, connection in pairs]
+    return [
+        id(channel) << _SHIFT & _ADDRESS | hash((connection.name, channel.id)) & _NAME for channel, connection in pairs]
 
 
 def _numbers_of_consumers(pairs):
-    return [id(consumer) ^ hash(consumer.tag) for consumer, _ in pairs]
+    return [id(consumer) << _SHIFT & _ADDRESS | hash(consumer.tag) & _NAME for consumer, _ in pairs]
 
 
 # what is there now
