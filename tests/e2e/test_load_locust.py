@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from load.locust_run import confirmed_per_s, wanted_per_s
 from tests.support import programs
 from tests.support.command import ROOT
 from tests.support.ports import reserve
@@ -43,6 +44,34 @@ def test_account_of_a_short_run_balances():
     for line in ("connect", "publish confirmed", "publish to delivery"):
         assert line in finished.stdout + finished.stderr
     assert re.search(r"broker: [\d.]+ s of CPU .* anonymous memory .* loop lag up to", finished.stdout)
+
+
+@pytest.mark.parametrize(
+    "users, shape, wanted", [(300, "", 3000), (30, "", 197), (11, "", 0), (300, "soak", 3000), (300, "spike", None)]
+)
+def test_rate_that_is_wanted_goes_by_the_users_that_publish(users, shape, wanted):
+    """Eleven of them consume, answer and watch, however many there are."""
+    told = wanted_per_s(users, shape)
+
+    assert told == wanted if told is None else round(told) == wanted
+
+
+def test_rate_counts_from_the_middle_of_the_time_in_which_the_users_come():
+    assert confirmed_per_s(750, 10) == 100 and confirmed_per_s(50, 1) == 100
+
+
+@pytest.mark.parametrize("wrong", [{"LOAD_SHAPE": "square"}, {"LOAD_USERS": "many"}, {"LOAD_SECONDS": "0"}])
+def test_size_that_is_none_is_said_before_anything_starts(wrong):
+    finished = subprocess.run(
+        [sys.executable, "-m", "load.locust_run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=in_time(60),
+        env=environment(**wrong),
+    )
+
+    assert (finished.returncode, finished.stdout) == (2, "") and next(iter(wrong)) in finished.stderr
 
 
 def test_several_processes_close_an_account_each(shared_broker):
