@@ -1,8 +1,9 @@
 """The cookie of a session: its name, and how it is found in a request, given to the browser and taken back.
 
-Between login and session, which knows numbers only. Browsers keep cookies by host, whatever the port: so that two brokers on one machine do not
-overwrite each other's, the port that the browser asked for is in the name. Over TLS the name begins with ``__Host-``: a browser takes
-such a cookie from this very host alone, over TLS alone, so that neither another host of the domain nor somebody on the line can put one there.
+Between login and session, which knows numbers only. Browsers keep cookies by host, whatever the port: so that
+two brokers on one machine do not overwrite each other's, the port that the browser asked for is in the name.
+Over TLS the name begins with ``__Host-``: a browser takes such a cookie from this very host alone, over TLS
+alone, so that neither another host of the domain nor somebody on the line can put one there.
 """
 from urllib.parse import urlsplit
 
@@ -31,7 +32,8 @@ def name():
 
 def give(response, number):
     """Have the browser keep the number of a session."""
-    response.set_cookie(name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True, samesite="Strict")
+    response.set_cookie(
+        name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True, samesite="Strict")
 
 
 def take_back(response):
@@ -40,7 +42,9 @@ def take_back(response):
 
 
 def _plain_name():
-    """Without the prefix. The port is the one in ``Host``, which the browser keeps cookies for, or the proxy that changes it; none: the scheme's own."""
+    """Without the prefix. The port is the one in ``Host``, which the browser keeps cookies for, or the proxy that
+    changes it; none: the scheme's own.
+    """
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port
     except ValueError:  # no port

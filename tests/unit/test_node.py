@@ -30,7 +30,6 @@ KINDS = {
 }
 
 
-
 class Open:
     """What this process has that a boot may leave: descriptors by name, and active watchers of the loop."""
 
