@@ -234,6 +234,9 @@ def _restore_binding(_key, record, vhost):
 def snapshot(vhosts, parameters):
     """What is durable in these vhosts, as functions that each give the record of one definition as it is when
     called, or None if it is gone.
+
+    None stands for what is not durable, so that whoever goes through many of those can pause there. What comes
+    or goes meanwhile does no harm.
     """
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
@@ -242,16 +245,15 @@ def snapshot(vhosts, parameters):
         for key in list(vhost.parameters):
             yield partial(_parameter_record, vhosts, vhost, key)
         for exchange in list(vhost.exchanges.values()):
-            # those are there anyway
-            if exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
-                yield partial(_exchange_record, vhosts, vhost, exchange)
+            # those of a reserved name are there anyway
+            is_kept = exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX)
+            yield partial(_exchange_record, vhosts, vhost, exchange) if is_kept else None
         for queue in list(vhost.queues.values()):
-            if queue.durable:
-                yield partial(_queue_record, vhosts, vhost, queue)
+            yield partial(_queue_record, vhosts, vhost, queue) if queue.durable else None
         for exchange in list(vhost.exchanges.values()):
+            yield None
             for binding in exchange.bindings():
-                if binding.durable:
-                    yield partial(_binding_record, vhosts, vhost, binding)
+                yield partial(_binding_record, vhosts, vhost, binding) if binding.durable else None
 
 
 def _vhost_record(vhosts, vhost):

@@ -4,16 +4,19 @@ Below vhosts and parameters, above storage.framed_log. A record is a field table
 of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
 that. Never yields.
 
-Compaction writes a second log beside the first, a slice at a time, while every change goes to both; once the second is on disk it takes the first
-one's name. Its snapshot is taken while the model changes, and is right all the same: a record says what is, not what to do with what was before,
-and a change that came after a slice is in the log after it. The second log is opened, renamed and removed in the committer's threads: a disk that is
-slow with names holds nobody up.
+A log that has become long is compacted if most of it is waste, which a walk through the model counts first. Compaction
+writes a second log beside the first, while every change goes to both; once the second is on disk it takes the first
+one's name. Both walks go in slices. The snapshot is taken while the model changes, and is right all the same: a record
+says what is, not what to do with what was before, a change that came after a slice is in the log after it, and what is
+said twice is said as it is then. The second log is opened, renamed and removed in the committer's threads: a disk that
+is slow with names holds nobody up.
 """
 import os
 
 from gomq_py.broker.topology_log.records import SHAPES
 from gomq_py.content.fields import encode_table
 from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.files import ROOM_AHEAD
 from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve
@@ -24,14 +27,20 @@ NEXT = ".next"
 
 # Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB and replayed in 0.1 s.
 SLACK = 8192
-# Records of a snapshot that are written before others get their turn, about a millisecond's work.
+# Definitions that are written before others get their turn, about a millisecond's work.
 SLICE = 200
+# Definitions that are counted before others get their turn, about half a millisecond's work.
+COUNTED = 2000
+# Definitions, or what is none, between two looks at the clock: some 10 us.
+LOOKS = 16
 
 
 class TopologyLog:
     """The log of one broker. ``open`` it, and exhaust ``replay``, before the first ``append``.
 
-    ``snapshot()`` gives functions, each returning the record of one definition or None if it is gone by now.
+    ``snapshot()`` iterates through functions, each returning the record of one definition or None if it is gone by now;
+    None stands for what is not durable. It goes on while the model changes, and must neither raise over that nor take
+    long for one.
     """
 
     def __init__(self, files, path, committer, scheduler, slack=SLACK):
@@ -41,9 +50,9 @@ class TopologyLog:
         self._scheduler = scheduler
         self._slack = slack
         self._snapshot = None
-        self._size_hint = 0  # definitions in the last snapshot
+        self._size_hint = 0  # definitions there were at the last count, or 0
         self._next = None
-        self._opening = self._renaming = self._closed = False
+        self._counting = self._opening = self._renaming = self._closed = False
         self._unreadable = []  # payloads that replay left out
         self._log = None  # until it is opened
 
@@ -62,7 +71,8 @@ class TopologyLog:
 
     @property
     def is_compacting(self):
-        return self._opening or self._next is not None
+        """Whether a compaction is under way, or what it would save is being counted."""
+        return self._counting or self._opening or self._next is not None
 
     @property
     def path(self):
@@ -128,7 +138,6 @@ class TopologyLog:
         Begins at once if it is, or if there is damage in it that every boot would meet again.
         """
         self._snapshot = snapshot
-        self._size_hint = sum(1 for _ in snapshot())
         if self._log.holds_damage:
             self._compact()
         else:
@@ -158,13 +167,25 @@ class TopologyLog:
 
     # compaction
 
+    def _is_long(self):
+        return self._log.record_count > 2 * self._size_hint + self._slack
+
     def _compact_if_long(self):
-        if self._snapshot is None or self.is_compacting or self._log.record_count <= 2 * self._size_hint + self._slack:
-            return
-        self._size_hint = max(self._size_hint, sum(1 for _ in self._snapshot()))
-        if self._log.record_count <= 2 * self._size_hint + self._slack:
-            return  # there is more than at the last look, and most of it is no waste
-        self._compact()
+        if self._snapshot is not None and not self.is_compacting and self._is_long():
+            self._counting = True
+            self._scheduler.start(Count(self, self._snapshot()))
+
+    def counted(self, count):
+        """There are so many definitions: there may be more than at the last count, and most of the log no waste."""
+        self._counting = False
+        self._size_hint = max(self._size_hint, count)
+        if self._is_long() and not self._closed:
+            self._compact()
+
+    def count_failed(self, error):
+        """Nobody knows how many there are."""
+        self._counting = False
+        self._give_up(error)
 
     def _compact(self):
         """Begin to write what the model holds to a second log."""
@@ -196,10 +217,8 @@ class TopologyLog:
             self._give_up("the broker stops; it begins anew at the next boot")
             return
         self._committer.mark_folder(os.path.dirname(self._path))
-        pending = list(self._snapshot())
-        pending.reverse()
-        self._size_hint = len(pending)
-        self._scheduler.start(Compaction(self, following, pending))
+        self._size_hint = 0
+        self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
     def compaction_failed(self, following, error):
         """A slice of the compaction into ``following`` failed."""
@@ -207,26 +226,27 @@ class TopologyLog:
         if self._next is following and not self._renaming:
             self._give_up(error)
 
-    def write_slice(self, following, pending):
-        """Write some of the definitions, the last of the list first. Whether there are more to write."""
+    def write_some(self, following, definitions):
+        """Write these definitions, as they are now. Whether the compaction goes on."""
         if self._next is not following:
             return False
         records = []
-        while pending and len(records) < SLICE:
+        self._size_hint += len(definitions)
+        for definition in definitions:
             try:
-                record = pending.pop()()
+                record = definition()
                 if record is not None:
                     records.append(encode_table(record))
             except (ValueError, TypeError) as error:
                 self._give_up(f"a definition cannot be written: {error}")
                 return False
-        if records and not self._append_to_next(records):
-            return False
-        if pending:
-            return True
-        self._committer.mark_file(following.file)  # a flush of it that failed fails this one, too
-        self._committer.after_sync(lambda error: self._replace(following, error))
-        return False
+        return not records or self._append_to_next(records)
+
+    def written(self, following):
+        """The second log has everything, and is to take the first one's name when it is on disk."""
+        if self._next is following:
+            self._committer.mark_file(following.file)  # a flush of it that failed fails this one, too
+            self._committer.after_sync(lambda error: self._replace(following, error))
 
     def _append_to_next(self, payloads):
         try:
@@ -291,19 +311,61 @@ class TopologyLog:
             LOG.warning("definitions: %s stays until the next boot: %s", self._path + NEXT, error)
 
 
-class Compaction(Job):
-    """The definitions as they are now, written to the log that is to follow ``log``'s."""
+class Walk(Job):
+    """A walk through ``definitions``, a snapshot of what ``log`` keeps."""
 
     name = "compacting the definitions"
 
-    def __init__(self, log, following, pending):
+    def __init__(self, log, definitions):
         super().__init__()
         self._log = log
-        self._following = following
-        self._pending = pending
+        self._definitions = definitions
+
+    def _take(self, most):
+        """(the next definitions, whether there may be more)."""
+        clock, taken = SliceClock(every=LOOKS), []
+        for definition in self._definitions:
+            if definition is not None:
+                taken.append(definition)
+            if len(taken) == most or clock.is_over():
+                return taken, True
+        return taken, False
+
+
+class Count(Walk):
+    """How many definitions there are."""
+
+    def __init__(self, log, definitions):
+        super().__init__(log, definitions)
+        self._count = 0
 
     def step(self):
-        return self._log.write_slice(self._following, self._pending)
+        taken, has_more = self._take(COUNTED)
+        self._count += len(taken)
+        if not has_more:
+            self._log.counted(self._count)
+        return has_more
+
+    def failed(self, error):
+        """It is given up; it begins anew when the log has grown."""
+        self._log.count_failed(error)
+        return False
+
+
+class Rewriting(Walk):
+    """The definitions as they are now, written to the log that is to follow ``log``'s."""
+
+    def __init__(self, log, definitions, following):
+        super().__init__(log, definitions)
+        self._following = following
+
+    def step(self):
+        taken, has_more = self._take(SLICE)
+        if not self._log.write_some(self._following, taken):
+            return False
+        if not has_more:
+            self._log.written(self._following)
+        return has_more
 
     def failed(self, error):
         """It is given up; it begins anew when the log has grown."""

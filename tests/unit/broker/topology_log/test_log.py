@@ -80,6 +80,7 @@ class Names:
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(topology_log, "SLICE", 2)
+    monkeypatch.setattr(topology_log, "COUNTED", 2)
 
 
 def test_long_log_is_compacted(tmp_path, small):
@@ -247,6 +248,8 @@ def test_slice_that_fails_when_the_second_log_is_whole_ends_nothing(tmp_path):
         names.committer.after_sync(lambda error: None)
         return names.slices
 
+    count = names.slices.pop()
+    assert count.step() is False
     slice_ = wait_until(slice_ran, sleep=gevent.sleep).pop()
     assert slice_.step() is False
     names.failed(RuntimeError("a fault after the slice"))
@@ -256,3 +259,68 @@ def test_slice_that_fails_when_the_second_log_is_whole_ends_nothing(tmp_path):
     names.stop()
 
     assert Names(tmp_path).names == {"kept": 49, "later": 7, "latest": 8}
+
+
+class OverAtOnce:
+    """A SliceClock of slices of one item."""
+
+    def __init__(self, every):
+        pass
+
+    def is_over(self):
+        return True
+
+
+def test_many_definitions_are_counted_and_rewritten_in_slices(tmp_path, monkeypatch):
+    """However many of them are not durable, too. Between two slices others have their turn, and change what is there."""
+    asked = []
+
+    def snapshot(model):
+        for name in [None] * 20 + list(model.names):
+            asked.append(name)
+            yield name and (lambda: {"op": "add", "name": name, "value": model.names[name]} if name in model.names else None)
+
+    monkeypatch.setattr(topology_log, "SliceClock", OverAtOnce)
+    monkeypatch.setattr(Names, "snapshot", snapshot)
+    model = Names(tmp_path)
+    for number in range(60):
+        model.change("add", f"n{number % 10}", number)
+    assert model.log.is_compacting and not asked
+    slices = []
+
+    def is_over():
+        before = len(asked)
+        model.run_slice()
+        slices.append(len(asked) - before)
+        if len(slices) == 40:
+            model.change("remove", "n3")
+            model.change("add", "came", 1)
+        model.committer.after_sync(lambda error: None)
+        return not model.log.is_compacting
+
+    wait_until(is_over, sleep=gevent.sleep)
+    assert model.log.record_count < 20
+    model.stop()
+
+    assert max(slices) == 1 and len(asked) >= 2 * 30
+    again = Names(tmp_path)
+    assert again.names == model.names and "n3" not in again.names and "came" in again.names
+    again.stop()
+
+
+def test_failed_count_is_tried_again_when_the_log_has_grown(tmp_path, small):
+    model = Names(tmp_path)
+    while not model.slices:
+        model.change("add", "n", 1)
+    model.slices.clear()
+    model.failed(RuntimeError("a fault"))
+    assert not model.log.is_compacting
+    length = model.log.record_count
+
+    while not model.slices:
+        model.change("add", "n", 1)
+    assert length < model.log.record_count <= 3 * length + 20
+    model.finish()
+
+    assert model.log.record_count < 20
+    model.stop()
