@@ -72,7 +72,8 @@ class User:
 
 
 class LoginProof:
-    """That somebody has just logged in as ``user``, for whoever acts on that later: when a body has come, or for a session.
+    """That somebody has just logged in as ``user``, for whoever acts on that later: when a body has come, or for a
+    session.
 
     What the user may do in vhosts is no part of it: that is looked up whenever it is needed.
     """
@@ -84,7 +85,7 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with the same password and tags, and the token, if it was one, has not expired."""
+        """Whether the user still exists with the same password and tags, and the token, if any, has not expired."""
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
             return False
@@ -94,7 +95,8 @@ class LoginProof:
 class Users:
     """Every user by name: none before ``open``. ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
 
-    ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is made: what was is still to be seen.
+    ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is made: what
+    was is still to be seen.
     """
 
     def __init__(self, files, path, committer, make_state, only_local=()):

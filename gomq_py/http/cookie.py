@@ -33,7 +33,8 @@ def name():
 def give(response, number):
     """Have the browser keep the number of a session."""
     response.set_cookie(
-        name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True, samesite="Strict")
+        name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True, samesite="Strict",
+    )
 
 
 def take_back(response):

@@ -127,8 +127,8 @@ REFUSALS = {
 def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
     """Only for users whose tags reach ``tag``. Sets ``g.user``, ``g.tags`` and ``g.session`` (None: it came with a password or token).
 
-    The body, of at most ``max_octets``, is there when the view begins, and the login still good then, whichever kind it was.
-    ``who()`` answers the user, and does not switch after it has found that the login is good.
+    The body, of at most ``max_octets``, is there when the view begins, and the login still good then, whichever kind it
+    was. ``who()`` answers the user, and does not switch after it has found that the login is good.
     """
 
     def decorate(view):
@@ -152,7 +152,8 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 def check_login():
     """After a wait, of whatever length: who logged in may still act. Raises LoginFailed, SessionEnded.
 
-    Meanwhile the user may have been deleted or have got another password or other tags, a token may have expired, a page have logged out.
+    Meanwhile the user may have been deleted or have got another password or other tags, a token may have expired, a
+    page have logged out.
     """
     if g.session is not None and not sessions().is_good(g.session):
         raise SessionEnded("The session has ended")

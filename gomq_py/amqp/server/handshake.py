@@ -160,8 +160,8 @@ class Handshake:
         return method_frame(0, ConnectionOpenOk())
 
     def reply_to(self, error):
-        """What to send because of an error. RabbitMQ closes without a word before the login. Behind it an explained close helps and gives nothing
-        away.
+        """What to send because of an error. RabbitMQ closes without a word before the login. Behind it an explained
+        close helps and gives nothing away.
         """
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 

@@ -182,7 +182,8 @@ class LoginAttempt:
         elif isinstance(step, Open):
             self._open(step.virtual_host)
             self._socket.sendall(handshake.opened())
-            self._vhost = self._open(step.virtual_host)  # again: while the client took that, user or vhost may have been deleted, or others come in
+            # Again: while the client took that, user or vhost may have been deleted, and others may have come in.
+            self._vhost = self._open(step.virtual_host)
         return not isinstance(step, Closed)
 
     def _log_in(self, login):
@@ -225,7 +226,7 @@ class LoginAttempt:
         self._server.churn.logins_succeeded += 1
 
     def _check_not_stopping(self):
-        """After whatever may have switched: nobody comes in once the server has taken leave of its clients. Raises HandshakeError."""
+        """After whatever may have switched: nobody comes in once the server takes leave. Raises HandshakeError."""
         if self._server.is_closing:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))

@@ -83,7 +83,10 @@ class AMQPServer:
                 self.hub.admission.leave(guest)
 
     def close(self):
-        """Take leave of every client, waiting a bounded time for them to agree; a login that is under way comes to nothing. May switch."""
+        """Take leave of every client, waiting a bounded time for them to agree. May switch.
+
+        A login that is under way comes to nothing.
+        """
         self.is_closing = True
         for connection in list(self.connections):
             connection.force_close(SHUTDOWN)

@@ -46,7 +46,8 @@ def put_vhost(name):
     existed = name in node().broker.vhosts
     # A token's or the control socket's user has no rights to be kept, whatever it is called.
     creator = g.user.name if node().broker.users.get(g.user.name) is g.user else None
-    vhost = node().broker.create_vhost(name, described["description"] or "", described["tags"] or (), creator=creator)
+    vhost = node().broker.create_vhost(
+        name, described["description"] or "", described["tags"] or (), creator=creator)
     node().broker.describe_vhost(vhost, **described)
     if tracing is not None:
         vhost.set_tracing(tracing)
