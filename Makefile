@@ -13,6 +13,7 @@
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
+# make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
 # make wheel   dist/*.whl of the compiled modules, tried in an environment of its own
 # make clean   everything that the above made, but no broker's data
 
@@ -31,7 +32,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint docs bench expectations fuzz asan processors harness fuzz-http load load-ui wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint docs bench expectations fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -87,6 +88,9 @@ load: $(VENV)/load.stamp build
 
 load-ui: $(VENV)/load.stamp build
 	$(BIN)/python -m load.locust_run --ui
+
+bench-tasks: $(VENV)/dev.stamp build
+	$(BIN)/python -m load.task_queues
 
 wheel: build
 	.ci/wheel
