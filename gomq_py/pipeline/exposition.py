@@ -54,7 +54,7 @@ class Endpoint:
             raise OptionError(f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from None
         self.text = text_of({}, {}, 0)
         self._server.endpoint = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_EVERY_S,), name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_EVERY_S,), daemon=True)
         self._thread.start()
 
     @property

@@ -3,12 +3,14 @@ import io
 import json
 
 import pytest
+import requests
 
 from gomq_py.pipeline.jobs import all_writers, bronze, dead_letters, queues, replay, telemetry
 from gomq_py.pipeline.plan import make_plan
 from gomq_py.pipeline.readings import make_schema
 from gomq_py.pipeline.running import JobFailed, Reporter, run
 from tests.spark.conftest import PERSISTENT
+from tests.support.waiting import TIMEOUT_S
 
 SCHEMA = make_schema({"device": "topic:1", "fields": {"temperature": "double"}, "windows": {"length": "1 minute", "watermark": "0 seconds"}})
 
@@ -95,6 +97,26 @@ def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path)
     assert [one.body for one in again] == [body for key, body in good[1::2]][:15]
     assert not any("x-death" in (one.properties.headers or {}) for one in again)
     assert again[3].properties.message_id == "graveyard/3"
+
+
+def test_a_queue_whose_messages_are_taken_becomes_a_table_by_its_tee(spark, broker, tmp_path):
+    """The stream that the policy names is declared later than the queue, which has consumers all the while."""
+    with broker.connect() as connection:
+        connection.channel().queue_declare("teed", durable=True)
+    requests.put(f"{broker.url}/api/policies/%2F/teed", auth=("guest", "guest"), timeout=TIMEOUT_S, json={
+        "pattern": "^teed$", "definition": {"tee-to-stream": "teed-log"}}).raise_for_status()
+    broker.stream("teed-log")
+    reading = {"url": broker.url, "subscribe": "teed-log"}
+    taken = []
+    for run_ in range(2):
+        broker.publish("teed", [b"%d" % number for number in range(100 * run_, 100 * run_ + 100)])
+        taken += [one.body for one in broker.take("teed")]
+        run(bronze.writers(spark, reading, str(tmp_path / "bronze")), reporter=Reporter(io.StringIO()))
+
+    rows = spark.read.parquet(str(tmp_path / "bronze")).orderBy("offset").collect()
+    assert taken == [b"%d" % number for number in range(200)]
+    assert [(row.offset, row.routing_key, bytes(row.body)) for row in rows] == [
+        (number, "teed", b"%d" % number) for number in range(200)]
 
 
 def test_windows_are_written_when_the_watermark_has_passed(spark, broker, tmp_path):
