@@ -5,12 +5,13 @@ _OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 _FULL_DISK = re.compile(r"No space left on device|ENOSPC")
 LONGEST = 2000
+DEEPEST = 10
 
 
 def told(error):
     """The line that says what is wrong and what to do."""
     text = str(error)
-    if _FULL_DISK.search(text):
+    if any(map(_FULL_DISK.search, [text, *_causes(error)])):
         return "the disk is full where the job writes: make room; the next run repeats the batch"
     ours = _OURS.findall(text)
     if ours:
@@ -19,3 +20,14 @@ def told(error):
     if pythons:
         return ": ".join(pythons[-1])[:LONGEST]
     return (text.strip().partition("\n")[0] or type(error).__name__)[:LONGEST]
+
+
+def _causes(error):
+    """Texts of what brought it about. pyspark keeps them apart from the text of a query's own error, which may say no more than
+    that a task failed.
+    """
+    for _ in range(DEEPEST):
+        error = getattr(error, "_cause", None)
+        if error is None:
+            return
+        yield str(error)

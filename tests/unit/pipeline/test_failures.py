@@ -23,3 +23,18 @@ def test_the_line_that_helps_is_told(text, words):
 
 def test_an_error_without_words_is_told_by_its_kind():
     assert told(ValueError()) == "ValueError"
+
+
+def test_a_full_disk_is_told_though_it_is_the_cause_of_a_cause():
+    error = Exception("[TASK_WRITE_FAILED] Task failed while writing rows to file:/out. SQLSTATE: 58030")
+    error._cause = Exception("Job aborted")
+    error._cause._cause = Exception("Job aborted\nCaused by: java.io.IOException: No space left on device")
+
+    assert told(error).startswith("the disk is full where the job writes")
+
+
+def test_causes_that_go_round_come_to_an_end():
+    error = Exception("boom")
+    error._cause = error
+
+    assert told(error) == "boom"
