@@ -15,7 +15,7 @@ import gevent
 from gevent import socket
 from greenlet import GreenletExit
 
-from gomq_py.hub.admission import Admission, Guest
+from gomq_py.hub.admission import Admission, AdmittedSocket
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -234,14 +234,14 @@ class Listener:
             exhausted = False
             if connection.family == socket.AF_UNIX:
                 address = self._unix_peer(connection)
-            guest = self._admitted(connection, address)
-            if guest is None and self._admission is not None:
+            admitted = self._admitted(connection, address)
+            if admitted is None and self._admission is not None:
                 connection.close()
                 continue
-            greenlet = gevent.spawn(self._serve, connection, address, guest)
+            greenlet = gevent.spawn(self._serve, connection, address, admitted)
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
-    def _admitted(self, connection: Any, address: Any) -> Guest | None:
+    def _admitted(self, connection: Any, address: Any) -> AdmittedSocket | None:
         """Who may come in, when there is room to log in; those behind wait in the kernel meanwhile.
 
         May switch.
@@ -259,7 +259,7 @@ class Listener:
         self._accepted += 1
         return f"unix:{_peer_process(connection)}:{self._accepted}"
 
-    def _serve(self, connection: Any, address: Any, guest: Guest | None) -> None:
+    def _serve(self, connection: Any, address: Any, admitted: AdmittedSocket | None) -> None:
         try:
             self._options.apply(connection)
             if self._proxies is not None:
@@ -283,8 +283,8 @@ class Listener:
                 "%s connection from %s ended by a fault of the broker", self.protocol, format_address(address)
             )
         finally:
-            if self._admission is not None and guest is not None:
-                self._admission.leave(guest)
+            if self._admission is not None and admitted is not None:
+                self._admission.leave(admitted)
             connection.close()
 
 

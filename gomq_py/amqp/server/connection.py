@@ -63,10 +63,10 @@ SILENT_CHECKS = 5
 class Connection:
     """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
 
-    def __init__(self, server, socket, address, guest=None):
+    def __init__(self, server, socket, address, admitted=None):
         self.server = server
         self.hub = server.hub
-        self.guest = guest
+        self.admitted = admitted
         self.socket = socket
         self.peer = peer_text(address)
         self.peer_host, self.peer_port = (
@@ -107,7 +107,7 @@ class Connection:
         session = attempt.run()
         if session is None or self.hub.is_closed:
             return
-        self.hub.admission.logged_in(self.guest)
+        self.hub.admission.logged_in(self.admitted)
         self.client_properties, self.capabilities, self.mechanism = (
             attempt.client_properties, attempt.capabilities, attempt.mechanism
         )

@@ -54,7 +54,7 @@ class AMQPServer:
         look_again = LookAgain(self.connections)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
         self.churn = Churn()
-        # for what who has not logged in can bring about as often as it likes
+        # a log with a limit of rate, for events that peers who have not logged in can trigger at will
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.make_confirms = Confirms
@@ -75,12 +75,12 @@ class AMQPServer:
         """Serve one client; the caller closes the socket. May switch."""
         if self.is_closing:
             return
-        guest = self.hub.admission.identify(socket, host_of(address))
-        if guest is not None:
+        admitted = self.hub.admission.identify(socket, host_of(address))
+        if admitted is not None:
             try:
-                Connection(self, socket, address, guest).run()
+                Connection(self, socket, address, admitted).run()
             finally:
-                self.hub.admission.leave(guest)
+                self.hub.admission.leave(admitted)
 
     def close(self):
         """Take leave of every client, waiting a bounded time for them to agree. May switch.

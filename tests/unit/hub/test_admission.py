@@ -50,7 +50,7 @@ def pairs():
 
 @pytest.fixture
 def arrive(admission, pairs):
-    """A function: somebody from ``host`` comes. Returns (guest, their end)."""
+    """A function: somebody from ``host`` comes. Returns (admitted, their end)."""
     def come(host):
         assert admission.has_room()
         ours, theirs = pairs()
@@ -68,14 +68,14 @@ def is_over(end):
         return False
 
 
-def test_guests_are_counted_from_their_coming_to_their_leaving(admission, arrive):
-    guest, _ = arrive("192.0.2.1")
+def test_connections_are_counted_from_their_coming_to_their_leaving(admission, arrive):
+    admitted, _ = arrive("192.0.2.1")
     assert (admission.count, admission.pending_count) == (1, 1)
 
-    admission.logged_in(guest)
+    admission.logged_in(admitted)
     assert (admission.count, admission.pending_count) == (1, 0)
-    admission.leave(guest)
-    admission.leave(guest)
+    admission.leave(admitted)
+    admission.leave(admitted)
 
     assert (admission.count, admission.pending_count) == (0, 0)
 
@@ -111,8 +111,8 @@ def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock,
 
 def test_who_has_logged_in_never_gives_way(admission, arrive, clock):
     for _ in range(10):
-        guest, end = arrive("192.0.2.1")
-        admission.logged_in(guest)
+        admitted, end = arrive("192.0.2.1")
+        admission.logged_in(admitted)
     clock.now += 100
 
     assert admission.has_room() and not is_over(end)
@@ -128,7 +128,7 @@ def test_address_has_as_many_connections_as_its_limit(admission, settings, pairs
 
     found = [admission.identify(one, host) for one, host in zip(sockets, hosts)]
 
-    assert [guest is not None for guest in found] == [True, True, False, True]
+    assert [admitted is not None for admitted in found] == [True, True, False, True]
     assert "192.0.2.1 refused: it has 2 already (max_connections_per_address)" in caplog.text
 
 
@@ -149,10 +149,10 @@ def test_proxys_connections_are_counted_for_those_it_speaks_for(admission, setti
 
 
 def test_socket_that_no_listener_let_in_is_counted_too(admission, pairs):
-    guest = admission.identify(pairs()[0], "")
+    admitted = admission.identify(pairs()[0], "")
 
     assert admission.count == 1
-    admission.leave(guest)
+    admission.leave(admitted)
     assert admission.count == 0
 
 
@@ -161,9 +161,9 @@ def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, clock):
     clock.__class__.now = 100.0
 
     def greet(connection, address):
-        guest = admission.identify(connection, address[0])
+        admitted = admission.identify(connection, address[0])
         if connection.recv(10):
-            admission.logged_in(guest)
+            admission.logged_in(admitted)
             connection.sendall(b"welcome")
 
     listener = Listener(bind_tcp("127.0.0.1", 0, 16), "amqp", greet, SocketOptions(), admission=admission)
