@@ -235,8 +235,8 @@ def snapshot(vhosts, parameters):
     """What is durable in these vhosts, as functions that each give the record of one definition as it is when
     called, or None if it is gone.
 
-    None stands for what is not durable, so that whoever goes through many of those can pause there. What comes
-    or goes meanwhile does no harm.
+    None stands for what is not durable, so that whoever goes through many of those can pause there. What
+    comes or goes meanwhile does no harm.
     """
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
