@@ -27,6 +27,8 @@ from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, 
 _LOG = logging.getLogger("gomq_py.client")
 # Told at the first attempt these are final: no waiting mends a password, a missing virtual host or a certificate.
 _FINAL_CODES = {403, 530}
+# Not valid yet, or no more (OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED): a clock is set, a certificate renewed.
+_IN_TIME_CODES = {9, 10}
 _LONGEST_WAIT_S = 3600.0
 
 
@@ -221,9 +223,9 @@ class Link:
             return error
         never_up = not self._settled.is_set()
         final = (
-            isinstance(error, (ChannelClosed, ssl.SSLCertVerificationError))
-            or isinstance(error, ConnectionClosed)
-            and error.reply_code in _FINAL_CODES
+            isinstance(error, ChannelClosed)
+            or isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
+            or isinstance(error, ConnectionClosed) and error.reply_code in _FINAL_CODES
         )
         wait_s = None if never_up and final else self.backoff.wait_s(attempt)
         if wait_s is None:

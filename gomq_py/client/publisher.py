@@ -7,7 +7,7 @@ gives up waiting cancels the Future, and then it is not.
 from concurrent.futures import Future, InvalidStateError
 
 from gomq_py.amqp.wire.constants import FRAME_OVERHEAD
-from gomq_py.client.errors import Disconnected, NotConfirmed, Refused, Unroutable
+from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refused, Unroutable
 
 
 # Class, weight and size of the body stand before the properties in a header frame.
@@ -112,7 +112,9 @@ class Publisher:
                 exchange, routing_key, body, properties = message.arguments
                 properties = self._wire_form(properties)
                 self._channel.publish(exchange, routing_key, body, properties, mandatory=message.mandatory)
-            except (ValueError, TypeError, OverflowError) as error:  # a header or key that has no wire form
+            except (ClientError, OSError):
+                raise  # the connection's fault
+            except Exception as error:  # a header or key that has no wire form, one that holds itself among them
                 del self._unconfirmed[self._channel.published + 1]
                 _end(message, error)
 

@@ -73,13 +73,15 @@ class Copies:
 
     def _ended(self, future, delivery, *how):
         self._futures.discard(future)
-        if not delivery.channel.closed:
-            self._settle(future, delivery, *how)
-        self._on_end()
+        try:
+            if not delivery.channel.closed:
+                self._settle(future, delivery, *how)
+        finally:
+            self._on_end()  # or a worker that ends would wait for it
 
     def _settle(self, future, delivery, headers, send, otherwise, bare):
         error = None if future.cancelled() else future.exception()
-        if isinstance(error, (ValueError, TypeError, OverflowError)):
+        if isinstance(error, (ValueError, TypeError, OverflowError, RecursionError)):
             otherwise(error)  # the next try would fail alike
         elif error is not None or future.cancelled():
             self._server.logger.error(

@@ -6,6 +6,7 @@ it has been settled already, and what the function still does is nobody's.
 """
 
 import asyncio
+import contextlib
 import inspect
 import queue
 import threading
@@ -13,9 +14,12 @@ import time
 from collections import deque
 from functools import partial
 
-from gomq_py.dispatcher.errors import DispatcherError
+from gomq_py.dispatcher.errors import DispatcherError, Retry
 from gomq_py.dispatcher.processes import Child
 from gomq_py.dispatcher.tasks import set_current
+
+# Until a task for which no process could be started is tried again.
+PROCESS_AGAIN_S = 1.0
 
 
 class Invocation:
@@ -98,10 +102,10 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run it as soon as a thread is free."""
-        self._queue.put(invocation)
+        """Run it as soon as a thread is free. Raises RuntimeError where there is none, nor one to be had."""
         if self._started < self._limit:
-            self._start_one()
+            self._start_one(is_needed=not self._started)
+        self._queue.put(invocation)
 
     def take_back(self):
         """The invocations that no thread has begun."""
@@ -125,9 +129,15 @@ class Threads:
         with self._lock:
             self._started += change
 
-    def _start_one(self):
+    def _start_one(self, is_needed=False):
+        """Another thread. Where none is to be had those that are there do the work, unless it ``is_needed``."""
         self._count(1)
-        threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()
+        except RuntimeError:
+            self._count(-1)
+            if is_needed:
+                raise
 
     def _work(self):
         while (invocation := self._queue.get()) is not None:
@@ -156,9 +166,10 @@ class Processes(Threads):
                 if child is None or child.has_ended:
                     try:
                         child = Child()
-                    except OSError as error:  # no memory, too many processes: this task fails, and the next may not
+                    except OSError as error:  # no memory, too many processes: no fault of the task's
                         child = None
-                        invocation.run(partial(_raise, error))
+                        again = Retry(f"there is no process for it: {error}", delay_s=PROCESS_AGAIN_S)
+                        invocation.run(partial(_raise, again))
                         continue
                 invocation.holder = child
                 invocation.run(partial(child.run, invocation.config.function, invocation.values))
@@ -198,11 +209,13 @@ class EventLoop:
 
     def abandon(self, invocation):
         """It took too long."""
-        self._loop.call_soon_threadsafe(invocation.holder.cancel)
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and the task with it
+            self._loop.call_soon_threadsafe(invocation.holder.cancel)
 
     def close(self):
-        """End the loop; what still runs is dropped."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """End the loop; what still runs is dropped. A second call does nothing."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _serve(self):
         try:

@@ -363,4 +363,4 @@ def _translated(task, error):
         return ServiceDisconnected(f"Service is disconnected: {text}: {error}")
     if isinstance(error, NotConfirmed):
         return NotDelivered(f"Failed to deliver message: {text}: {error}")
-    return BadTask(f"{text}: {error}") if isinstance(error, (ValueError, TypeError)) else error
+    return BadTask(f"{text}: {error}") if isinstance(error, (ValueError, TypeError, RecursionError)) else error

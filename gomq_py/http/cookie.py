@@ -22,7 +22,14 @@ def given():
         return None
     secure = request.cookies.get(TLS_PREFIX + _plain_name())
     # Behind a proxy that ends TLS a request that only reads does not say that its page came over TLS.
-    return secure if secure is not None or request.is_secure else request.cookies.get(_plain_name())
+    return secure if secure is not None or is_over_tls() else request.cookies.get(_plain_name())
+
+
+def all_given():
+    """The numbers of all sessions that this request came with: a browser may hold a cookie of a page over TLS and one
+    of a page that was not.
+    """
+    return [request.cookies[each] for each in _names() if each in request.cookies]
 
 
 def name():
@@ -38,8 +45,15 @@ def give(response, number):
 
 
 def take_back(response):
-    """Have the browser forget it."""
-    response.delete_cookie(name(), path="/", secure=is_over_tls(), httponly=True, samesite="Strict")
+    """Have the browser forget it, and one of the other kind too."""
+    for each in _names():
+        if each in request.cookies:
+            secure = each.startswith(TLS_PREFIX)
+            response.delete_cookie(each, path="/", secure=secure, httponly=True, samesite="Strict")
+
+
+def _names():
+    return TLS_PREFIX + _plain_name(), _plain_name()
 
 
 def _plain_name():

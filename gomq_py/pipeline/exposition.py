@@ -11,7 +11,7 @@ from gomq_py.spark.errors import OptionError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = "127.0.0.1"
-# One client at a time is served; one that says nothing keeps the others waiting so long.
+# One client at a time is served, and no longer than so; the others wait.
 CLIENT_S = 5
 # Whether to end is looked at so often.
 LOOK_EVERY_S = 0.1
@@ -76,6 +76,16 @@ class _Server(HTTPServer):
         super(HTTPServer, self).server_bind()  # HTTPServer's own asks the name service for this machine's name
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 
+    def finish_request(self, request, client_address):
+        """Serve a client, for CLIENT_S in all: one that sends an octet now and then keeps nobody waiting for longer."""
+        guard = threading.Timer(CLIENT_S, _cut_off, (request,))
+        guard.daemon = True
+        guard.start()
+        try:
+            super().finish_request(request, client_address)
+        finally:
+            guard.cancel()
+
     def handle_error(self, request, client_address):
         """A client that went away is its own affair."""
 
@@ -86,7 +96,6 @@ class _Server6(_Server):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = CLIENT_S
 
     def do_GET(self):
         if self.path.partition("?")[0] != "/metrics":
@@ -102,6 +111,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format, *arguments):
         """Say nothing: the job's progress goes to the same terminal."""
+
+
+def _cut_off(request):
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _escaped(name):

@@ -216,6 +216,8 @@ def test_a_hook_that_wants_to_end_the_program_ends_nothing(server, queue):
 
 CYCLE: list = []
 CYCLE.append(CYCLE)
+CYCLE_OF_HEADERS: dict = {}
+CYCLE_OF_HEADERS["itself"] = CYCLE_OF_HEADERS
 
 
 @pytest.mark.parametrize(
@@ -226,6 +228,7 @@ CYCLE.append(CYCLE)
         ({"args": [10**5000]}, "a value of type int that is too large to show is not between"),
         ({"args": [CYCLE]}, "an argument has no form in JSON"),
         ({"headers": LARGE | {"more": "x" * 1000}}, "do not fit into a frame of 131072"),
+        ({"headers": CYCLE_OF_HEADERS}, "recursion"),
         ({"headers": 5}, "headers is 5, of type int"),
         ({"routing_key": 5}, "routing_key is 5, of type int"),
         ({"routing_key": "k" * 256}, "a short string holds at most 255 octets"),

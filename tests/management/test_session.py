@@ -124,6 +124,35 @@ def test_a_page_that_came_over_tls_has_its_cookie_sent_over_nothing_else(api, pa
     assert re.match(name + r"=; Expires=Thu, 01 Jan 1970[^;]*; Max-Age=0; Secure;", ended.headers["Set-Cookie"])
 
 
+def test_logging_out_ends_the_sessions_of_both_kinds_of_pages(api, page):
+    """A browser may have logged in without TLS first, and then over a proxy that ends TLS."""
+    page.base = api.base
+    cookies = {}
+    for headers in ({}, {"Origin": api.base.replace("http://", "https://")}):
+        answer = page.ask("POST", "session", json={"username": "guest", "password": "guest"}, headers=headers)
+        cookies[answer.headers["Set-Cookie"].partition(";")[0]] = answer.json()["csrf_token"]
+    both = "; ".join(cookies)
+    plain, secure = cookies
+
+    ended = page.ask("DELETE", "session", headers={"Cookie": both, "X-CSRF-Token": cookies[secure]})
+
+    assert ended.status_code == 204
+    assert [page.ask("GET", "whoami", headers={"Cookie": each}).status_code for each in (plain, secure)] == [401, 401]
+
+
+def test_a_page_over_tls_changes_nothing_with_a_cookie_that_was_not_given_over_tls(api, page):
+    """It may be one that somebody on the line, or another host of the domain, has put there."""
+    page.base = api.base
+    answer = page.ask("POST", "session", json={"username": "guest", "password": "guest"})
+    with_cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0], "X-CSRF-Token": answer.json()["csrf_token"]}
+
+    over_tls = page.ask(
+        "DELETE", "session", headers={**with_cookie, "Origin": api.base.replace("http://", "https://")})
+
+    assert over_tls.status_code == 401
+    assert page.ask("DELETE", "session", headers=with_cookie).status_code == 204
+
+
 @pytest.mark.parametrize(("path", "method"), CHANGING)
 def test_no_route_that_changes_something_takes_a_session_without_its_token(signed_in, path, method):
     url = re.sub(r"{\w+}", "nosuchthing", path.replace("{vhost}", "%2F").replace("{number}", "1")).removeprefix("/api/")

@@ -20,6 +20,7 @@ from gomq_py.storage.framed_log import LogError
 from tests.support.faulty_files import FaultyFiles
 from tests.support.jobs import Doing
 from tests.support.node import Node as ModelNode
+from tests.support.ports import reserve
 from tests.support.resources import descriptors, mapped_count
 from tests.support.waiting import wait_until
 
@@ -179,6 +180,7 @@ def test_boot_that_fails_at_any_other_step_leaves_nothing_open(settings, monkeyp
 def test_address_that_cannot_be_had_leaves_no_other_one_open(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings.http_port = taken.getsockname()[1]
+        settings.port = reserve()
         settings.origins = {"http_port": "the test"}
         node = Node(settings)
         node.lead()

@@ -195,10 +195,11 @@ class LoginAttempt:
         try:
             self._check(login)
         except HandshakeError as error:
-            emit(
-                "user.authentication.failure", events.logged_in, self.name, login.username, self._socket,
-                peer, str(error),
-            )
+            if not self._server.is_closing:  # which is no fault of the client's
+                emit(
+                    "user.authentication.failure", events.logged_in, self.name, login.username, self._socket,
+                    peer, str(error),
+                )
             raise
         emit("user.authentication.success", events.logged_in, self.name, login.username, self._socket, peer)
 

@@ -32,7 +32,7 @@ def _authenticate():
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
     """Log in: the answer sets a cookie, and has the token that requests which change something bring in X-CSRF-Token."""
-    login.sessions().end_numbered(cookie.given() or "")  # which the browser forgets by this answer
+    _end_all_given()  # which the browser forgets by this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)
     cookie.give(response, number)
@@ -52,10 +52,15 @@ def get_session():
 def end_session():
     """Log out."""
     _check_there_is_one()
-    login.sessions().end(g.session)
+    _end_all_given()
     response = no_content()
     cookie.take_back(response)
     return _unkept(response)
+
+
+def _end_all_given():
+    for number in cookie.all_given():
+        login.sessions().end_numbered(number)
 
 
 def _check_there_is_one():

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.dispatcher import runners
+from gomq_py.dispatcher.errors import Retry
 from gomq_py.dispatcher.hooks import Hooks
 from gomq_py.dispatcher.runners import Invocation, make_runner
 from tests.support.waiting import wait_until
@@ -18,7 +19,7 @@ def invocation(function, told):
     )
 
 
-def test_a_task_fails_whose_process_cannot_be_started_and_the_next_one_runs(monkeypatch):
+def test_a_task_whose_process_cannot_be_started_is_tried_again_later_and_the_next_one_runs(monkeypatch):
     class Child:
         has_ended = False
         made = 0
@@ -42,7 +43,51 @@ def test_a_task_fails_whose_process_cannot_be_started_and_the_next_one_runs(monk
 
     wait_until(lambda: len(told) == 2)
     runner.close()
-    assert isinstance(told[0], BlockingIOError) and told[1] is None
+    assert isinstance(told[0], Retry) and told[0].delay_s == runners.PROCESS_AGAIN_S and told[1] is None
+
+
+def test_a_task_for_which_there_is_no_thread_runs_nowhere_and_takes_no_place(monkeypatch):
+    class NoThread(threading.Thread):
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    runner, told, ran = make_runner("threads", 1, "w"), [], []
+    with monkeypatch.context() as patch:
+        patch.setattr(runners.threading, "Thread", NoThread)
+        with pytest.raises(RuntimeError):
+            runner.begin(invocation(lambda: ran.append("refused"), told))
+
+    runner.begin(invocation(lambda: ran.append("taken"), told))
+
+    wait_until(lambda: told)
+    runner.close()
+    assert ran == ["taken"] and told == [None]
+
+
+def test_tasks_go_to_the_threads_that_there_are_where_no_more_can_be_had(monkeypatch):
+    class NoThread(threading.Thread):
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    runner, told = make_runner("threads", 2, "w"), []
+    runner.begin(invocation(lambda: None, told))
+    with monkeypatch.context() as patch:
+        patch.setattr(runners.threading, "Thread", NoThread)
+        runner.begin(invocation(lambda: None, told))
+
+        wait_until(lambda: len(told) == 2)
+    runner.close()
+    assert told == [None, None]
+
+
+def test_an_event_loop_may_be_closed_twice():
+    runner, told = make_runner("asyncio", 1, "closed twice"), []
+    runner.begin(invocation(lambda: None, told))
+    wait_until(lambda: told)
+
+    runner.close()
+    wait_until(lambda: not [each for each in threading.enumerate() if "closed twice" in each.name])
+    runner.close()
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "greenlets"])

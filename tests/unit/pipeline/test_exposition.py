@@ -1,4 +1,5 @@
 """Exposition: counts for Prometheus, in a file and at an address."""
+import contextlib
 import http.client
 import socket
 
@@ -7,7 +8,8 @@ import pytest
 from gomq_py.pipeline import exposition
 from gomq_py.pipeline.exposition import Endpoint, address_of, text_of, write
 from gomq_py.spark.errors import OptionError
-from tests.support.waiting import TIMEOUT_S
+from tests.support.ports import reserve
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -64,8 +66,10 @@ def test_nothing_else_is_served(endpoint, method, path, status):
 
 
 def test_client_that_says_nothing_or_nonsense_does_not_keep_others_out(endpoint, monkeypatch):
-    monkeypatch.setattr(exposition._Handler, "timeout", 0.05)
+    monkeypatch.setattr(exposition, "CLIENT_S", 0.05)
     silent = socket.create_connection(("127.0.0.1", endpoint.port))
+    assert silent.recv(1) == b""  # it is cut off
+    monkeypatch.undo()
     rude = socket.create_connection(("127.0.0.1", endpoint.port))
     rude.sendall(b"\0\xff\r\n\r\n")
     rude.close()
@@ -74,16 +78,35 @@ def test_client_that_says_nothing_or_nonsense_does_not_keep_others_out(endpoint,
     silent.close()
 
 
+def test_client_that_sends_an_octet_now_and_then_has_no_longer_than_others(endpoint, monkeypatch):
+    monkeypatch.setattr(exposition, "CLIENT_S", 0.05)
+    slow = socket.create_connection(("127.0.0.1", endpoint.port))
+    slow.settimeout(0.01)
+
+    def is_cut_off():
+        with contextlib.suppress(ConnectionError):
+            slow.send(b"x")
+            try:
+                return slow.recv(1) == b""
+            except TimeoutError:
+                return False
+        return True
+
+    wait_until(is_cut_off)
+    slow.close()
+
+
 def test_address_that_is_taken_is_said(endpoint):
     with pytest.raises(OptionError, match=f"metrics cannot be served at 127.0.0.1:{endpoint.port}: Address already in use"):
         Endpoint(str(endpoint.port))
 
 
 def test_port_is_free_again_when_it_is_closed():
-    first = Endpoint("0")
+    port = str(reserve())
+    first = Endpoint(port)
     first.close()
 
-    second = Endpoint(str(first.port))
+    second = Endpoint(port)
 
     assert ask(second)[0] == 200
     second.close()

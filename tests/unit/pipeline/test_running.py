@@ -10,6 +10,7 @@ import pytest
 from gomq_py.pipeline.running import MOST_STARTS, JobFailed, Reporter, lag_of, repeat, run, seconds_of
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import Position, encode
+from tests.support.ports import reserve
 from tests.support.waiting import TIMEOUT_S
 
 
@@ -37,7 +38,7 @@ def test_batches_are_told_once_as_lines_of_json_and_in_a_file_for_prometheus(tmp
 
 
 def test_counts_are_served_until_the_end():
-    reporter = Reporter(io.StringIO(), address="0")
+    reporter = Reporter(io.StringIO(), address=str(reserve()))
     query = SimpleNamespace(recentProgress=[progress(0, 10, 10, 35)], lastProgress=progress(0, 10, 10, 35))
     url = f"http://127.0.0.1:{reporter.endpoint.port}/metrics"
 
@@ -52,7 +53,7 @@ def test_counts_are_served_until_the_end():
 
 
 def test_counts_are_served_no_more_though_their_file_cannot_be_written(tmp_path):
-    reporter = Reporter(io.StringIO(), str(tmp_path / "no-folder" / "counts.prom"), "0")
+    reporter = Reporter(io.StringIO(), str(tmp_path / "no-folder" / "counts.prom"), str(reserve()))
 
     with pytest.raises(FileNotFoundError):
         reporter.end()

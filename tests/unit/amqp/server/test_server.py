@@ -15,8 +15,9 @@ FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shut
 
 
 @pytest.fixture
-def closing(door):
-    """A function that has the server close, which waits then for a client that is in."""
+def closing(door, monkeypatch):
+    """A function that has the server close, which waits then for a client that is in, however busy the machine is."""
+    monkeypatch.setattr(server_module, "STOP_TIMEOUT_S", in_time(30))
     ends = []
 
     def begin():
