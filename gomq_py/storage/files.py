@@ -185,6 +185,11 @@ class LogFile(File):
         """The file is so long now, and nothing is to follow."""
         self.size = self.end = self.told = size  # told: how much of it the listeners have heard of
 
+    @property
+    def is_awaited(self):
+        """Whether somebody counts on what is still to be written."""
+        return self.named and bool(self.accepted)
+
     def forget_accepted(self):
         """Another log has taken this one's place: nobody reads what it holds any more, nor hears of it. A thread that
         cannot write it in this moment may put it back.

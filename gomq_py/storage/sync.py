@@ -59,9 +59,7 @@ class GroupCommit:
         self._greenlet = None
         self._wake = Event()
         self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
-        # Logs that could not be written or flushed -> the error. All that is promised stands on them, so that each sync covers them, whatever
-        # it is for, and fails.
-        self._failed_logs = {}
+        self._unwritten = {}  # logs that could not be written, for whoever asks next
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
@@ -78,7 +76,7 @@ class GroupCommit:
             Aside(name, self._threads_of) for name in ("files-aside", "files-at-leisure", "files-for-readers"))
         self.tells_before_it_answers = False  # without syncing, too: nobody is called back before what is marked has been told of
         self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
-        self._failed_folders = {}  # path of one whose flush failed -> the error, for the rest of the run
+        self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
 
@@ -142,8 +140,8 @@ class GroupCommit:
         """
         if concerns is not None:
             callback = _Concerned(callback, concerns)
-        if self._failed_logs:
-            self._mark_failed_logs()
+        if self._unwritten:
+            self._mark_unwritten()
         if not self.enabled:
             untold = self.tells_before_it_answers and self._has_marks()
             if untold or self._has_changes() or self._waiting or self._in_flight:
@@ -171,7 +169,7 @@ class GroupCommit:
     def stop(self):
         """Flush what is marked, do what was put aside, and end. Whatever that puts aside or marks is done, too. May switch."""
         self._stopping = True
-        self._mark_failed_logs()
+        self._mark_unwritten()
         if self._has_marks() or self._later:
             self._begin_soon()
         while not (self.is_idle and self.is_done_aside):
@@ -182,14 +180,12 @@ class GroupCommit:
                 lane.join()
         self._watch.stop()
         self._end_threads()
-        self._release(self._failed_logs)
-        self._failed_logs = {}
 
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
         self._killed = True
-        self._release([*self._logs, *self._failed_logs])
-        self._failed_logs = {}
+        self._release([*self._logs, *self._unwritten])
+        self._unwritten = {}
         self._stores, self._later, self._logs, self._folders, self._changes, self._soon = {}, {}, {}, {}, [], []
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
@@ -210,7 +206,7 @@ class GroupCommit:
         return (
             f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} queues, {len(self._later)} of acks, "
             f"{len(self._logs)} logs, {len(self._folders)} folders; waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
-            f"{len(self._failed_folders) + len(self._failed_logs)} paths failed"
+            f"{len(self._failed)} paths failed"
         )
 
     # what nobody waits for
@@ -333,8 +329,8 @@ class GroupCommit:
         self.has_failed = True
         self._is_syncing = False
         callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
-        self._release([*self._logs, *self._failed_logs])
-        self._failed_logs = {}
+        self._release([*self._logs, *self._unwritten])
+        self._unwritten = {}
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
         changes = self._take_changes()
         callbacks = [done for _, done in changes if done is not None] + callbacks
@@ -348,7 +344,7 @@ class GroupCommit:
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
-        self._mark_failed_logs()
+        self._mark_unwritten()
         stores, logs, folders, changes = self._stores, self._logs, self._folders, self._take_changes()
         self._stores, self._logs, self._folders = {}, {}, {}
         unawaited = set()
@@ -362,7 +358,7 @@ class GroupCommit:
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
-        failures, self._soon_failures = self._soon_failures, {}  # store, or log, or path of a folder, or change -> error
+        failures, self._soon_failures = self._soon_failures, {}  # store, or path of a log or folder, or change -> error
         # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same. So this is the
         # one part that is not cut into slices; it takes 2 us for each store.
         jobs = self._collect(stores, unawaited, failures)
@@ -372,7 +368,8 @@ class GroupCommit:
                 self._release_files(jobs)
                 self._release(logs)
                 return
-        jobs += [(self._files.sync_log, file, file) for file in logs]  # retained since they were marked
+        # Under the names they have by now: a log that fails while it takes another one's name is to fail under that later.
+        jobs += [(self._files.sync_log, file, file.path) for file in logs]  # retained since they were marked
         jobs += [(self._files.sync_folder, path, path) for path in folders]
         if jobs:
             began = time.perf_counter()
@@ -386,7 +383,7 @@ class GroupCommit:
         for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
-            self._answer(next(iter(failures.values()), None), any(file in failures for file in logs))
+            self._answer(next(iter(failures.values()), None), any(file.path in failures for file in logs))
             self._is_syncing = False
 
     def _in_portions(self, items):
@@ -469,18 +466,18 @@ class GroupCommit:
             for function, file, owner in jobs:
                 if function == self._files.sync_log:
                     self._files.tell_written(file)
+                    if owner in failures and file.is_awaited and file not in self._unwritten:
+                        file.retain()
+                        self._unwritten[file] = None
         self._release_files(jobs)
 
-    def _mark_failed_logs(self):
-        """The next sync covers them: nobody is to be answered as if all were on the disk. What could not be written is tried again, for the
-        next run; what could not be flushed may be lost, though the second flush succeeds. One that another log has replaced is needed no more.
-        """
-        for file in list(self._failed_logs):
-            if file.named:
+    def _mark_unwritten(self):
+        """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
+        unwritten, self._unwritten = self._unwritten, {}
+        for file in unwritten:
+            if file.is_awaited:
                 self.mark_file(file)
-            else:
-                del self._failed_logs[file]
-                self._release([file])
+        self._release(unwritten)
 
     def _release_files(self, jobs):
         self._release(file for function, file, _ in jobs if function != self._files.sync_folder)
@@ -523,27 +520,16 @@ class GroupCommit:
             yield self._in_flight.popleft()
 
     def _blame(self, stores, logs, failures):
-        """A log or folder whose flush failed fails everything in it, now and later: a second flush would succeed without writing anything. A log
-        does so under any name, until another one has taken its place.
-        """
+        """A log or folder whose flush failed fails everything in it, now and later: a second flush would succeed without writing anything."""
         for owner, error in failures.items():
             if isinstance(owner, str):
-                self._failed_folders[owner] = error
-        for file in logs:
-            if file in self._failed_logs:
-                failures[file] = self._failed_logs[file]
-        if self._failed_folders:
-            for owner, path in [(store, store.folder) for store in stores] + [(file, file.path) for file in logs]:
+                self._failed[owner] = error
+        if self._failed:
+            for owner, path in [(store, store.folder) for store in stores] + [(file.path, file.path) for file in logs]:
                 while owner not in failures and path != os.path.dirname(path):
-                    if path in self._failed_folders:
-                        failures[owner] = self._failed_folders[path]
+                    if path in self._failed:
+                        failures[owner] = self._failed[path]
                     path = os.path.dirname(path)
-        for file in logs:
-            if file in failures and file.named and file not in self._failed_logs:
-                logger.error("nothing durable is confirmed while %s is in use, for what it holds may be lost: check the disk, and restart "
-                             "the broker", file.path)
-                file.retain()
-                self._failed_logs[file] = failures[file]
 
 
 class _Concerned:

@@ -54,9 +54,9 @@ class FakeFile:
 
     def __init__(self, path):
         self.path = path
-        self.accepted, self.room = (), None
+        self.is_awaited, self.accepted, self.room = False, (), None
         self.size = self.told = 0
-        self.named = True
+        self.named = False
         self.holders = 0
 
     def retain(self):
@@ -251,54 +251,20 @@ def test_a_store_that_was_fenced_before_its_acks_were_due_fails_nobody_elses_syn
     assert fenced.syncs == 0 and not committer._later
 
 
-@pytest.mark.parametrize("mark", [
-    lambda committer, log: committer.mark_file(log), lambda committer, log: committer.mark(FakeStore("a")), lambda committer, log: None,
-], ids=["the log", "a store", "nothing"])
-def test_log_that_failed_once_fails_every_later_sync_whatever_it_is_for(committer, files, mark):
-    """The kernel forgets what it could not write: the second flush succeeds without it. A confirm of a publish to a queue whose definition
-    it was would promise what a restart throws away.
-    """
-    log, answers = FakeFile("/data/log"), Answers()
-    files.failing.add(log.path)
-    committer.mark_file(log)
-    committer.after_sync(Answers())
-    wait_until(lambda: committer.is_idle)
-    files.failing.clear()
-
-    for _ in range(2):
-        mark(committer, log)
-        committer.after_sync(answers, concerns=lambda: False)
-    wait_until(lambda: len(answers) == 2)
-
-    assert [error.errno for error in answers] == [errno.EIO] * 2
-    committer.stop()
-    assert log.holders == 0
-
-
-def test_log_that_takes_the_place_of_one_that_failed_is_another_one(committer, files):
-    """As the second log of a compaction, after the first that was tried could not be flushed and was given up."""
-    first, second = FakeFile("/data/log.next"), FakeFile("/data/log.next")
-    files.failing.add(first.path)
-    committer.mark_file(first)
-    with pytest.raises(OSError, match="Input/output error"):
-        committer.wait()
-    files.failing.clear()
-    first.named = False
-
-    committer.mark_file(second)
-
-    committer.wait()
-    assert first.holders == second.holders == 0
-
-
-def test_folder_that_failed_once_fails_what_is_in_it_later(committer, files):
+@pytest.mark.parametrize("mark, path", [
+    (lambda committer: committer.mark_file(FakeFile("/data/log")), "/data/log"),
+    (lambda committer: committer.mark_folder("/data/queues"), "/data/queues"),
+])
+def test_a_log_or_folder_that_failed_once_stays_failed(committer, files, mark, path):
+    """The kernel forgets what it could not write: the second flush would succeed without it."""
     first, second = Answers(), Answers()
-    files.failing.add("/data/queues")
-    committer.mark_folder("/data/queues")
+    files.failing.add(path)
+    mark(committer)
     committer.after_sync(first)
     wait_until(lambda: first)
     files.failing.clear()
 
+    committer.mark_file(FakeFile("/data/log"))
     committer.mark(FakeStore("a"))
     committer.after_sync(second)
     wait_until(lambda: second)
@@ -1024,7 +990,6 @@ def test_log_whose_flush_fails_as_it_takes_another_ones_name_fails_from_then_on(
 
     with pytest.raises(OSError, match="Input/output error"):
         committer.wait()
-    committer.stop()
     assert log.holders == 0
 
 
