@@ -100,7 +100,10 @@ class Broker:
             self._recover()
         except BaseException:
             self._hub.close()  # before anything switches: no timer or job acts on half a model
-            self.close()
+            try:
+                self.close()
+            except Exception:  # the reason to tell is why the boot failed
+                LOG.exception("closing what a boot that failed has opened failed, too")
             raise
 
     def _recover(self):

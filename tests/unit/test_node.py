@@ -10,6 +10,7 @@ import gevent
 import pytest
 
 from gomq_py import node as node_module
+from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
@@ -156,6 +157,19 @@ def test_of_a_boot_that_fails_between_two_queues_nothing_runs_and_nothing_is_los
     assert ran == []
     monkeypatch.undo()
     assert_all_messages_are_there(settings.data_dir, "after the boot that failed")
+
+
+def test_boot_that_fails_says_why_though_closing_fails_too(settings, monkeypatch):
+    def fail(error):
+        raise error
+
+    monkeypatch.setattr(Broker, "_recover", lambda _: fail(ValueError("the reason")))
+    monkeypatch.setattr(Broker, "close", lambda _: fail(OSError(errno.EIO, "the end")))
+    node = Node(settings)
+
+    with pytest.raises(ValueError, match="the reason"):
+        node.lead()
+    node.close()
 
 
 @pytest.mark.parametrize("step", ["AMQPServer", "definitions.load", "Broker", "Hub", "GroupCommit"])

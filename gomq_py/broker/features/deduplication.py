@@ -143,6 +143,10 @@ class ExchangeIds(SeenIds):
         self._when_safe = when_safe
         self._unsafe = {}  # id: the _Unsafe of a message that is not safe yet
 
+    def add(self, id_, ttl_ms, now_ms):
+        self._unsafe.pop(id_, None)  # of a message before, whose id was forgotten since
+        super().add(id_, ttl_ms, now_ms)
+
     def until_safe(self, id_, queues):
         """The message of this id is in these queues, and is to be kept. If that fails, the id is forgotten."""
         if id_ in self._seen:

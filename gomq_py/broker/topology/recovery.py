@@ -10,7 +10,7 @@ from functools import partial
 from gomq_py.broker.exchanges.types import exchange_type
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies.parameters import decoded, encoded
-from gomq_py.broker.topology.binding import Binding, frozen
+from gomq_py.broker.topology.binding import Binding, frozen, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
@@ -283,17 +283,20 @@ def _exchange_record(vhosts, vhost, exchange):
 
 
 def _queue_record(vhosts, vhost, queue):
-    there = vhosts.get(vhost.name) is vhost and vhost.queues.get(queue.name) is queue
-    return records.queue_declared(queue, vhost.incarnation_of(queue)) if there else None
+    """By its name: a queue that was restarted is another object, and what came after is in the log behind it."""
+    now = vhost.queues.get(queue.name) if vhosts.get(vhost.name) is vhost else None
+    return None if now is None or not now.durable else records.queue_declared(now, vhost.incarnation_of(now))
 
 
 def _binding_record(vhosts, vhost, binding):
+    """Likewise by the names of both ends: bindings of a queue that is gone may still be there for a while."""
     source = binding.source
-    there = (
-        vhosts.get(vhost.name) is vhost and vhost.exchanges.get(source.name) is source
-        and source.find(binding.identity) is binding
-    )
-    return records.bound(binding) if there else None
+    if vhosts.get(vhost.name) is not vhost or vhost.exchanges.get(source.name) is not source:
+        return None
+    ends = vhost.queues if binding.destination_type == "queue" else vhost.exchanges
+    now = ends.get(binding.destination.name)
+    found = None if now is None else source.find(identity_of(now, binding.routing_key, binding.arguments))
+    return None if found is None or not found.durable else records.bound(found)
 
 
 def text(value):

@@ -7,7 +7,7 @@ from gomq_py.amqp.wire.methods import (
     QueueDeclareOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
     decode_method,
 )
-from gomq_py.broker.features.deduplication import MAX_SIZE, SeenIds, deduplication_of, id_of
+from gomq_py.broker.features.deduplication import MAX_SIZE, ExchangeIds, SeenIds, deduplication_of, id_of
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
@@ -34,6 +34,19 @@ def properties(id_=None, name="x-deduplication-header", **headers):
 ])
 def test_arguments_and_policy_say_what_is_deduplicated(arguments, policy, expected):
     assert deduplication_of(arguments, policy) == expected
+
+
+def test_an_id_that_was_forgotten_and_came_again_does_not_follow_its_first_message():
+    asked = []
+    ids = ExchangeIds((1, None, "id"), lambda callback, concerns, hurry: asked.append(callback))
+    ids.take("a", None, 0)
+    ids.until_safe("a", ())
+    ids.take("b", None, 0)  # there is room for one
+    ids.take("a", None, 0)
+
+    assert ids.queues_of("a") is None
+    asked[0](OSError(5, "the disk failed"))
+    assert not ids.take("a", None, 0)
 
 
 def test_oldest_id_goes_when_there_are_too_many():

@@ -248,6 +248,17 @@ def test_letters_that_would_go_back_to_their_own_queue_stay_there_though_it_has_
     assert (letters.ready_count, log.ready_count) == (3, 0)
 
 
+def test_a_tee_takes_no_letter_that_the_queues_of_its_origin_refuse(node, letters):
+    node.vhost.delete_queue("work")
+    node.vhost.bind_queue(declare(node, "full", max_length=0, overflow="reject-publish").name, "x", "k.#")
+    log = declare(node, "log", queue_type="stream")
+    PolicyComponent().changed(node.vhost, "tee", {"pattern": ".*", "definition": {"tee-to-stream": "log"}})
+
+    run(node, letters, to_origin(node.vhost, letters, allow, allow, to="exchange"))
+
+    assert (letters.ready_count, log.ready_count) == (3, 0)
+
+
 def test_letters_that_have_nowhere_to_go_stay_and_say_why(node, letters):
     node.publish("", "dead", b"no letter")
     node.vhost.delete_queue("work")

@@ -1,0 +1,52 @@
+"""Recovery: the records of a snapshot say what is when they are asked for (boots from logs: tests/durability)."""
+import pytest
+
+from gomq_py.broker.topology import vhost as vhost_module
+from gomq_py.broker.topology.recovery import snapshot
+from gomq_py.hub.slice_clock import SliceClock
+from tests.support.node import Node
+
+
+@pytest.fixture
+def node(tmp_path):
+    node = Node(tmp_path / "data")
+    node.vhost.declare_exchange("x", "fanout", durable=True)
+    node.vhost.declare_queue("q", durable=True)
+    node.vhost.bind_queue("q", "x", "k")
+    yield node
+    node.stop()
+
+
+def definitions(node):
+    return [definition for definition in snapshot(node.broker.vhosts, node.broker.parameters) if definition is not None]
+
+
+def said(found):
+    """Of queues and bindings: (what, name of the queue)."""
+    records = [record for record in (definition() for definition in found) if record is not None]
+    names = {"queue": "name", "bind": "destination"}
+    return [(record["op"], record[names[record["op"]]]) for record in records if record["op"] in names]
+
+
+def test_queue_that_was_restarted_after_it_was_listed_is_written_with_its_bindings(node):
+    """A log without them has the next boot remove its folder."""
+    queue = node.vhost.queue("q")
+    node.publish("", "q")
+    found = definitions(node)
+    queue.store.fence(OSError(5, "the disk failed"))
+    node.vhost.restart_queue(queue)
+
+    assert said(found) == [("queue", "q"), ("bind", "q")]
+
+
+def test_bindings_of_a_queue_that_is_deleted_after_they_were_listed_are_not_written(node, monkeypatch):
+    """They are forgotten in slices. Written behind the end of the queue, they would be those of a later one of its name."""
+    for number in range(3):
+        node.vhost.bind_queue("q", "x", f"{number}")
+    found = definitions(node)
+    monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(0))
+    node.vhost.delete_queue("q")
+    listed = said(found)
+    node.vhost.declare_queue("q", durable=True)
+
+    assert (listed, said(found)) == ([], [("queue", "q")])
