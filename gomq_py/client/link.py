@@ -27,7 +27,7 @@ from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, 
 _LOG = logging.getLogger("gomq_py.client")
 # Told at the first attempt these are final: no waiting mends a password, a missing virtual host or a certificate.
 _FINAL_CODES = {403, 530}
-# Not valid yet, or no more (OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED): a clock is set, a certificate renewed.
+# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
 _IN_TIME_CODES = {9, 10}
 _LONGEST_WAIT_S = 3600.0
 

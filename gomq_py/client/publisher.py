@@ -114,7 +114,7 @@ class Publisher:
                 self._channel.publish(exchange, routing_key, body, properties, mandatory=message.mandatory)
             except (ClientError, OSError):
                 raise  # the connection's fault
-            except Exception as error:  # a header or key that has no wire form, one that holds itself among them
+            except Exception as error:  # a header or key that has no wire form, as one that holds itself
                 del self._unconfirmed[self._channel.published + 1]
                 _end(message, error)
 

@@ -30,8 +30,8 @@ class Routing:
         alternates, which may form cycles. Tees come last.
 
         ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
-        ``apart`` is a queue whose messages somebody moves: it is left out, as if nothing led to it, and no tee
-        gets anything, which might be the only one to take a message that its queue refuses.
+        ``apart`` is a queue whose messages somebody moves. It is left out, as if nothing led to it, and no
+        tee gets anything: a tee might be the only one to take a message that its queue refuses.
         """
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart)[0])
 

@@ -283,7 +283,7 @@ def _exchange_record(vhosts, vhost, exchange):
 
 
 def _queue_record(vhosts, vhost, queue):
-    """By its name: a queue that was restarted is another object, and what came after is in the log behind it."""
+    """By its name: a queue that was restarted is another object. What came after is in the log behind it."""
     now = vhost.queues.get(queue.name) if vhosts.get(vhost.name) is vhost else None
     return None if now is None or not now.durable else records.queue_declared(now, vhost.incarnation_of(now))
 
