@@ -178,9 +178,11 @@ def unread_large_messages(url, ends_at, scale):
     """Consumers of messages of 16 MiB that take nothing from their sockets."""
     publisher, channel = logged_in(url)
     channel.queue_declare("large")
+    channel.confirm_select()
     count = max(4, int(20 * scale))
     for _ in range(count):
         channel.publish("", "large", bytes(16 * 1024 * 1024))
+        channel.wait_for_confirms()  # so that what the publisher holds of the broker's memory is one message, and gone when the consumers come
     dead = []
     for _ in range(count):
         connection, consuming = logged_in(url, 4096)
