@@ -17,7 +17,8 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined --param as
 # Cython reads a module's own structures through casts; what matters here is arithmetic, shifts, bounds and null.
 FLAGS += " -fno-sanitize=alignment,vptr"
 TESTS = (
-    "tests/fuzz/test_seeds.py", "tests/unit/amqp/wire", "tests/unit/amqp/server/test_fast_lane.py", "tests/unit/amqp/server/test_unacked.py",
+    "tests/fuzz/test_seeds.py", "tests/unit/amqp/wire", "tests/unit/mqtt/wire",
+    "tests/unit/amqp/server/test_fast_lane.py", "tests/unit/amqp/server/test_unacked.py",
     "tests/unit/amqp/server/test_delivery.py", "tests/unit/storage/format", "tests/unit/storage/test_message_store.py",
     "tests/unit/storage/test_priority_store.py", "tests/unit/storage/test_requeued.py", "tests/unit/storage/test_segment_log.py",
     "tests/unit/storage/test_stream_store.py",

@@ -65,6 +65,8 @@ MAP = {
     "octets": set(),
     "amqp": set(),
     "amqp.wire": {"octets", "content", "errors"},
+    "mqtt": set(),
+    "mqtt.wire": {"octets"},
     "content": {"octets", "errors"},
     "errors": set(),
     "config": {"salted_hash"},

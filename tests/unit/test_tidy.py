@@ -13,6 +13,7 @@ FUNCTION_LINES = 45  # of code: without docstring, comments and blank lines; the
 LONG_MODULES: dict[str, str] = {
     "gomq_py.broker.queues.queue": "the verbs that every kind of queue has, most of a few lines, around one store",
     "gomq_py.amqp.wire.methods": "a table: one class of declarations per method of the protocol",
+    "gomq_py.mqtt.wire.packets": "a table: one class per packet of the protocol",
     "gomq_py.broker.topology.vhost": "every rule about declaring, binding and deleting what is in a vhost, each a few lines",
     "gomq_py.storage.sync": "one cycle: what is marked, who waits for it and what fails with what cannot be told apart",
     "gomq_py.storage.segment_log": "the files of a store from their making to their end, which no other room may touch",
@@ -58,6 +59,7 @@ ENTRY_POINTS = {
     "gomq_py.amqp.wire.properties": "programs of users, from before there was gomq_py.content",
     "gomq_py.amqp.wire.fields": "as amqp.wire.properties",
     "gomq_py.amqp.server.heartbeats": "as amqp.wire.properties, from before there was gomq_py.hub",
+    "gomq_py.mqtt.wire.frames": "the MQTT server, which is to come; the other modules of mqtt.wire are below it",
     "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",
 }

@@ -1,0 +1,135 @@
+"""Codec: octets to one packet, whichever it is, a stream of octets to packets, and the last packet before a
+close. No I/O, a leaf.
+"""
+from gomq_py.mqtt.wire import reason_codes
+from gomq_py.mqtt.wire.constants import (
+    CONNACK, DEFAULT_LIMITS, DISCONNECT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER,
+)
+from gomq_py.mqtt.wire.errors import (
+    MalformedPacket, PacketTooLarge, ProtocolError, UnsupportedProtocolVersion,
+)
+from gomq_py.mqtt.wire.fields import Reader, variable_byte_integer
+from gomq_py.mqtt.wire.packets import (
+    PACKETS, ConnackPacket, ConnectPacket, Decoding, DisconnectPacket, check_flags,
+)
+
+
+def check_first_octet(first, version, sender):
+    """The class of the packet that an octet begins. Raises what is wrong with the type or the flags.
+
+    Before CONNECT (NO_VERSION) a client may send nothing else [MQTT-3.1.0-1], afterwards no second one
+    [MQTT-3.1.0-2].
+    """
+    packet = PACKETS.get(first >> 4)
+    if packet is None or packet.SINCE > version > NO_VERSION:
+        raise MalformedPacket(f"there is no packet type {first >> 4}")
+    if version == NO_VERSION and packet is not ConnectPacket:
+        raise ProtocolError(f"{packet.NAME} before CONNECT")
+    if version != NO_VERSION and packet is ConnectPacket:
+        raise ProtocolError("a second CONNECT")
+    if sender not in packet.SENDERS or packet is DisconnectPacket and sender == SERVER and version < MQTT_5:
+        raise ProtocolError(f"{packet.NAME} from a {sender}")
+    check_flags(packet, first & 0x0F, version)
+    return packet
+
+
+def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
+    """(the packet's class, where its variable header begins, where the packet ends), or None where more
+    octets are needed to tell. The packet need not be there as a whole: what is too large is refused by its
+    head.
+    """
+    if at >= end:
+        return None
+    packet = check_first_octet(octets[at], version, sender)
+    length = size = 0
+    while True:
+        if at + 1 + size >= end:
+            return None
+        octet = octets[at + 1 + size]
+        length |= (octet & 0x7F) << 7 * size
+        size += 1
+        if octet < 0x80:
+            break
+        if size == 4:
+            raise MalformedPacket(f"{packet.NAME} with a remaining length of more than 4 octets")
+    if size > 1 and not octet and version >= MQTT_5:
+        raise MalformedPacket(f"{packet.NAME} with a remaining length of more octets than it needs")
+    start = at + 1 + size
+    size = start - at + length
+    if size > limits.packet_octets:
+        raise PacketTooLarge(f"{packet.NAME} of {size} octets, {limits.packet_octets} are accepted")
+    return packet, start, start + length
+
+
+def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
+    """The packet that ``octets`` (bytes) are, all of them. Raises an MQTTError."""
+    head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
+    if head is None or head[2] != len(octets):
+        raise MalformedPacket(f"{len(octets)} octets that are not one packet")
+    kind, start, end = head
+    packet = kind.__new__(kind)
+    reader = Reader(octets, start, end, kind.NAME, version)
+    packet.decode(reader, Decoding(version, sender, limits, octets[0] & 0x0F))
+    if reader:
+        error = reader.fault(f"{end - reader.at} octets too many at its end")
+        error.version = reader.version
+        raise error
+    needed = 1 + len(variable_byte_integer(end - start))
+    if kind is ConnectPacket and packet.version >= MQTT_5 and start > needed:  # unknown before
+        error = reader.fault("its remaining length has more octets than it needs")
+        error.version = MQTT_5
+        raise error
+    return packet
+
+
+def last_packet(error, version, connected):
+    """What a server answers before it closes a connection because of an MQTTError, or b"": the client is told
+    nothing.
+
+    ``version`` is the connection's; before CONNECT was accepted (``connected``) the error may know one.
+    """
+    if connected:
+        if version < MQTT_5:
+            return b""  # [MQTT-4.8.0-1] of 3.1.1: close
+        told = reason_codes.may_carry(DISCONNECT, error.reason_code)
+        code = error.reason_code if told else reason_codes.UNSPECIFIED_ERROR
+        return DisconnectPacket(reason_code=code).encode(MQTT_5)
+    version = version or error.version
+    if version >= MQTT_5:
+        told = reason_codes.may_carry(CONNACK, error.reason_code)
+        code = error.reason_code if told else reason_codes.UNSPECIFIED_ERROR
+        return ConnackPacket(reason_code=code).encode(MQTT_5)
+    if version == NO_VERSION and not isinstance(error, UnsupportedProtocolVersion):
+        return b""
+    return_code = reason_codes.connack_return_code(error.reason_code)
+    return b"" if return_code is None else ConnackPacket(reason_code=return_code).encode(MQTT_3_1_1)
+
+
+class PacketReader:
+    """Cuts a stream of octets into packets. For clients and tests; a server walks its own buffer (frames).
+
+    ``version`` is NO_VERSION where the first packet is a CONNECT, whose version it then takes.
+    """
+
+    __slots__ = ("version", "sender", "limits", "buffer")
+
+    def __init__(self, version, sender, limits=DEFAULT_LIMITS):
+        self.version = version
+        self.sender = sender
+        self.limits = limits
+        self.buffer = bytearray()
+
+    def feed(self, octets):
+        """Append received octets."""
+        self.buffer += octets
+
+    def next_packet(self):
+        """The next whole packet, or None. Raises an MQTTError; the reader is of no use afterwards."""
+        head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
+        if head is None or head[2] > len(self.buffer):
+            return None
+        packet = decode_packet(bytes(self.buffer[:head[2]]), self.version, self.sender, self.limits)
+        del self.buffer[:head[2]]
+        if self.version == NO_VERSION:
+            self.version = packet.version
+        return packet

@@ -1,0 +1,57 @@
+"""Constants: the numbers of MQTT that more than one module needs, and the limits of one packet. A leaf."""
+from typing import NamedTuple
+
+# Protocol versions, by the number that CONNECT carries; 0 until CONNECT has come.
+NO_VERSION = 0
+MQTT_3_1 = 3
+MQTT_3_1_1 = 4
+MQTT_5 = 5
+PROTOCOL_NAMES = {MQTT_3_1: "MQIsdp", MQTT_3_1_1: "MQTT", MQTT_5: "MQTT"}
+VERSION_NAMES = {MQTT_3_1: "MQTT 3.1", MQTT_3_1_1: "MQTT 3.1.1", MQTT_5: "MQTT 5.0"}
+
+# Control packet types (MQTT 5 §2.1.2): the upper half of a packet's first octet.
+CONNECT = 1
+CONNACK = 2
+PUBLISH = 3
+PUBACK = 4
+PUBREC = 5
+PUBREL = 6
+PUBCOMP = 7
+SUBSCRIBE = 8
+SUBACK = 9
+UNSUBSCRIBE = 10
+UNSUBACK = 11
+PINGREQ = 12
+PINGRESP = 13
+DISCONNECT = 14
+AUTH = 15
+# No packet, but a set of properties of its own (MQTT 5 §3.1.3.2).
+WILL = 16
+
+# Who sent a packet: not every packet, and not every property, may come from both.
+CLIENT = "client"
+SERVER = "server"
+
+# The lower half of PUBLISH's first octet.
+RETAIN_FLAG = 0x01
+DUP_FLAG = 0x08
+
+VARIABLE_MAX = 268_435_455  # §1.5.5: what four octets of seven bits each hold
+STRING_MAX = 65_535  # §1.5.4, §1.5.6: what the two octets of a length hold
+HEADER_MAX = 5  # the first octet and a remaining length of four
+
+
+class Limits(NamedTuple):
+    """What one packet may hold: octets with its fixed header, properties (user properties repeat), and
+    filters of a SUBSCRIBE or UNSUBSCRIBE.
+    """
+
+    packet_octets: int = VARIABLE_MAX + HEADER_MAX
+    # The other properties of a packet are 13 at the most, so this is about user properties: far more than any
+    # client sends, and decoding so many takes less than a millisecond.
+    properties: int = 256
+    # Home Assistant, the client with the longest lists known to us, sends 500 at once.
+    subscriptions: int = 1024
+
+
+DEFAULT_LIMITS = Limits()

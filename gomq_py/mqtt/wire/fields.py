@@ -1,0 +1,144 @@
+"""Fields: the data types of MQTT (MQTT 5 §1.5) from octets and to them. A leaf.
+
+    Byte, Two Byte Integer, Four Byte Integer   big-endian
+    Variable Byte Integer                       1 to 4 octets of 7 bits, lowest first; bit 7: another follows
+    UTF-8 Encoded String, Binary Data           u16 length, octets
+    UTF-8 String Pair                           two strings
+
+"""
+from struct import Struct
+
+from gomq_py.mqtt.wire.constants import MQTT_5, STRING_MAX, VARIABLE_MAX
+from gomq_py.mqtt.wire.errors import MalformedPacket
+
+_TWO, _FOUR = Struct(">H"), Struct(">I")
+
+
+class Reader:
+    """Takes fields off the front of ``octets`` (bytes) between ``at`` and ``end``; whatever lacks octets is
+    malformed.
+
+    ``packet`` names the packet in texts of errors. ``version`` decides whether overlong integers are
+    accepted.
+    """
+
+    __slots__ = ("octets", "at", "end", "packet", "version")
+
+    def __init__(self, octets, at, end, packet, version):
+        self.octets = octets
+        self.at = at
+        self.end = end
+        self.packet = packet
+        self.version = version
+
+    def __bool__(self):
+        return self.at < self.end
+
+    def fault(self, text):
+        """A MalformedPacket to be raised."""
+        return MalformedPacket(f"{self.packet}: {text}")
+
+    def take(self, count, what):
+        """The next octets."""
+        start = self.at
+        if count > self.end - start:
+            raise self.fault(f"{what} takes {count} octets of which {self.end - start} are there")
+        self.at = start + count
+        return self.octets[start:start + count]
+
+    def byte(self, what):
+        """A Byte."""
+        return self.take(1, what)[0]
+
+    def two_byte_integer(self, what):
+        """A Two Byte Integer."""
+        return _TWO.unpack(self.take(2, what))[0]
+
+    def four_byte_integer(self, what):
+        """A Four Byte Integer."""
+        return _FOUR.unpack(self.take(4, what))[0]
+
+    def variable_byte_integer(self, what):
+        """A Variable Byte Integer. MQTT 5 refuses one of more octets than it needs [MQTT-1.5.5-1]."""
+        value = shift = 0
+        while True:
+            octet = self.byte(what)
+            value |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                break
+            shift += 7
+            if shift == 28:
+                raise self.fault(f"{what} is a variable byte integer of more than 4 octets")
+        if shift and not octet and self.version >= MQTT_5:
+            raise self.fault(f"{what} is a variable byte integer of more octets than it needs")
+        return value
+
+    def utf8_string(self, what):
+        """A UTF-8 Encoded String: well-formed, without surrogates [MQTT-1.5.4-1] and U+0000 [MQTT-1.5.4-2].
+        """
+        octets = self.take(self.two_byte_integer(what), what)
+        try:
+            text = octets.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.fault(f"{what} is not well-formed UTF-8 at octet {error.start}") from None
+        if "\0" in text:
+            raise self.fault(f"{what} contains U+0000")
+        return text
+
+    def binary_data(self, what):
+        """Binary Data."""
+        return bytes(self.take(self.two_byte_integer(what), what))
+
+    def utf8_string_pair(self, what):
+        """A UTF-8 String Pair: (name, value)."""
+        return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
+
+    def part(self, count, what):
+        """A Reader of the next ``count`` octets, which this one skips."""
+        start = self.at
+        self.take(count, what)
+        return Reader(self.octets, start, self.at, self.packet, self.version)
+
+
+def variable_byte_integer(value):
+    """Octets of a Variable Byte Integer; ValueError if it is too large."""
+    if not 0 <= value <= VARIABLE_MAX:
+        raise ValueError(f"{value} does not fit a variable byte integer")
+    octets = bytearray()
+    while value > 0x7F:
+        octets.append(value & 0x7F | 0x80)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
+def byte(value):
+    return bytes((value,))
+
+
+def two_byte_integer(value):
+    return _TWO.pack(value)
+
+
+def four_byte_integer(value):
+    return _FOUR.pack(value)
+
+
+def binary_data(octets):
+    """Octets of Binary Data; ValueError if they are too many."""
+    if len(octets) > STRING_MAX:
+        raise ValueError(f"{len(octets)} octets do not fit a string or binary data")
+    return _TWO.pack(len(octets)) + octets
+
+
+def utf8_string(text):
+    """Octets of a UTF-8 Encoded String; ValueError if it cannot be one."""
+    if "\0" in text:
+        raise ValueError("a string contains U+0000")
+    return binary_data(text.encode("utf-8"))
+
+
+def utf8_string_pair(pair):
+    """Octets of a UTF-8 String Pair of (name, value)."""
+    name, value = pair
+    return utf8_string(name) + utf8_string(value)

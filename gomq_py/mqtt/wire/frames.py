@@ -1,0 +1,446 @@
+"""Frames: a read buffer walked packet by packet, and packets written into an output buffer, without an object
+each.
+
+The fast lane's half of the wire. PacketWalk finds the packets that are there as a whole. Of a PUBLISH and of
+PUBACK, PUBREC, PUBREL and PUBCOMP it finds the fields, too, and says so by ``plain``: such a packet is
+checked and right. Any other is for the codec (PacketWalk.decode), which alone knows what is wrong with a
+packet. No I/O; never keeps the buffer over a read.
+"""
+from gomq_py import octets
+from gomq_py.mqtt.wire import codec
+from gomq_py.mqtt.wire.constants import CLIENT, DEFAULT_LIMITS, HEADER_MAX, NO_VERSION
+from gomq_py.mqtt.wire.errors import MQTTError
+
+PUBLISH, PUBACK, PUBREL, PUBCOMP = 3, 4, 6, 7
+MQTT_5 = 5
+
+# Identifiers of the properties of PUBLISH.
+PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE = 1, 2, 3
+RESPONSE_TOPIC, CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY = 8, 9, 11, 35, 38
+
+# What scan_text finds; 0 is a text that may be a topic name.
+ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
+
+
+def scan_text(p, at, end):
+    """ILL_FORMED for octets that are no UTF-8 or hold U+0000, else WILDCARD and CONTROL as bits."""
+    found = 0
+    while at < end:
+        octet = p[at]
+        at += 1
+        if octet < 0x80:
+            if octet == 0x2B or octet == 0x23:
+                found |= WILDCARD
+            elif octet < 0x20 or octet == 0x7F:
+                if octet == 0:
+                    return ILL_FORMED
+                found |= CONTROL
+            continue
+        # The second octet's range depends on the first; those behind it are 80..BF (Unicode, table 3-7).
+        low = 0x80
+        high = 0xBF
+        if octet < 0xC2 or octet > 0xF4:
+            return ILL_FORMED
+        if octet < 0xE0:
+            more = 1
+        elif octet < 0xF0:
+            more = 2
+            if octet == 0xE0:
+                low = 0xA0
+            elif octet == 0xED:
+                high = 0x9F  # surrogates lie above
+        else:
+            more = 3
+            if octet == 0xF0:
+                low = 0x90
+            elif octet == 0xF4:
+                high = 0x8F
+        if end - at < more or p[at] < low or p[at] > high:
+            return ILL_FORMED
+        if octet == 0xC2 and p[at] < 0xA0:
+            found |= CONTROL
+        at += 1
+        while more > 1:
+            if p[at] & 0xC0 != 0x80:
+                return ILL_FORMED
+            at += 1
+            more -= 1
+    return found
+
+
+def first_octets(version, sender):
+    """For each octet whether it may begin a packet, as 256 octets of 0 and 1."""
+    allowed = bytearray(256)
+    for first in range(256):
+        try:
+            codec.check_first_octet(first, version, sender)
+        except MQTTError:
+            continue
+        allowed[first] = 1
+    return bytes(allowed)
+
+
+_first_octets: dict = {}
+
+
+class PacketWalk:
+    """Walks the packets of one connection; made once and begun again for every read.
+
+    Offsets are into the buffer, and hold until the next call of ``next_packet``. Of each packet: ``at`` to
+    ``packet_end``, its variable header from ``start``. Of a ``plain`` PUBLISH: ``topic_at``, ``topic_length``
+    (0: an alias stands for it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
+    ``payload_at``, ``payload_length`` and, in MQTT 5, the properties without their length: ``properties_at``,
+    ``properties_length``, of these ``topic_alias`` (0: none) and ``user_properties`` and
+    ``subscription_identifiers`` (how many), and where the values of others lie, behind the octet of their
+    identifier, -1 for what is not there: ``payload_format_at``, ``message_expiry_at``, ``content_type_at``,
+    ``response_topic_at``, ``correlation_data_at``, ``topic_alias_at``. Of a plain acknowledgement, whose
+    reason code is success: ``packet_identifier``.
+    """
+
+    __slots__ = (
+        "version", "sender", "limits", "packet_max", "property_max", "from_client", "first_octets", "buffer",
+        "p", "position", "end", "at", "start", "packet_end", "plain", "topic_at", "topic_length", "qos",
+        "dup", "retain", "packet_identifier", "properties_at", "properties_length", "payload_at",
+        "payload_length", "topic_alias", "user_properties", "subscription_identifiers", "payload_format_at",
+        "message_expiry_at", "content_type_at", "response_topic_at", "correlation_data_at", "topic_alias_at",
+        "value",
+    )
+
+    def __init__(self, version, sender, limits=DEFAULT_LIMITS):
+        self.sender = sender
+        self.from_client = sender == CLIENT
+        self.set_limits(limits)
+        self.set_version(version)
+        self.buffer = None
+        self.position = self.end = self.at = self.start = self.packet_end = 0
+        self.plain = False
+        self.topic_at = self.topic_length = self.payload_at = self.payload_length = 0
+        self.packet_identifier = self.qos = 0
+        self.dup = self.retain = False
+        self.value = 0
+        self.forget_properties(0)
+
+    def set_version(self, version):
+        """Say which version the connection has, when its CONNECT has been accepted."""
+        self.version = version
+        key = version, self.sender
+        if key not in _first_octets:
+            _first_octets[key] = first_octets(version, self.sender)
+        self.first_octets = _first_octets[key]
+
+    def set_limits(self, limits):
+        """Say what one packet may hold from now on."""
+        self.limits = limits
+        self.packet_max = limits.packet_octets
+        self.property_max = limits.properties
+
+    def begin(self, buffer, start, end):
+        """Walk what lies between ``start`` and ``end``; the caller keeps the buffer until the walk is over.
+        """
+        if not 0 <= start <= end <= len(buffer):
+            raise IndexError("more octets than the buffer holds")
+        self.buffer = buffer
+        self.p = octets.pointer(buffer)
+        self.position = start
+        self.end = end
+
+    def finish(self):
+        """Let go of the buffer; returns the offset of the first octet that belongs to no whole packet."""
+        self.buffer = None
+        self.end = self.position
+        return self.position
+
+    def next_packet(self):
+        """The type of the next whole packet; 0 if there is none. Raises an MQTTError for a fixed header that
+        is wrong, as soon as it is there.
+        """
+        p = self.p
+        at = self.position
+        end = self.end
+        if at >= end:
+            return 0
+        first = p[at]
+        if not self.first_octets[first]:
+            self.refuse(at)
+        start = at + 1
+        if start >= end:
+            return 0
+        octet = p[start]
+        start += 1
+        length = octet & 0x7F
+        shift = 7
+        while octet >= 0x80:
+            if shift == 28:
+                self.refuse(at)
+            if start >= end:
+                return 0
+            octet = p[start]
+            start += 1
+            length |= (octet & 0x7F) << shift
+            shift += 7
+        if shift > 7 and octet == 0 and self.version >= MQTT_5 or start - at + length > self.packet_max:
+            self.refuse(at)
+        if length > end - start:
+            return 0
+        self.at = at
+        self.start = start
+        self.packet_end = self.position = start + length
+        kind = first >> 4
+        if kind == PUBLISH:
+            self.qos = first >> 1 & 3
+            self.dup = first & 8 != 0
+            self.retain = first & 1 != 0
+            self.plain = self.take_publish(p, start, start + length)
+        elif kind >= PUBACK and kind <= PUBCOMP:
+            self.plain = self.take_acknowledgement(p, start, start + length)
+        else:
+            self.plain = False
+        return kind
+
+    def refuse(self, at):
+        """Raise what the codec says of the fixed header."""
+        end = min(self.end, at + HEADER_MAX)
+        head = bytes(self.buffer[at:end])
+        codec.decode_fixed_header(head, 0, len(head), self.version, self.sender, self.limits)
+        raise AssertionError("the walk refuses what the codec accepts")
+
+    def decode(self):
+        """The packet found last, as an object. Raises an MQTTError."""
+        raw = bytes(self.buffer[self.at:self.packet_end])
+        return codec.decode_packet(raw, self.version, self.sender, self.limits)
+
+    def take_publish(self, p, at, end):
+        """Find the fields of a PUBLISH; whether all is well."""
+        if end - at < 2:
+            return False
+        self.topic_length = octets.be16(p, at)
+        self.topic_at = at = at + 2
+        if self.topic_length > end - at or scan_text(p, at, at + self.topic_length) != 0:
+            return False
+        at += self.topic_length
+        self.packet_identifier = 0
+        if self.qos:
+            if end - at < 2:
+                return False
+            self.packet_identifier = octets.be16(p, at)
+            if self.packet_identifier == 0:
+                return False
+            at += 2
+        self.forget_properties(at)
+        if self.version >= MQTT_5:
+            at = self.take_variable(p, at, end)
+            if at < 0 or self.value > end - at:
+                return False
+            self.properties_at = at
+            self.properties_length = self.value
+            at += self.properties_length
+            if self.properties_length and not self.take_properties(p, self.properties_at, at):
+                return False
+        if self.topic_length == 0 and self.topic_alias == 0:
+            return False
+        self.payload_at = at
+        self.payload_length = end - at
+        return True
+
+    def forget_properties(self, at):
+        """No properties, at ``at``."""
+        self.properties_at = at
+        self.properties_length = self.topic_alias = self.user_properties = self.subscription_identifiers = 0
+        self.payload_format_at = self.message_expiry_at = self.content_type_at = self.response_topic_at = -1
+        self.correlation_data_at = self.topic_alias_at = -1
+
+    def take_properties(self, p, at, end):
+        """Find the properties of a PUBLISH; whether they are well-formed, allowed and not too many."""
+        count = 0
+        while at < end:
+            identifier = p[at]
+            at += 1
+            count += 1
+            if count > self.property_max:
+                return False
+            if identifier == USER_PROPERTY:
+                self.user_properties += 1
+                at = self.take_text(p, at, end, CONTROL | WILDCARD)
+                if at < 0:
+                    return False
+                at = self.take_text(p, at, end, CONTROL | WILDCARD)
+            elif identifier == CONTENT_TYPE and self.content_type_at < 0:
+                self.content_type_at = at
+                at = self.take_text(p, at, end, CONTROL | WILDCARD)
+            elif identifier == RESPONSE_TOPIC and self.response_topic_at < 0:
+                self.response_topic_at = at
+                at = self.take_text(p, at, end, 0)
+                if at == self.response_topic_at + 2:
+                    return False
+            elif identifier == CORRELATION_DATA and self.correlation_data_at < 0:
+                self.correlation_data_at = at
+                at = self.take_binary(p, at, end)
+            else:
+                at = self.take_number(p, at, end, identifier)
+            if at < 0:
+                return False
+        return True
+
+    def take_number(self, p, at, end, identifier):
+        """A property of PUBLISH that is a number: where it ends, or -1."""
+        if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
+            self.message_expiry_at = at
+            return at + 4
+        if identifier == PAYLOAD_FORMAT_INDICATOR and self.payload_format_at < 0 and end > at and p[at] <= 1:
+            self.payload_format_at = at
+            return at + 1
+        if identifier == TOPIC_ALIAS and self.topic_alias_at < 0 and end - at >= 2:
+            self.topic_alias_at = at
+            self.topic_alias = octets.be16(p, at)
+            return at + 2 if self.topic_alias else -1
+        if identifier == SUBSCRIPTION_IDENTIFIER and not self.from_client:
+            self.subscription_identifiers += 1
+            at = self.take_variable(p, at, end)
+            return at if self.value else -1
+        return -1
+
+    def take_text(self, p, at, end, accepted):
+        """A string in which scan_text may find what is ``accepted``: where it ends, or -1."""
+        after = self.take_binary(p, at, end)
+        if after < 0:
+            return -1
+        found = scan_text(p, at + 2, after)
+        return -1 if found < 0 or found & ~accepted else after
+
+    def take_binary(self, p, at, end):
+        """Binary data: where it ends, or -1."""
+        if end - at < 2:
+            return -1
+        after = at + 2 + octets.be16(p, at)
+        return after if after <= end else -1
+
+    def take_variable(self, p, at, end):
+        """A variable byte integer of no more octets than it needs, into ``value``: where it ends, or -1."""
+        self.value = 0
+        shift = 0
+        while at < end and shift < 28:
+            octet = p[at]
+            at += 1
+            self.value |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                return at if octet or not shift else -1
+            shift += 7
+        return -1
+
+    def take_acknowledgement(self, p, at, end):
+        """Find the packet identifier of a PUBACK, PUBREC, PUBREL or PUBCOMP; whether it is one of success."""
+        length = end - at
+        if length < 2:
+            return False
+        self.packet_identifier = octets.be16(p, at)
+        if self.packet_identifier == 0:
+            return False
+        if length == 2:
+            return True
+        if self.version < MQTT_5 or length > 4 or p[at + 2] != 0:
+            return False
+        return length == 3 or p[at + 3] == 0  # no properties
+
+
+def variable_size(value):
+    """Octets of a variable byte integer."""
+    if value < 128:
+        return 1
+    if value < 16384:
+        return 2
+    return 3 if value < 2097152 else 4
+
+
+def put_variable(out, at, value):
+    """Write a variable byte integer at ``at``; returns the offset behind it."""
+    while value > 0x7F:
+        out[at] = value & 0x7F | 0x80
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1
+
+
+def publish_body(version, qos, topic_length, properties_length, payload_length):
+    """The remaining length of a PUBLISH."""
+    size = 2 + topic_length + payload_length
+    if qos:
+        size += 2
+    if version >= MQTT_5:
+        size += variable_size(properties_length) + properties_length
+    return size
+
+
+def publish_size(version, qos, topic_length, properties_length, payload_length):
+    """Octets of a PUBLISH. ``properties_length`` is that of all properties, which there are none of before
+    MQTT 5.
+    """
+    size = publish_body(version, qos, topic_length, properties_length, payload_length)
+    return 1 + variable_size(size) + size
+
+
+def write_publish_head(
+        out, at, version, flags, topic, topic_at, topic_length, packet_identifier, properties_length,
+        payload_length):
+    """Write a PUBLISH up to the length of its properties at ``at``; returns the offset behind it, where the
+    properties and then the payload go. ``flags`` are DUP, QoS and RETAIN as in the first octet.
+    """
+    out[at] = 0x30 | flags
+    at = put_variable(
+        out, at + 1, publish_body(version, flags & 6, topic_length, properties_length, payload_length))
+    octets.put_be16(out, at, topic_length)
+    octets.copy(out, at + 2, topic, topic_at, topic_length)
+    at += 2 + topic_length
+    if flags & 6:
+        octets.put_be16(out, at, packet_identifier)
+        at += 2
+    if version >= MQTT_5:
+        at = put_variable(out, at, properties_length)
+    return at
+
+
+def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code):
+    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (``kind`` is the type), 4 or 5 octets, at ``at``; returns the
+    offset behind it. Before MQTT 5 the reason code must be success.
+    """
+    out[at] = kind << 4 | (2 if kind == PUBREL else 0)
+    octets.put_be16(out, at + 2, packet_identifier)
+    if version < MQTT_5 or reason_code == 0:
+        out[at + 1] = 2
+        return at + 4
+    out[at + 1] = 3
+    out[at + 4] = reason_code
+    return at + 5
+
+
+def encode_publish(version, flags, topic, packet_identifier, properties, payload):
+    """A PUBLISH as bytes; topic, properties (without their length) and payload are octets that are taken as
+    they are.
+    """
+    topic_length = len(topic)
+    properties_length = len(properties) if version >= MQTT_5 else 0
+    payload_length = len(payload)
+    if topic_length > 0xFFFF:
+        raise ValueError(f"a topic name of {topic_length} octets")
+    size = publish_size(version, flags & 6, topic_length, properties_length, payload_length)
+    packet = bytearray(size)
+    out = octets.pointer(packet)
+    source = octets.pointer(topic)
+    at = write_publish_head(
+        out, 0, version, flags, source, 0, topic_length, packet_identifier, properties_length, payload_length)
+    source = octets.pointer(properties)
+    octets.copy(out, at, source, 0, properties_length)
+    source = octets.pointer(payload)
+    octets.copy(out, at + properties_length, source, 0, payload_length)
+    return bytes(packet)
+
+
+def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP as bytes."""
+    packet = bytearray(5)
+    out = octets.pointer(packet)
+    at = write_acknowledgement(out, 0, version, kind, packet_identifier, reason_code)
+    return bytes(packet[:at])
+
+
+assert NO_VERSION < MQTT_5

@@ -1,0 +1,158 @@
+"""Reason codes: their names, and the packets that may carry them (MQTT 5 §2.4), with what MQTT 3.1.1 has
+instead. A leaf.
+"""
+from typing import NamedTuple
+
+from gomq_py.mqtt.wire.constants import (
+    AUTH, CONNACK, DISCONNECT, MQTT_5, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK,
+)
+
+
+class ReasonCode(NamedTuple):
+    """A row of the table: ``packets`` are the types that may carry the code."""
+
+    code: int
+    name: str
+    packets: frozenset[int]
+
+
+def _code(code, name, *packets):
+    return ReasonCode(code, name, frozenset(packets))
+
+
+SUCCESS = 0x00
+GRANTED_QOS_0, GRANTED_QOS_1, GRANTED_QOS_2 = 0x00, 0x01, 0x02
+DISCONNECT_WITH_WILL_MESSAGE = 0x04
+NO_MATCHING_SUBSCRIBERS = 0x10
+NO_SUBSCRIPTION_EXISTED = 0x11
+CONTINUE_AUTHENTICATION = 0x18
+RE_AUTHENTICATE = 0x19
+UNSPECIFIED_ERROR = 0x80
+MALFORMED_PACKET = 0x81
+PROTOCOL_ERROR = 0x82
+IMPLEMENTATION_SPECIFIC_ERROR = 0x83
+UNSUPPORTED_PROTOCOL_VERSION = 0x84
+CLIENT_IDENTIFIER_NOT_VALID = 0x85
+BAD_USER_NAME_OR_PASSWORD = 0x86
+NOT_AUTHORIZED = 0x87
+SERVER_UNAVAILABLE = 0x88
+SERVER_BUSY = 0x89
+BANNED = 0x8A
+SERVER_SHUTTING_DOWN = 0x8B
+BAD_AUTHENTICATION_METHOD = 0x8C
+KEEP_ALIVE_TIMEOUT = 0x8D
+SESSION_TAKEN_OVER = 0x8E
+TOPIC_FILTER_INVALID = 0x8F
+TOPIC_NAME_INVALID = 0x90
+PACKET_IDENTIFIER_IN_USE = 0x91
+PACKET_IDENTIFIER_NOT_FOUND = 0x92
+RECEIVE_MAXIMUM_EXCEEDED = 0x93
+TOPIC_ALIAS_INVALID = 0x94
+PACKET_TOO_LARGE = 0x95
+MESSAGE_RATE_TOO_HIGH = 0x96
+QUOTA_EXCEEDED = 0x97
+ADMINISTRATIVE_ACTION = 0x98
+PAYLOAD_FORMAT_INVALID = 0x99
+RETAIN_NOT_SUPPORTED = 0x9A
+QOS_NOT_SUPPORTED = 0x9B
+USE_ANOTHER_SERVER = 0x9C
+SERVER_MOVED = 0x9D
+SHARED_SUBSCRIPTIONS_NOT_SUPPORTED = 0x9E
+CONNECTION_RATE_EXCEEDED = 0x9F
+MAXIMUM_CONNECT_TIME = 0xA0
+SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED = 0xA1
+WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED = 0xA2
+
+_EVERY_ANSWER = (CONNACK, PUBACK, PUBREC, SUBACK, UNSUBACK, DISCONNECT)
+
+# In the order of the specification's table; 0x00 has three names.
+REASON_CODES = (
+    _code(SUCCESS, "Success", CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, UNSUBACK, AUTH),
+    _code(SUCCESS, "Normal disconnection", DISCONNECT),
+    _code(GRANTED_QOS_0, "Granted QoS 0", SUBACK),
+    _code(GRANTED_QOS_1, "Granted QoS 1", SUBACK),
+    _code(GRANTED_QOS_2, "Granted QoS 2", SUBACK),
+    _code(DISCONNECT_WITH_WILL_MESSAGE, "Disconnect with Will Message", DISCONNECT),
+    _code(NO_MATCHING_SUBSCRIBERS, "No matching subscribers", PUBACK, PUBREC),
+    _code(NO_SUBSCRIPTION_EXISTED, "No subscription existed", UNSUBACK),
+    _code(CONTINUE_AUTHENTICATION, "Continue authentication", AUTH),
+    _code(RE_AUTHENTICATE, "Re-authenticate", AUTH),
+    _code(UNSPECIFIED_ERROR, "Unspecified error", *_EVERY_ANSWER),
+    _code(MALFORMED_PACKET, "Malformed Packet", CONNACK, DISCONNECT),
+    _code(PROTOCOL_ERROR, "Protocol Error", CONNACK, DISCONNECT),
+    _code(IMPLEMENTATION_SPECIFIC_ERROR, "Implementation specific error", *_EVERY_ANSWER),
+    _code(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported Protocol Version", CONNACK),
+    _code(CLIENT_IDENTIFIER_NOT_VALID, "Client Identifier not valid", CONNACK),
+    _code(BAD_USER_NAME_OR_PASSWORD, "Bad User Name or Password", CONNACK),
+    _code(NOT_AUTHORIZED, "Not authorized", *_EVERY_ANSWER),
+    _code(SERVER_UNAVAILABLE, "Server unavailable", CONNACK),
+    _code(SERVER_BUSY, "Server busy", CONNACK, DISCONNECT),
+    _code(BANNED, "Banned", CONNACK),
+    _code(SERVER_SHUTTING_DOWN, "Server shutting down", DISCONNECT),
+    _code(BAD_AUTHENTICATION_METHOD, "Bad authentication method", CONNACK, DISCONNECT),
+    _code(KEEP_ALIVE_TIMEOUT, "Keep Alive timeout", DISCONNECT),
+    _code(SESSION_TAKEN_OVER, "Session taken over", DISCONNECT),
+    _code(TOPIC_FILTER_INVALID, "Topic Filter invalid", SUBACK, UNSUBACK, DISCONNECT),
+    _code(TOPIC_NAME_INVALID, "Topic Name invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
+    _code(PACKET_IDENTIFIER_IN_USE, "Packet Identifier in use", PUBACK, PUBREC, SUBACK, UNSUBACK),
+    _code(PACKET_IDENTIFIER_NOT_FOUND, "Packet Identifier not found", PUBREL, PUBCOMP),
+    _code(RECEIVE_MAXIMUM_EXCEEDED, "Receive Maximum exceeded", DISCONNECT),
+    _code(TOPIC_ALIAS_INVALID, "Topic Alias invalid", DISCONNECT),
+    _code(PACKET_TOO_LARGE, "Packet too large", CONNACK, DISCONNECT),
+    _code(MESSAGE_RATE_TOO_HIGH, "Message rate too high", DISCONNECT),
+    _code(QUOTA_EXCEEDED, "Quota exceeded", CONNACK, PUBACK, PUBREC, SUBACK, DISCONNECT),
+    _code(ADMINISTRATIVE_ACTION, "Administrative action", DISCONNECT),
+    _code(PAYLOAD_FORMAT_INVALID, "Payload format invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
+    _code(RETAIN_NOT_SUPPORTED, "Retain not supported", CONNACK, DISCONNECT),
+    _code(QOS_NOT_SUPPORTED, "QoS not supported", CONNACK, DISCONNECT),
+    _code(USE_ANOTHER_SERVER, "Use another server", CONNACK, DISCONNECT),
+    _code(SERVER_MOVED, "Server moved", CONNACK, DISCONNECT),
+    _code(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "Shared Subscriptions not supported", SUBACK, DISCONNECT),
+    _code(CONNECTION_RATE_EXCEEDED, "Connection rate exceeded", CONNACK, DISCONNECT),
+    _code(MAXIMUM_CONNECT_TIME, "Maximum connect time", DISCONNECT),
+    _code(
+        SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "Subscription Identifiers not supported", SUBACK, DISCONNECT),
+    _code(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "Wildcard Subscriptions not supported", SUBACK, DISCONNECT),
+)
+_NAMES = {(packet, row.code): row.name for row in REASON_CODES for packet in row.packets}
+
+# MQTT 3.1 and 3.1.1 (§3.2.2.3) have six codes for CONNACK, one for SUBACK and none for the rest.
+CONNACK_RETURN_CODES = {
+    0: "Connection Accepted",
+    1: "Connection Refused, unacceptable protocol version",
+    2: "Connection Refused, identifier rejected",
+    3: "Connection Refused, Server unavailable",
+    4: "Connection Refused, bad user name or password",
+    5: "Connection Refused, not authorized",
+}
+SUBACK_FAILURE = 0x80
+SUBACK_RETURN_CODES = {
+    0: "Success - Maximum QoS 0", 1: "Success - Maximum QoS 1", 2: "Success - Maximum QoS 2",
+    SUBACK_FAILURE: "Failure",
+}
+_RETURN_CODE_NAMES = {CONNACK: CONNACK_RETURN_CODES, SUBACK: SUBACK_RETURN_CODES}
+_RETURN_CODES = {
+    SUCCESS: 0, UNSUPPORTED_PROTOCOL_VERSION: 1, CLIENT_IDENTIFIER_NOT_VALID: 2, SERVER_UNAVAILABLE: 3,
+    SERVER_BUSY: 3, BAD_USER_NAME_OR_PASSWORD: 4, NOT_AUTHORIZED: 5, BANNED: 5,
+}
+
+
+def may_carry(packet, code, version=MQTT_5):
+    """Whether a packet of this type may carry the code."""
+    if version >= MQTT_5:
+        return (packet, code) in _NAMES
+    return code in _RETURN_CODE_NAMES.get(packet, {})
+
+
+def name_of(packet, code, version=MQTT_5):
+    """The code's name in a packet of this type; its number where it has none."""
+    if version >= MQTT_5:
+        return _NAMES.get((packet, code), f"reason code 0x{code:02X}")
+    return _RETURN_CODE_NAMES.get(packet, {}).get(code, f"return code {code}")
+
+
+def connack_return_code(code):
+    """What a CONNACK of MQTT 3.1 or 3.1.1 carries for a reason code, or None: it has none, so the connection
+    is closed without a CONNACK.
+    """
+    return _RETURN_CODES.get(code)

@@ -1,0 +1,96 @@
+"""Topics: which names and filters are valid, which names a filter matches, and shared subscriptions (MQTT 5
+§4.7, §4.8.2). A leaf.
+
+A topic name is what a message is published to, a topic filter what a subscription asks for. Both are levels
+with ``/`` between them, and an empty level is one. ``+`` stands for one level, ``#`` at the end for any
+number of them, none included.
+"""
+import re
+
+from gomq_py.mqtt.wire.constants import STRING_MAX
+from gomq_py.mqtt.wire.errors import shown
+
+SEPARATOR = "/"
+SINGLE_LEVEL = "+"
+MULTI_LEVEL = "#"
+SHARE_PREFIX = "$share/"
+
+# A receiver may refuse control characters (§1.5.4): in names they do nothing but disturb logs and terminals.
+_CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
+
+
+def topic_name_fault(name):
+    """What is wrong with a topic name, or "". It is UTF-8 already, without U+0000."""
+    if not name:
+        return "a topic name is at least one character long"  # [MQTT-4.7.3-1]
+    if SINGLE_LEVEL in name or MULTI_LEVEL in name:
+        return f"topic name {shown(name)} contains a wildcard"  # [MQTT-3.3.2-2]
+    return text_fault("topic name", name)
+
+
+def topic_filter_fault(topic_filter):
+    """What is wrong with a topic filter, or ""."""
+    if not topic_filter:
+        return "a topic filter is at least one character long"  # [MQTT-4.7.3-1]
+    if MULTI_LEVEL in topic_filter or SINGLE_LEVEL in topic_filter:
+        levels = topic_filter.split(SEPARATOR)
+        for position, level in enumerate(levels, start=1):
+            if MULTI_LEVEL in level and (level != MULTI_LEVEL or position < len(levels)):
+                # [MQTT-4.7.1-1]
+                return f"topic filter {shown(topic_filter)} has a # that is not its last level"
+            if SINGLE_LEVEL in level and level != SINGLE_LEVEL:
+                # [MQTT-4.7.1-2]
+                return f"topic filter {shown(topic_filter)} has a + beside other characters of a level"
+    return text_fault("topic filter", topic_filter)
+
+
+def text_fault(what, text):
+    """What is wrong with the characters of a name, or ""."""
+    if _CONTROL.search(text):
+        return f"{what} {shown(text)} contains a control character"
+    if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
+        return f"a {what} is longer than {STRING_MAX} octets"  # [MQTT-4.7.3-3]
+    return ""
+
+
+def is_shared(topic_filter):
+    """Whether a filter asks for a shared subscription."""
+    return topic_filter.startswith(SHARE_PREFIX)
+
+
+def shared_fault(topic_filter):
+    """What is wrong with the filter of a shared subscription (is_shared), or ""."""
+    share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
+    if not share_name:
+        return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
+    if SINGLE_LEVEL in share_name or MULTI_LEVEL in share_name:
+        return f"topic filter {shown(topic_filter)} has a wildcard in its share name"  # [MQTT-4.8.2-2]
+    if not separator or not rest:
+        return f"topic filter {shown(topic_filter)} has no filter behind its share name"  # [MQTT-4.8.2-2]
+    return ""
+
+
+def split_shared(topic_filter):
+    """(share name, filter) of a filter: of ``$share/group/a/+``, ``("group", "a/+")``; the share name is ""
+    where the filter is not shared. The filter is one without a fault.
+    """
+    if not is_shared(topic_filter):
+        return "", topic_filter
+    share_name, _, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
+    return share_name, rest
+
+
+def matches(topic_filter, topic_name):
+    """Whether a filter, not of a shared subscription, matches a topic name. Both are str, or both bytes."""
+    if isinstance(topic_filter, bytes):
+        # Whatever the octets are: only those of / + # $ matter, which are no part of another character's.
+        topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
+    if topic_name[:1] == "$" and topic_filter[:1] in (SINGLE_LEVEL, MULTI_LEVEL):
+        return False  # [MQTT-4.7.2-1]
+    filters, names = topic_filter.split(SEPARATOR), topic_name.split(SEPARATOR)
+    for position, level in enumerate(filters):
+        if level == MULTI_LEVEL:
+            return True  # the level above as well: a/# matches a
+        if position == len(names) or level != SINGLE_LEVEL and level != names[position]:
+            return False
+    return len(filters) == len(names)

@@ -1,0 +1,318 @@
+"""Frames: the walk over a read buffer and the writers, against literal octets and against the codec, which
+knows nothing of them.
+"""
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gomq_py.mqtt.wire import frames
+from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet
+from gomq_py.mqtt.wire.constants import (
+    CLIENT, DEFAULT_LIMITS, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, PUBACK, PUBCOMP, PUBLISH, PUBREC,
+    PUBREL, SERVER, Limits,
+)
+from gomq_py.mqtt.wire.errors import MalformedPacket, MQTTError, PacketTooLarge
+from gomq_py.mqtt.wire.frames import PacketWalk, encode_acknowledgement, encode_publish
+from gomq_py.mqtt.wire.packets import PACKETS, PublishPacket
+from gomq_py.mqtt.wire.properties import encode_values
+from tests.support.exact import exact
+
+PROPERTIES = {
+    "payload_format_indicator": 1, "message_expiry_interval": 3600, "content_type": "text/plain",
+    "response_topic": "a/ä",
+    "correlation_data": b"\x00\xff", "topic_alias": 5, "user_property": [("k", "v"), ("k", "\n")],
+}
+VERSIONS = (MQTT_3_1, MQTT_3_1_1, MQTT_5)
+
+
+def walked(octets, version, sender=CLIENT, limits=DEFAULT_LIMITS, start=0):
+    """What a walk says of octets that begin at ``start``: [(type, its fields or None, offset behind it)], how
+    it ended.
+    """
+    walk = PacketWalk(version, sender, limits)
+    found = []
+    with exact(octets) as view:
+        walk.begin(view, start, len(octets))
+        try:
+            while kind := walk.next_packet():
+                found.append((kind, fields_of(walk, kind, octets) if walk.plain else None, walk.packet_end))
+        except MQTTError as error:
+            return found, str(error)
+        return found, walk.finish()
+
+
+def fields_of(walk, kind, octets):
+    """The fields of a plain packet, by the ranges that the walk found."""
+    if kind != PUBLISH:
+        return {"packet_identifier": walk.packet_identifier}
+    properties = {}
+    for name, at, size in (
+            ("payload_format_indicator", walk.payload_format_at, 1),
+            ("message_expiry_interval", walk.message_expiry_at, 4),
+            ("topic_alias", walk.topic_alias_at, 2)):
+        if at >= 0:
+            properties[name] = int.from_bytes(octets[at:at + size], "big")
+    for name, at in (("content_type", walk.content_type_at), ("response_topic", walk.response_topic_at),
+                     ("correlation_data", walk.correlation_data_at)):
+        if at >= 0:
+            value = octets[at + 2:at + 2 + int.from_bytes(octets[at:at + 2], "big")]
+            properties[name] = value if name == "correlation_data" else value.decode()
+    assert walk.topic_alias == properties.get("topic_alias", 0)
+    return {
+        "topic_name": octets[walk.topic_at:walk.topic_at + walk.topic_length].decode(), "qos": walk.qos,
+        "retain": walk.retain, "dup": walk.dup, "packet_identifier": walk.packet_identifier,
+        "properties": properties,
+        "user_properties": walk.user_properties, "subscription_identifiers": walk.subscription_identifiers,
+        "octets": octets[walk.properties_at:walk.properties_at + walk.properties_length],
+        "payload": octets[walk.payload_at:walk.payload_at + walk.payload_length],
+    }
+
+
+def expected(packet, version):
+    """What a plain packet's fields are, by the codec's object."""
+    if not isinstance(packet, PublishPacket):
+        assert not packet.reason_code and not packet.properties
+        return {"packet_identifier": packet.packet_identifier}
+    repeated = {name: packet.properties.get(name, []) for name in ("user_property", "subscription_identifier")}
+    return {
+        "topic_name": packet.topic_name, "qos": packet.qos, "retain": packet.retain, "dup": packet.dup,
+        "packet_identifier": packet.packet_identifier, "payload": packet.payload,
+        "properties": {name: value for name, value in packet.properties.items() if name not in repeated},
+        "user_properties": len(repeated["user_property"]),
+        "subscription_identifiers": len(repeated["subscription_identifier"]),
+    }
+
+
+def decoded(octets, version, sender=CLIENT, limits=DEFAULT_LIMITS, start=0):
+    """As walked, by the codec: an error where a packet is no good."""
+    found, at = [], start
+    while True:
+        try:
+            head = decode_fixed_header(octets, at, len(octets), version, sender, limits)
+        except MQTTError as error:
+            return found, str(error)
+        if head is None or head[2] > len(octets):
+            return found, at
+        try:
+            packet = decode_packet(octets[at:head[2]], version, sender, limits)
+        except MQTTError as error:
+            packet = error
+        found.append((head[0].TYPE, packet, head[2]))
+        at = head[2]
+
+
+def assert_equal_answers(octets, version, sender=CLIENT, limits=DEFAULT_LIMITS, start=0):
+    """The walk finds the same packets and the same end; what it calls plain is right, and has the codec's
+    fields.
+
+    And the other way round: what the codec accepts, and what a lane is made for, is plain.
+    """
+    fast, fast_end = walked(octets, version, sender, limits, start)
+    slow, slow_end = decoded(octets, version, sender, limits, start)
+    assert fast_end == slow_end
+    assert [(kind, end) for kind, _, end in fast] == [(kind, end) for kind, _, end in slow]
+    for (kind, fields, _), (_, packet, _) in zip(fast, slow, strict=True):
+        accepted = not isinstance(packet, MQTTError)
+        if fields is not None:
+            assert accepted, packet
+            values = fields.pop("octets", b"")
+            assert fields == expected(packet, version)
+            assert not values or len(values) >= 2
+        elif accepted:
+            assert kind not in (PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP) or kind != PUBLISH and (
+                packet.reason_code or packet.properties or version == MQTT_5)
+    return fast, fast_end
+
+
+@pytest.mark.parametrize(("octets", "version", "fields"), [
+    (b"\x30\x07\x00\x03a/bhi", MQTT_3_1_1, ("a/b", 0, 0, b"hi")),
+    (b"\x33\x08\x00\x03a/b\x00\x0a!", MQTT_3_1_1, ("a/b", 1, 10, b"!")),
+    (b"\x3d\x08\x00\x03a/b\x00\x0a\x00", MQTT_5, ("a/b", 2, 10, b"")),
+    (b"\x30\x06\x00\x03a/b\x00", MQTT_5, ("a/b", 0, 0, b"")),
+])
+def test_a_publish_is_found_with_its_fields(octets, version, fields):
+    (found,), end = walked(octets, version)
+
+    assert end == len(octets)
+    assert found[0] == PUBLISH
+    assert tuple(found[1][name] for name in ("topic_name", "qos", "packet_identifier", "payload")) == fields
+    assert (found[1]["dup"], found[1]["retain"]) == (octets[0] & 8 != 0, octets[0] & 1 != 0)
+
+
+@pytest.mark.parametrize(("octets", "kind"), [
+    (b"\x40\x02\x00\x0a", PUBACK), (b"\x50\x02\x00\x0a", PUBREC), (b"\x62\x02\x00\x0a", PUBREL), (b"\x70\x02\x00\x0a", PUBCOMP)])
+def test_acknowledgements_are_found_with_their_identifier(octets, kind):
+    for version in VERSIONS:
+        assert walked(octets, version) == ([(kind, {"packet_identifier": 10}, 4)], 4)
+    longer = octets[:1] + b"\x04" + octets[2:] + b"\x00\x00"
+    assert walked(longer, MQTT_5) == ([(kind, {"packet_identifier": 10}, 6)], 6)
+    assert walked(octets[:1] + b"\x03" + octets[2:] + b"\x92", MQTT_5)[0][0][1] is None
+
+
+def test_properties_are_found_where_they_lie():
+    octets = PublishPacket(topic_name="a", payload=b"p", properties=PROPERTIES).encode(MQTT_5)
+
+    ((_, fields, _),), _ = assert_equal_answers(octets, MQTT_5)
+
+    assert fields["user_properties"] == 2
+    assert fields["properties"]["correlation_data"] == b"\x00\xff"
+
+
+def test_packets_follow_one_another_and_the_incomplete_one_stays():
+    packets = b"\x30\x03\x00\x01a" + b"\xc0\x00" + b"\x40\x02\x00\x01" + b"\x30\x04\x00\x01ab"
+    for cut in range(len(packets) + 1):
+        found, end = assert_equal_answers(packets[:cut], MQTT_3_1_1)
+        assert end == max(whole for whole in (0, 5, 7, 11, 17) if whole <= cut)
+    assert [kind for kind, *_ in found] == [3, 12, 4, 3]
+
+
+def test_a_walk_begins_where_it_is_told():
+    assert walked(b"\xff\xff\xc0\x00", MQTT_5, start=2) == ([(12, None, 4)], 4)
+    walk = PacketWalk(MQTT_5, CLIENT)
+    for start, end in ((0, 5), (3, 2), (-1, 2)):
+        with pytest.raises(IndexError):
+            walk.begin(bytearray(4), start, end)
+
+
+def test_after_connect_the_walk_is_told_the_version():
+    walk = PacketWalk(NO_VERSION, CLIENT)
+    buffer = bytearray(b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00" + b"\x30\x04\x00\x01a\x00")
+    walk.begin(buffer, 0, len(buffer))
+
+    kinds = [walk.next_packet()]
+    walk.set_version(walk.decode().version)
+    kinds.append(walk.next_packet())
+
+    assert kinds == [1, 3]
+    assert walk.plain
+
+
+def test_a_walk_is_told_new_limits():
+    walk = PacketWalk(MQTT_3_1_1, CLIENT, Limits(packet_octets=6))
+    walk.begin(b"\x30\x05\x00\x01abc", 0, 7)
+    with pytest.raises(PacketTooLarge, match="PUBLISH of 7 octets, 6 are accepted"):
+        walk.next_packet()
+
+    walk.set_limits(Limits(packet_octets=7))
+
+    assert walk.next_packet() == PUBLISH
+
+
+def test_more_properties_than_the_limit_are_left_to_the_codec():
+    octets = PublishPacket(topic_name="a", properties={"user_property": [("", "")] * 3}).encode(MQTT_5)
+
+    assert walked(octets, MQTT_5, limits=Limits(properties=3))[0][0][1] is not None
+    assert walked(octets, MQTT_5, limits=Limits(properties=2))[0][0][1] is None
+    assert_equal_answers(octets, MQTT_5, limits=Limits(properties=2))
+
+
+def test_what_the_walk_leaves_is_decoded_by_the_codec():
+    walk = PacketWalk(MQTT_5, CLIENT)
+    walk.begin(b"\x30\x05\x00\x02a#\x00", 0, 7)
+
+    assert walk.next_packet() == PUBLISH
+    assert not walk.plain
+    with pytest.raises(MalformedPacket, match="wildcard"):
+        walk.decode()
+
+
+@pytest.mark.parametrize("version", [NO_VERSION, *VERSIONS])
+@pytest.mark.parametrize("sender", [CLIENT, SERVER])
+def test_every_first_octet_has_equal_answers(version, sender):
+    for first in range(256):
+        for rest in (b"", b"\x00", b"\x02\x00\x01", b"\x80\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"):
+            assert_equal_answers(bytes((first,)) + rest, version, sender, Limits(packet_octets=1000))
+
+
+# Texts and octets near every border of UTF-8, and what topics may not hold.
+PIECES = st.sampled_from((
+    b"a", b"/", b"+", b"#", b"\x00", b"\x1f", b"\x20", b"\x7f", b"\x80", b"\xc2\x80", b"\xc2\x9f",
+    b"\xc2\xa0", b"\xc1\xbf",
+    b"\xdf\xbf", b"\xe0\x9f\xbf", b"\xe0\xa0\x80", b"\xed\x9f\xbf", b"\xed\xa0\x80", b"\xee\x80\x80",
+    b"\xef\xbf\xbf",
+    b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5", b"\xe2\x82",
+    b"\xf0\x9f\x92",
+    b"\xe1\x80\x7f", b"\xf1\x80\x80\xc0"))
+TEXTS = st.lists(PIECES, max_size=4).map(b"".join)
+
+
+@settings(max_examples=400)
+@given(TEXTS, st.sampled_from(VERSIONS))
+def test_topics_of_any_octets_have_equal_answers(topic, version):
+    assert_equal_answers(encode_publish(version, 0, topic, 0, b"", b"x"), version)
+
+
+def length_first(octets):
+    return len(octets).to_bytes(2, "big") + octets
+
+
+VALUES = st.one_of(
+    st.tuples(st.just(b"\x01"), st.sampled_from((b"\x00", b"\x01", b"\x02", b""))),
+    st.tuples(st.just(b"\x02"), st.sampled_from((b"\x00\x00\x00\x09", b"\x00\x00"))),
+    st.tuples(st.sampled_from((b"\x03", b"\x08", b"\x09")), TEXTS.map(length_first)),
+    st.tuples(st.just(b"\x26"), st.tuples(TEXTS, TEXTS).map(lambda pair: b"".join(map(length_first, pair)))),
+    st.tuples(st.just(b"\x23"), st.sampled_from((b"\x00\x00", b"\x00\x01", b"\xff\xff"))),
+    st.tuples(st.just(b"\x0b"), st.sampled_from((b"\x01", b"\x00", b"\xff\x7f", b"\x80\x00", b"\xff\xff\xff\xff\x01"))),
+    st.tuples(st.integers(0, 255).map(lambda octet: bytes((octet,))), st.binary(max_size=5)),
+).map(b"".join)
+
+
+@settings(max_examples=600)
+@given(st.lists(VALUES, max_size=5).map(b"".join), st.sampled_from((b"", b"a")), st.sampled_from((CLIENT, SERVER)),
+       st.sampled_from((2, 256)))
+def test_properties_of_any_octets_have_equal_answers(values, topic, sender, most):
+    assert_equal_answers(encode_publish(MQTT_5, 0, topic, 0, values, b""), MQTT_5, sender, Limits(properties=most))
+
+
+@settings(max_examples=600)
+@given(st.lists(st.one_of(st.binary(max_size=12), st.tuples(
+    st.sampled_from((0x30, 0x32, 0x34, 0x36, 0x38, 0x3B, 0x40, 0x50, 0x60, 0x62, 0x70, 0x82)),
+    st.binary(max_size=9),
+).map(lambda pair: bytes((pair[0], len(pair[1]))) + pair[1])), max_size=4).map(b"".join), st.sampled_from((NO_VERSION, *VERSIONS)),
+       st.sampled_from((CLIENT, SERVER)), st.sampled_from((4, 8, 1000)))
+def test_any_octets_have_equal_answers(octets, version, sender, most):
+    assert_equal_answers(octets, version, sender, Limits(packet_octets=most, properties=2, subscriptions=2))
+
+
+@given(st.sampled_from(VERSIONS), st.sampled_from((0, 1, 2)), st.booleans(), st.integers(1, 65535), st.binary(max_size=40),
+       st.sampled_from((0, 1, 90, 130, 16400)))
+def test_written_publishes_are_the_codecs(version, qos, retain, packet_identifier, payload, user_octets):
+    properties = {"user_property": [("k", "v" * user_octets)]} if user_octets and version == MQTT_5 else {}
+    packet = PublishPacket(
+        topic_name="a/ä", payload=payload, qos=qos, retain=retain, dup=qos > 0,
+        packet_identifier=packet_identifier if qos else 0, properties=properties)
+    flags = packet.encode(version)[0] & 0x0F
+
+    written = encode_publish(
+        version, flags, "a/ä".encode(), packet_identifier, encode_values(properties, PUBLISH), payload)
+
+    assert written == packet.encode(version)
+    assert decode_packet(written, version, CLIENT) == packet
+
+
+@pytest.mark.parametrize("size", [0, 120, 121, 122, 123, 16376, 16377, 16378, 16379, 2097142, 2097143, 2097144])
+def test_publishes_of_every_length_of_the_remaining_length_are_written(size):
+    packet = PublishPacket(topic_name="abc", payload=bytes(size))
+
+    assert encode_publish(MQTT_3_1_1, 0, b"abc", 0, b"", bytes(size)) == packet.encode(MQTT_3_1_1)
+    assert encode_publish(MQTT_5, 0, b"abc", 0, b"", bytes(size)) == packet.encode(MQTT_5)
+
+
+@pytest.mark.parametrize("kind", [PUBACK, PUBREC, PUBREL, PUBCOMP])
+def test_written_acknowledgements_are_the_codecs(kind):
+    packet = PACKETS[kind](packet_identifier=1234)
+    for version in VERSIONS:
+        assert encode_acknowledgement(version, kind, 1234) == packet.encode(version)
+    packet.reason_code = 0x92
+    assert encode_acknowledgement(MQTT_5, kind, 1234, 0x92) == packet.encode(MQTT_5)
+
+
+def test_a_topic_too_long_for_its_length_is_not_written():
+    with pytest.raises(ValueError, match="a topic name of 65536 octets"):
+        encode_publish(MQTT_5, 0, bytes(65536), 0, b"", b"")
+
+
+def test_first_octets_are_those_the_codec_accepts():
+    assert frames.first_octets(NO_VERSION, CLIENT) == bytes(16) + b"\1" * 16 + bytes(224)
+    assert [octet for octet, allowed in enumerate(frames.first_octets(MQTT_5, CLIENT)) if allowed] == [
+        0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D, 0x40, 0x50, 0x62, 0x70, 0x82, 0xA2, 0xC0, 0xE0, 0xF0]

@@ -1,0 +1,110 @@
+"""Topic names and filters: the specification's own examples (MQTT 5 §4.7), faults, shared subscriptions."""
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gomq_py.mqtt.wire.topics import (
+    is_shared, matches, shared_fault, split_shared, topic_filter_fault, topic_name_fault,
+)
+
+
+@pytest.mark.parametrize(("topic_filter", "name", "matched"), [
+    # §4.7.1.2
+    ("sport/tennis/player1/#", "sport/tennis/player1", True),
+    ("sport/tennis/player1/#", "sport/tennis/player1/ranking", True),
+    ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon", True),
+    ("sport/tennis/player1/#", "sport/tennis/player10", False),
+    ("sport/#", "sport", True),
+    ("#", "sport/tennis", True),
+    # §4.7.1.3
+    ("sport/tennis/+", "sport/tennis/player1", True),
+    ("sport/tennis/+", "sport/tennis/player2", True),
+    ("sport/tennis/+", "sport/tennis/player1/ranking", False),
+    ("sport/+", "sport", False),
+    ("sport/+", "sport/", True),
+    ("+/tennis/#", "sport/tennis/player1", True),
+    ("+/+", "/finance", True),
+    ("/+", "/finance", True),
+    ("+", "/finance", False),
+    # §4.7.2, §4.7.3
+    ("#", "$SYS/monitor/Clients", False),
+    ("+/monitor/Clients", "$SYS/monitor/Clients", False),
+    ("$SYS/#", "$SYS/monitor/Clients", True),
+    ("$SYS/monitor/+", "$SYS/monitor/Clients", True),
+    ("accounts", "ACCOUNTS", False),
+    ("/finance", "finance", False),
+    ("/", "/", True),
+    ("a/+", "a/$b", True),
+    ("a//b", "a//b", True),
+    ("a/+/b", "a//b", True),
+])
+def test_filters_match_as_the_specification_says(topic_filter, name, matched):
+    assert matches(topic_filter, name) is matched
+    assert matches(topic_filter.encode(), name.encode()) is matched
+
+
+@pytest.mark.parametrize(("topic_filter", "text"), [
+    ("sport/tennis#", "# that is not its last level"),
+    ("sport/tennis/#/ranking", "# that is not its last level"),
+    ("##", "# that is not its last level"), ("#/", "# that is not its last level"),
+    ("sport+", "a + beside other characters"), ("a/+b/c", "a + beside other characters"),
+    ("", "at least one character"), ("a\n", "control character"), ("a\x85", "control character"),
+])
+def test_filters_with_a_fault_are_told(topic_filter, text):
+    assert text in topic_filter_fault(topic_filter)
+
+
+@pytest.mark.parametrize("topic_filter", [
+    "#", "+", "+/tennis/#", "sport/+/player1", "/", "//", " ", "Accounts payable", "$SYS/#", "ä/ö"])
+def test_filters_without_a_fault_pass(topic_filter):
+    assert topic_filter_fault(topic_filter) == ""
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("", "at least one character"), ("a/+", "wildcard"), ("#", "wildcard"), ("a\x7f", "control character"),
+    ("ä" * 32768, "longer than 65535 octets"),
+])
+def test_names_with_a_fault_are_told(name, text):
+    assert text in topic_name_fault(name)
+
+
+@pytest.mark.parametrize("name", ["a", "/", "$SYS/x", "ä/ö", "a b", "a" * 65535])
+def test_names_without_a_fault_pass(name):
+    assert topic_name_fault(name) == ""
+
+
+@pytest.mark.parametrize(("topic_filter", "split"), [
+    ("$share/consumer1/sport/tennis/+", ("consumer1", "sport/tennis/+")),
+    ("$share/c//finance", ("c", "/finance")),
+    ("$share/c/#", ("c", "#")), ("sport/#", ("", "sport/#")), ("$shared/a/b", ("", "$shared/a/b")),
+])
+def test_shared_filters_are_split(topic_filter, split):
+    assert split_shared(topic_filter) == split
+    assert not is_shared(topic_filter) or shared_fault(topic_filter) == ""
+
+
+@pytest.mark.parametrize(("topic_filter", "text"), [
+    ("$share//a", "empty share name"), ("$share/", "empty share name"),
+    ("$share/+/a", "wildcard in its share name"),
+    ("$share/c#/a", "wildcard in its share name"), ("$share/c", "no filter"), ("$share/c/", "no filter"),
+])
+def test_shared_filters_with_a_fault_are_told(topic_filter, text):
+    assert is_shared(topic_filter)
+    assert text in shared_fault(topic_filter)
+
+
+LEVEL = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="/+#"), max_size=3)
+
+
+@given(st.lists(LEVEL, min_size=1, max_size=5), st.data())
+def test_a_filter_made_of_a_name_matches_it(levels, data):
+    name = "/".join(levels)
+    if topic_name_fault(name) or name.startswith("$"):
+        return
+    filters = [data.draw(st.sampled_from((level, "+"))) for level in levels]
+    if data.draw(st.booleans()):
+        filters[data.draw(st.integers(0, len(filters))):] = ["#"]
+    topic_filter = "/".join(filters)
+
+    assert matches(topic_filter, name)
+    assert topic_filter_fault(topic_filter) == ""
