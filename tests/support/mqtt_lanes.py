@@ -6,7 +6,9 @@ from gomq_py.mqtt.wire.constants import (
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.frames import PacketWalk
 from gomq_py.mqtt.wire.packets import PublishPacket
-from tests.support.exact import exact
+from tests.support.guarded import GuardedBuffer
+
+_buffer = GuardedBuffer()
 
 
 def walked(octets, version, sender=CLIENT, limits=DEFAULT_LIMITS, start=0):
@@ -15,14 +17,13 @@ def walked(octets, version, sender=CLIENT, limits=DEFAULT_LIMITS, start=0):
     """
     walk = PacketWalk(version, sender, limits)
     found = []
-    with exact(octets) as view:
-        walk.begin(view, start, len(octets))
-        try:
-            while kind := walk.next_packet():
-                found.append((kind, fields_of(walk, kind, octets) if walk.plain else None, walk.packet_end))
-        except MQTTError as error:
-            return found, str(error)
-        return found, walk.finish()
+    walk.begin(_buffer.place(octets), start, len(octets))
+    try:
+        while kind := walk.next_packet():
+            found.append((kind, fields_of(walk, kind, octets) if walk.plain else None, walk.packet_end))
+    except MQTTError as error:
+        return found, str(error)
+    return found, walk.finish()
 
 
 def fields_of(walk, kind, octets):

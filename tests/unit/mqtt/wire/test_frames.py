@@ -117,6 +117,34 @@ def test_what_the_walk_leaves_is_decoded_by_the_codec():
         walk.decode()
 
 
+@pytest.mark.parametrize("values", [
+    b"\x01\x01\x01\x01", b"\x02\x00\x00\x00\x01\x02\x00\x00\x00\x01", b"\x03\x00\x00\x03\x00\x00",
+    b"\x08\x00\x01a\x08\x00\x01a", b"\x09\x00\x00\x09\x00\x00", b"\x23\x00\x01\x23\x00\x01",  # twice
+    b"\x01", b"\x02\x00\x00\x00", b"\x03\x00", b"\x08\x00\x02a", b"\x09\x00\x01", b"\x23\x00", b"\x26\x00\x00\x00",
+    b"\x26\x00\x01", b"\x0b", b"\x0b\x80",  # cut short
+    b"\x0b\x80\x00", b"\x0b\x80\x80\x80\x80\x01", b"\x81\x00\x01", b"\x0b\x00", b"\x11\x00\x00\x00\x00",
+])
+def test_properties_that_are_wrong_are_left_to_the_codec(values):
+    octets = encode_publish(MQTT_5, 0, b"a", 0, values, b"")
+    for sender in (CLIENT, SERVER):
+        ((_, fields, _),), _ = assert_equal_answers(octets, MQTT_5, sender)
+        assert fields is None
+
+
+@pytest.mark.parametrize(("octets", "version"), [
+    (b"\x30\x05\x00\x01a\x80\x00", MQTT_5),  # a property length of more octets than it needs
+    (b"\x30\x04\x00\x01a\x01", MQTT_5), (b"\x30\x03\x00\x01a", MQTT_5), (b"\x30\x03\x00\x02a", MQTT_5),
+    (b"\x30\x00", MQTT_3_1_1), (b"\x30\x01\x00", MQTT_3_1_1), (b"\x32\x04\x00\x01a\x00", MQTT_3_1_1),
+    (b"\x40\x00", MQTT_5), (b"\x40\x01\x00", MQTT_5), (b"\x40\x02\x00\x00", MQTT_5), (b"\x40\x03\x00\x01\x00", MQTT_3_1_1),
+    (b"\x40\x03\x00\x01\x10", MQTT_5), (b"\x40\x04\x00\x01\x00\x01", MQTT_5), (b"\x40\x05\x00\x01\x00\x00\x00", MQTT_5),
+    (b"\x40\x05\x00\x01\x00\x80\x00", MQTT_5),
+])
+def test_packets_that_are_wrong_or_rare_are_left_to_the_codec(octets, version):
+    ((_, fields, _),), _ = assert_equal_answers(octets, version)
+
+    assert fields is None
+
+
 @pytest.mark.parametrize("version", [NO_VERSION, *VERSIONS])
 @pytest.mark.parametrize("sender", [CLIENT, SERVER])
 def test_every_first_octet_has_equal_answers(version, sender):
