@@ -512,13 +512,23 @@ class FilesWithOne(Files):
     mapped_descriptors = 1
 
 
-def descriptors_on(path):
-    """How many descriptors this process has on a file."""
+def described():
+    """What this process has descriptors of: a file without a name has the one that it had."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):
             found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return found.count(str(path))
+    return found
+
+
+def descriptors_on(path):
+    """How many descriptors this process has on a file."""
+    return described().count(str(path))
+
+
+def descriptors_below(folder):
+    """How many descriptors this process has of files that are, or were, in a folder."""
+    return sum(name.startswith(f"{folder}/") for name in described())
 
 
 def mappings_below(folder):
@@ -656,18 +666,17 @@ def test_files_that_lose_their_names_wait_without_descriptors_for_their_room_to_
     changes, put_aside = [], []
     for name in ("a", "b", "c", "empty"):
         changes.append(files.unlinking(tmp_path / name, lambda *call: put_aside.append(call)))
-    before = len(os.listdir("/proc/self/fd"))
 
     for change in changes:
         change.act()
 
-    assert os.listdir(tmp_path) == [] and mappings_below(tmp_path) == 3 and len(os.listdir("/proc/self/fd")) == before
+    assert os.listdir(tmp_path) == [] and mappings_below(tmp_path) == 3 and descriptors_below(tmp_path) == 0
     for change in changes:
         change.told()
     assert mappings_below(tmp_path) == 3
     for function, *arguments in put_aside:
         function(*arguments)
-    assert mappings_below(tmp_path) == 0 and len(os.listdir("/proc/self/fd")) == before
+    assert mappings_below(tmp_path) == 0 and descriptors_below(tmp_path) == 0
 
 
 def test_of_very_many_files_that_lose_their_names_the_last_give_their_room_back_at_once(files, tmp_path, monkeypatch):
