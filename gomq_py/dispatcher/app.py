@@ -134,9 +134,7 @@ class Dispatcher:
         self._unique_s = unique_s
         self._server_options = server_options
         self._hooks: dict = {"before_task": [], "after_task": [], "failed_task": []}
-        self._server = None
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._processes = {os.getpid(): _Process()}
 
     def task(
         self,
@@ -219,16 +217,14 @@ class Dispatcher:
     @property
     def server(self):
         """The Server, which connects now if it has not yet; a forked process gets one of its own."""
-        if self._pid != os.getpid():
-            # The thread of the parent's connection is not here, and its lock may have been held.
-            self._pid, self._lock, self._server = os.getpid(), threading.Lock(), None
-        with self._lock:
-            if self._server is None or self._server.link.has_ended:
+        process = self._process()
+        with process.lock:
+            if process.server is None or process.server.link.has_ended:
                 queues = [InitQueue(each, [each]) for each in self.queues]
-                self._server = _AppServer(
+                process.server = _AppServer(
                     ServerConfig(url=self.url, unique_s=self._unique_s, **self._server_options), self, queues
                 )
-            return self._server
+            return process.server
 
     def send(self, name, *args, queue=None):
         """Send a task by name, for functions that live elsewhere; argument types are those of the values."""
@@ -273,8 +269,33 @@ class Dispatcher:
 
     def close(self, timeout_s=None):
         """Finish what runs and disconnect; True if nothing was left behind."""
-        server = self._server
+        server = self._process().server
         return True if server is None else server.close(timeout_s)
+
+    def _process(self):
+        """This process's part. Threads of a forked process that come together get the same one."""
+        pid = os.getpid()
+        process = self._processes.get(pid)
+        if process is None:
+            # No lock decides who is first, for one may have been held when the process was forked:
+            # setdefault() is one step.
+            process = self._processes.setdefault(pid, _Process())
+            for other in list(self._processes):
+                if other != pid:
+                    self._processes.pop(other, None)
+        return process
+
+
+class _Process:
+    """What an app has in one process. A forked one has neither the thread of its parent's connection nor the
+    thread that may have held its lock.
+    """
+
+    __slots__ = ("server", "lock")
+
+    def __init__(self):
+        self.server = None
+        self.lock = threading.Lock()
 
 
 class _AppServer(Server):

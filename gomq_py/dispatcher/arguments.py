@@ -23,6 +23,8 @@ INTEGERS = {
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
 }
+# Of a class: what a metaclass makes of __name__ may be any text, or raise.
+_NAME = type.__dict__["__name__"]
 # The largest float up to which every integer is one: beyond it a float does not say which was meant.
 _EXACT = 2**53
 
@@ -60,11 +62,21 @@ def brief(text, most=60):
 
 
 def text_of(error, most=1000):
-    """What an error says; its ``__str__`` may fail, and may say a great deal."""
+    """What an error says, in text that has a form in UTF-8; its ``__str__`` may fail, and may say a great deal."""
     try:
-        return brief(str(error), most)
+        return _writable(brief(str(error), most))
     except Exception as fault:  # of the task's own class, which must not keep its message from being settled
-        return f"a {type(error).__name__} whose text cannot be had ({type(fault).__name__})"
+        return f"a {name_of(error)} whose text cannot be had ({name_of(fault)})"
+
+
+def name_of(error):
+    """The name of an error's class, for headers and logs: as the class was made, and short."""
+    return brief(_NAME.__get__(type(error)))
+
+
+def _writable(text):
+    """The text with half characters (surrogates) escaped: neither a header nor a log file holds them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _bool(type_name, value):

@@ -56,7 +56,11 @@ class Reject(DispatcherError):
 
 
 def checked_delay_s(seconds):
-    """Seconds to wait as a float, 0 for a time that is over. Raises BadTask where they are none."""
+    """Seconds to wait as a float, 0 for a time that is over.
+
+    Raises BadTask for what is neither an int nor a float: a Decimal, a Fraction or numpy's numbers are
+    converted by who has them.
+    """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:
         raise BadTask(f"a delay of {seconds!r} s is none: it is a number of up to {LONGEST_DELAY_S:g}")
     return max(0.0, float(seconds))

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 
+from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError, ProcessDied
 
 
@@ -109,7 +110,7 @@ def _portable(fault):
         pickle.loads(pickle.dumps(fault))
         return fault
     except Exception as unpickled:  # an error that has no copy is told by its name and text
-        error = DispatcherError(f"{type(fault).__name__}: {fault}")
+        error = DispatcherError(f"{name_of(fault)}: {text_of(fault)}")
         error.__notes__ = [f"it cannot be pickled: {unpickled}"]
         return error
 

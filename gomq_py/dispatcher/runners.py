@@ -14,6 +14,7 @@ import time
 from collections import deque
 from functools import partial
 
+from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError, Retry
 from gomq_py.dispatcher.processes import Child
 from gomq_py.dispatcher.tasks import set_current
@@ -72,7 +73,7 @@ class Invocation:
             error = fault
         # SystemExit and its like in a task are the task's fault, and end nothing else
         except BaseException as fault:
-            error = DispatcherError(f"{type(fault).__name__}: {fault}")
+            error = DispatcherError(f"{name_of(fault)}: {text_of(fault)}")
             error.__cause__ = fault
         finally:
             set_current(None)
@@ -251,7 +252,7 @@ class EventLoop:
         except Exception as fault:
             error = fault
         except (SystemExit, KeyboardInterrupt) as fault:
-            error = DispatcherError(f"{type(fault).__name__}: {fault}")
+            error = DispatcherError(f"{name_of(fault)}: {text_of(fault)}")
         invocation.finished(error)
 
 

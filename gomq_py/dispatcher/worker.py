@@ -5,8 +5,9 @@ What becomes of a message:
     no task, no JSON, arguments of other types    dead letters, with the reason
     a task nobody here knows                      put off, for another worker may know it; then dead letters
     the function returns                          acknowledged
-    it raises, takes too long, asks for a retry   tried again as its TaskConfig says; then acknowledged or
-    dead letters the connection is lost                        the broker delivers it again
+    it raises, takes too long, asks for a retry   tried again as its TaskConfig says; then acknowledged, or
+                                                  dead letters
+    the connection is lost                        the broker delivers it again
 
 Dead letters go to the queue ``<queue>.dead``. A message that is put off or given up is published and
 confirmed before its original is acknowledged: a crash in between leaves two, never none.
@@ -20,7 +21,7 @@ from typing import Any
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ClientError, Disconnected
 from gomq_py.dispatcher import tasks as wire
-from gomq_py.dispatcher.arguments import brief, convert, shown, text_of
+from gomq_py.dispatcher.arguments import brief, convert, name_of, shown, text_of
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
@@ -355,7 +356,7 @@ class Worker:
             context.name,
             brief(context.uuid),
             self.name,
-            type(error).__name__,
+            name_of(error),
             text_of(error),
             exc_info=None if quiet else error,
         )
@@ -443,10 +444,10 @@ class Worker:
             if not delivery.channel.closed:
                 delivery.nack(requeue=False)
             return
-        reason = text.encode("utf-8", "replace")[:_REASON_OCTETS].decode("utf-8", "ignore")
+        reason = text.encode("utf-8")[:_REASON_OCTETS].decode("utf-8", "ignore")
         headers = {
             wire.REASON_HEADER: reason,
-            wire.ERROR_HEADER: type(error).__name__,
+            wire.ERROR_HEADER: name_of(error),
             wire.QUEUE_HEADER: self.config.queue,
             wire.WORKER_HEADER: self.name,
         }
@@ -455,8 +456,14 @@ class Worker:
             return self._server.send_copy("", self._dead_letters, delivery.body, properties)
 
         def send_bare(unsent):
-            self._log.error("a dead letter of queue %r goes without its own headers: %s", self.config.queue, unsent)
-            self._copies.replace(delivery, headers, send, lambda _: delivery.nack(requeue=False), bare=True)
+            self._log.error("a dead letter of queue %r goes without its own headers: %s", self.config.queue, text_of(unsent))
+            self._copies.replace(delivery, headers, send, drop, bare=True)
+
+        def drop(unsent):
+            self._log.error(
+                "a message of queue %r cannot be a dead letter and is refused: %s", self.config.queue, text_of(unsent)
+            )
+            delivery.nack(requeue=False)
 
         self._copies.replace(delivery, headers, send, send_bare)
 

@@ -34,6 +34,7 @@ from gomq_py.dispatcher import (
     current_task,
 )
 from tests.support.broker_process import BrokerProcess
+from tests.support.task_queue import server_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 SOON = Backoff(0.01, 0.01)
@@ -59,13 +60,7 @@ def connection(tasks_broker):
 @pytest.fixture
 def server(tasks_broker, queue):
     """A server whose exchange and default queue are this test's own."""
-    config = ServerConfig(
-        tasks_broker.amqp_url,
-        exchange=queue + ".x",
-        default_routing_key=queue,
-        init_queues=[InitQueue(queue, [queue])],
-    )
-    with Server(config) as made:
+    with server_of(tasks_broker, queue) as made:
         yield made
 
 
@@ -369,13 +364,7 @@ def test_what_cannot_be_sent_is_said(server, queue):
 
 
 def test_a_full_queue_refuses_and_says_so(tasks_broker, queue):
-    config = ServerConfig(
-        tasks_broker.amqp_url,
-        exchange=queue + ".x",
-        default_routing_key=queue,
-        init_queues=[InitQueue(queue, [queue], {"x-max-length": 2, "x-overflow": "reject-publish"})],
-    )
-    with Server(config) as server:
+    with server_of(tasks_broker, queue, {"x-max-length": 2, "x-overflow": "reject-publish"}) as server:
         for _ in range(2):
             server.publish(Task("add"))
 

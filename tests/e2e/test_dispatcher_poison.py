@@ -15,7 +15,6 @@ from gomq_py.content.properties import Properties
 from gomq_py.dispatcher import (
     BadTask,
     Dispatcher,
-    InitQueue,
     Retry,
     Server,
     ServerConfig,
@@ -25,6 +24,7 @@ from gomq_py.dispatcher import (
     current_task,
 )
 from tests.support.command import ROOT
+from tests.support.task_queue import server_of
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
 AT_ONCE = Backoff(0.0, 0.0)
@@ -51,13 +51,7 @@ def queue(connection):
 
 @pytest.fixture
 def server(shared_broker, queue):
-    config = ServerConfig(
-        shared_broker.amqp_url,
-        exchange=queue + ".x",
-        default_routing_key=queue,
-        init_queues=[InitQueue(queue, [queue])],
-    )
-    with Server(config) as made:
+    with server_of(shared_broker, queue) as made:
         yield made
 
 
@@ -124,6 +118,30 @@ def test_an_error_that_cannot_be_dealt_with_is_a_dead_letter_like_any_other(
     server.publish(Task("fail"))
 
     assert dead_letter(connection, queue).properties.headers["x-task-reason"] == reason
+    assert_goes_on(server, worker)
+
+
+class Renaming(type):
+    """Gives its classes a name that has no form in UTF-8."""
+
+    @property
+    def __name__(cls):
+        return "Half\ud800"
+
+
+class Half(Exception, metaclass=Renaming):
+    """With a text like that."""
+
+
+def test_an_error_of_half_characters_is_a_dead_letter_like_any_other(server, queue, connection):
+    tasks = {"fail": TaskConfig(fail_with(lambda: Half("no \udfff")), dead_letter=True), "fine": TaskConfig(lambda: None)}
+    worker = start(server, queue, tasks)
+
+    server.publish(Task("fail"))
+
+    headers = dead_letter(connection, queue).properties.headers
+    assert (headers["x-task-error"], headers["x-task-reason"]) == ("Half", "no \\udfff")
+    assert headers["x-task-queue"] == queue
     assert_goes_on(server, worker)
 
 

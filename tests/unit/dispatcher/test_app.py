@@ -1,0 +1,67 @@
+"""What an app keeps of its process."""
+
+import os
+import threading
+from types import SimpleNamespace
+
+from gomq_py.dispatcher import app as module
+from gomq_py.dispatcher.app import Dispatcher
+from tests.support.waiting import TIMEOUT_S
+
+
+class Connected:
+    """A server that connects to nobody."""
+
+    made: list = []
+
+    def __init__(self, *_):
+        self.link = SimpleNamespace(has_ended=False)
+        Connected.made.append(self)
+
+
+def test_threads_that_come_together_after_a_fork_share_one_server(monkeypatch):
+    """Both find that the process is another before either has changed anything; whatever the second looks at
+    after that, it sees when the first is done.
+    """
+    monkeypatch.setattr(module, "_AppServer", Connected)
+    monkeypatch.setattr(Connected, "made", [])
+    app = Dispatcher()
+    app.server.link.has_ended = True  # the parent's
+    together, first_is_done = threading.Barrier(2), threading.Event()
+    looks: dict = {"first": 0, "second": 0}
+    servers = {}
+
+    def getpid():
+        name = threading.current_thread().name
+        looks[name] += 1
+        if looks[name] == 1:
+            together.wait(TIMEOUT_S)
+        elif name == "second":
+            first_is_done.wait(TIMEOUT_S)
+        return -1
+
+    def send(name):
+        servers[name] = app.server
+        if name == "first":
+            first_is_done.set()
+
+    threads = [threading.Thread(target=send, args=[name], name=name) for name in looks]
+    monkeypatch.setattr(os, "getpid", getpid)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+
+    assert servers["first"] is servers["second"] and len(Connected.made) == 2
+
+
+def test_a_forked_process_leaves_the_parents_server_alone(monkeypatch):
+    """It has none to close, and what it opens is its own."""
+    monkeypatch.setattr(module, "_AppServer", Connected)
+    app = Dispatcher()
+    parents = app.server
+
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+
+    assert app.close() is True
+    assert app.server is not parents
