@@ -143,7 +143,7 @@ class Launcher:
     def _dump(self) -> None:
         """In a greenlet of its own: what is going on, into the log. May switch."""
         durability = self._node.durability if self._node is not None else None
-        StateDump(self.broker, self.amqp, durability, self.listeners).write()
+        StateDump(self.broker, self.hub, durability, self.listeners).write()
 
     def start(self) -> None:
         """Open the data folder, recover, and listen.
@@ -201,6 +201,11 @@ class Launcher:
         """The AMQP door while the broker runs."""
         return self._node.amqp if self._node is not None else None
 
+    @property
+    def hub(self) -> Any:
+        """What the broker and its doors share, the connections for one, while the broker runs."""
+        return self._node.hub if self._node is not None else None
+
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
         node, self._node = self._node, None
@@ -216,8 +221,8 @@ class Launcher:
         """
         for listener in self.listeners:
             listener.abandon()
-        if self.amqp is not None:
-            for connection in list(self.amqp.connections):
+        if self.hub is not None:
+            for connection in self.hub.clients:
                 abandon_socket(connection.socket)
 
     def _inherited(self) -> list[tuple[str, Any]]:

@@ -28,15 +28,15 @@ from gomq_py.storage.sync import GroupCommit
 
 LOG = logger("boot")
 LEADER, FOLLOWER = "leader", "follower"
-# What a node holds, in the order in which it ends, and how.
+# How what a node holds ends, in this order.
 _ENDS = (
-    ("doors", "close"), ("_management", "close"), ("amqp", "close"), ("broker", "close"), ("_committer", "stop"), ("_hub", "close"),
+    ("doors", "close"), ("_management", "close"), ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
 )
 
 
 class Node:
-    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed. ``broker``, ``amqp``, ``doors`` and
-    ``durability`` are the leader's, else None.
+    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed. ``broker``, ``hub``, ``amqp``, ``doors``
+    and ``durability`` are the leader's, else None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
@@ -44,12 +44,12 @@ class Node:
         self.settings = settings
         self.role: str | None = None
         self.broker: Any = None
+        self.hub: Any = None
         self.amqp: Any = None
         self.doors: Any = None
         self.durability: Any = None
         self._management: Any = None
         self._committer: Any = None
-        self._hub: Any = None
         self._files = Files(replicators)
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
@@ -63,13 +63,13 @@ class Node:
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
-        self._hub = Hub(settings)
-        broker = Broker(self._data_dir, self._files, self.durability, settings, self._hub)
+        self.hub = Hub(settings)
+        broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub)
         broker.recover()
         self.broker = broker
         if settings.load_definitions:
             definitions.load(broker, settings.load_definitions)
-        self.amqp = AMQPServer(broker, settings, self._hub)
+        self.amqp = AMQPServer(broker, settings, self.hub)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -89,7 +89,7 @@ class Node:
 
     def open_doors(self, inherited: Any = ()) -> None:
         """Listen. ``inherited``: (name, listening socket) of those that need not be opened. Raises BindError, OSError. May switch."""
-        self.doors = Doors(self.settings, self.amqp.handle, self._hub.admission, self._make_side_door, list(inherited))
+        self.doors = Doors(self.settings, self.amqp.handle, self.hub.admission, self._make_side_door, list(inherited))
         self.doors.open()
 
     @property
@@ -104,12 +104,12 @@ class Node:
         ended = self.broker is not None  # a boot that failed has left things half done
         committer = self._committer
         failures: list[Exception] = []
-        for name, end in _ENDS:
-            room = getattr(self, name)
+        held = [(getattr(self, name), end) for name, end in _ENDS]
+        self.broker = self.hub = self.amqp = self.doors = self.durability = None
+        self._management = self._committer = None
+        for room, end in held:
             if room is not None:
-                setattr(self, name, None)
                 _do(failures, getattr(room, end))
-        self.durability = None
         if before_lock is not None:
             _do(failures, before_lock)
         in_order = ended and not failures and committer is not None and not committer.has_failed
@@ -121,7 +121,7 @@ class Node:
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         if self._management is None:
             from gomq_py.http.door import Management  # here, because a broker without it should not carry Flask
-            self._management = Management(self.broker, self.amqp, self.settings, lambda: self.listeners)
+            self._management = Management(self.broker, self.hub, self.settings, lambda: self.listeners)
         return self._management.door(protocol, listening, tls)
 
 

@@ -39,9 +39,9 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 class StateDump:
     """Of one broker; any part may be None while it boots or stops."""
 
-    def __init__(self, broker: Any, amqp: Any, durability: Any, listeners: list[Any]):
+    def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker
-        self._amqp = amqp
+        self._hub = hub
         self._durability = durability
         self._listeners = listeners
 
@@ -102,14 +102,13 @@ class StateDump:
             yield "segments: " + self._broker.describe_pool()
 
     def _connections(self) -> Iterator[str]:
-        if self._amqp is None:
+        if self._hub is None:
             return
-        admission = self._amqp.hub.admission
         yield (
-            f"connections: {len(self._amqp.connections)}, and {admission.pending_count} that have not logged "
-            "in yet"
+            f"connections: {len(self._hub.clients)}, and {self._hub.admission.pending_count} that have not "
+            "logged in yet"
         )
-        shown = list(self._amqp.connections)
+        shown = self._hub.clients.all()
         for connection in shown[:CONNECTIONS]:
             if connection.state != GONE:
                 yield describe_connection(connection)

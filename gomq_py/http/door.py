@@ -25,14 +25,14 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 class Management:
     """What the doors of one broker have in common."""
 
-    def __init__(self, broker, amqp, settings, listeners):
-        """``listeners()`` answers what is open in this process."""
-        self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=amqp.hub.spawn)
+    def __init__(self, broker, hub, settings, listeners):
+        """``listeners()`` answers what is open in this process; ``hub`` knows who is connected."""
+        self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=hub.spawn)
         self._feed = Feed(broker.events)
         self._index = Index(settings.stats_interval / 1000)
-        amqp.hub.at_close(self._index.close)
+        hub.at_close(self._index.close)
         self._node = Node(
-            broker, amqp, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates,
+            broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates,
             self._index, self._feed)
         self._apps = {}
         self._settings = settings

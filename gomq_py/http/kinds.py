@@ -90,7 +90,7 @@ def _exchange_now(exchange):
 
 
 def _connection_now(connection):
-    return connection if connection in node().amqp.connections else None
+    return connection if connection in node().clients else None
 
 
 def _channel_now(pair):

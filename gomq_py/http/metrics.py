@@ -109,7 +109,7 @@ class Families:
 
     def auth(self, _vhosts=None):
         """Logins."""
-        churn = self._node.amqp.churn
+        churn = self._node.clients.churn
         succeeded, failed = churn.logins_succeeded, churn.logins_failed
         for name, text, value in (
                 ("", "Logins", succeeded + failed), ("_succeeded", "Logins that succeeded", succeeded),

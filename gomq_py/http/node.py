@@ -1,7 +1,7 @@
 """Node: what the management door sees of the process it runs in. Made by the launcher, handed to every app.
 
-The door never reaches for another door: connections come from ``amqp.connections``, shovels and the like from
-whoever registers them here.
+The door never reaches for another door: connections come from the hub's ``clients``, shovels and the like
+from whoever registers them here.
 """
 import time
 
@@ -17,9 +17,9 @@ class Node:
     ``gomq@host``.
     """
 
-    def __init__(self, broker, amqp, settings, listeners, name, rates, index, feed):
+    def __init__(self, broker, clients, settings, listeners, name, rates, index, feed):
         self.broker = broker
-        self.amqp = amqp
+        self.clients = clients
         self.settings = settings
         self.listeners = listeners
         self.rates = rates
@@ -46,11 +46,11 @@ class Node:
 
     def connections(self):
         """Every open connection of every door, in the order of their coming."""
-        return list(self.amqp.connections)
+        return self.clients.all()
 
     def connections_in(self, vhost):
         """Those that opened this vhost."""
-        return [one for one in self.amqp.connections if one.vhost is vhost]
+        return self.clients.in_vhost(vhost)
 
     def totals(self):
         """The Totals of every vhost and of those that are gone."""
@@ -58,7 +58,7 @@ class Node:
 
     def churn(self):
         """{what came or went: how often}, by the names of statistics.CHURN."""
-        totals, churn = self.totals(), self.amqp.churn
+        totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)
             for name in ("connection_created", "connection_closed", "channel_created", "channel_closed")

@@ -1,7 +1,7 @@
 """Hub: what one event loop has for everything that runs in it: the broker and all of its doors. One per broker; close() ends it.
 
 Made by the node, handed to the broker and to every door. A door finds here what its connections share with
-those of others (buffers, budgets, whose turn it is, who may come in) and keeps what only its protocol has. Knows no
+those of others (who is connected, buffers, budgets, whose turn it is, who may come in) and keeps what only its protocol has. Knows no
 protocol, no queue and no file: what writes to the disk is stopped by whoever made it, in the order it needs.
 """
 import gevent
@@ -9,6 +9,7 @@ import gevent
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.bodies import BodyBudget
 from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.clients import SHUTDOWN, Clients
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
 from gomq_py.hub.heartbeats import Heartbeats
@@ -37,6 +38,7 @@ class Hub:
         self.scheduler = Scheduler()
         self.timers = HubTimers()
         self.admission = Admission(settings)
+        self.clients = Clients()
         self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
         self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
         self.coalescer = Coalescer()
@@ -73,6 +75,17 @@ class Hub:
     def not_at_close(self, function):
         """It has ended by itself: do not call. A function that is not to be called anyway changes nothing."""
         self._closing.pop(function, None)
+
+    def take_leave(self):
+        """Orderly: every client of every door is told, and has a bounded time to agree; then those that have not
+        logged in are cut off, and all that connections held is given back. May switch.
+        """
+        self.clients.close(SHUTDOWN)
+        self.lingering.close()
+        self.admission.close()  # strangers, who wait for nothing any more
+        # One round of the loop lets the connections' greenlets end.
+        gevent.sleep(0)
+        self.endings.finish()
 
     def close(self):
         """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every socket that is still served ends.

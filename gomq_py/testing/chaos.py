@@ -19,16 +19,16 @@ class Chaos:
     """The switches of one broker. Every verb answers at once; ``calm`` puts everything back."""
 
     def __init__(self, launcher):
-        self._amqp = launcher.amqp
+        self._clients = launcher.hub.clients
         self._alarms = launcher.broker.alarms
         self.confirm_delay_s = 0.0
         self.nack_every = 0
         self._publishes = 0
-        self._amqp.make_confirms = self._confirms
+        launcher.amqp.make_confirms = self._confirms
 
     def drop_connections(self):
         """Cut every connection without a word, as a network does. Returns how many there were."""
-        connections = list(self._amqp.connections)
+        connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
         return len(connections)
@@ -39,7 +39,7 @@ class Chaos:
         Returns how many there were.
         """
         _check_text("close_connections", reason)
-        connections = list(self._amqp.connections)
+        connections = self._clients.all()
         for connection in connections:
             connection.force_close(reason)
         return len(connections)
@@ -48,7 +48,7 @@ class Chaos:
         """Treat every password as wrong from here on, or no longer."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
-        self._amqp.refusing_logins = refuse
+        self._clients.refusing_logins = refuse
 
     def delay_confirms(self, seconds):
         """Hold every publisher confirm back for so long."""

@@ -53,7 +53,7 @@ class Door:
         return WireClient(ours, poll=select.poll)
 
     def close(self):
-        self.server.close()
+        self.life.hub.take_leave()
         gevent.joinall(self._greenlets)
 
     def _serve(self, theirs):

@@ -194,7 +194,7 @@ def test_leader_that_was_closed_leads_again_with_what_it_had(make):
     first.lead()
     first.broker.create_vhost("v")
     first.close()
-    assert (first.role, first.broker, first.amqp) == (None, None, None)
+    assert (first.role, first.broker, first.hub, first.amqp) == (None, None, None, None)
 
     second = make("data")
     second.lead()

@@ -138,7 +138,7 @@ def test_unfinished_bodies_share_one_budget(limited):
 
     sending = gevent.spawn(second.send, begin, part * 7)
 
-    wait_until(lambda: sum(connection.stream.paused for connection in door.server.connections) == 1, sleep=gevent.sleep)
+    wait_until(lambda: sum(connection.stream.paused for connection in door.hub.clients) == 1, sleep=gevent.sleep)
     assert door.hub.bodies.held <= 1024 * 1024 + 131072
     assert door.queue("q").ready_count == 0
     first.send(part)
@@ -155,7 +155,7 @@ def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_
     part = frame(BODY, 1, bytes(100_000))
     first.send(begin, part * 13)
     wait_until(lambda: door.hub.bodies.held == 1_300_000, sleep=gevent.sleep)
-    held = list(door.server.connections)[-1]
+    held = list(door.hub.clients)[-1]
     second.send(begin, part)
     wait_until(lambda: held.stream.waits_for == ["room for message bodies"], sleep=gevent.sleep)
 
@@ -175,7 +175,7 @@ def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_
 def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped_after_its_time(limited):
     door = limited(max_unread_output=65536, unread_timeout=1)
     client = door.client()
-    connection = list(door.server.connections)[-1]
+    connection = list(door.hub.clients)[-1]
     declare = method_frame(1, QueueDeclare(queue="q", passive=True)) * 100
 
     with pytest.raises(OSError):
@@ -183,7 +183,7 @@ def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped
             client.socket.sendall(declare)
             assert connection.output.pending_octets() < 65536 + 8192
 
-    wait_until(lambda: connection not in door.server.connections, sleep=gevent.sleep)
+    wait_until(lambda: connection not in door.hub.clients, sleep=gevent.sleep)
     assert connection.why == "the client has not read its answers for 1 s"
 
 

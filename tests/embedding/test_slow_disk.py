@@ -310,7 +310,7 @@ def test_message_of_a_size_of_its_own_has_its_files_made_by_a_thread(broker, fil
 
 def test_message_that_waits_counts_in_the_budget_for_bodies(broker, files):
     def held(launched):
-        return launched.amqp.hub.bodies.held
+        return launched.hub.bodies.held
 
     files[0].hold("make")
     publisher = Publisher(broker, "durable", 1, 2 << 20)
@@ -335,7 +335,7 @@ def test_publisher_that_goes_while_it_waits_leaves_its_messages_and_nothing_else
 
     files[0].let_go()
 
-    wait_until(lambda: not broker.call(lambda launched: launched.amqp.connections), in_time(60))
+    wait_until(lambda: not broker.call(lambda launched: len(launched.hub.clients)), in_time(60))
     assert numbers_in(broker, kind) == [0]
 
 
@@ -490,7 +490,7 @@ def test_hub_takes_no_names_away_where_the_disk_is_full_and_where_files_are_left
 
 def held_publishers(launched):
     """How many connections wait for files."""
-    return sum(held_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.amqp.connections)
+    return sum(held_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.hub.clients)
 
 
 def test_broker_stops_while_a_publisher_waits(files):

@@ -189,7 +189,7 @@ class Site:
 
     def settlements(self):
         client, queue = self.holding(30)
-        channel = list(self.door.server.connections)[-1].channels[1]
+        channel = list(self.door.hub.clients)[-1].channels[1]
         channel.settlements(self.scheduler).order(30, REQUEUE)
         wait(lambda: queue.ready_count == 30)
         message = Message()
@@ -220,7 +220,7 @@ class Site:
         """Whatever it is answered: the connection ends, and lets go of all it had."""
         self.settle()
         client.close()
-        wait(lambda: len(self.door.server.connections) == 1)
+        wait(lambda: len(self.door.hub.clients) == 1)
 
     def ends(self):
         for _ in range(2):
@@ -255,7 +255,7 @@ class Site:
         for change in (lambda: self.door.broker.alarms.set("a test", "disk"), lambda: self.door.broker.alarms.clear("a test")):
             change()
             self.settle()
-        assert not any(connection.stream.waits_for for connection in self.door.server.connections)
+        assert not any(connection.stream.waits_for for connection in self.door.hub.clients)
         for other in others[1:]:
             other.close()
         self.end(others[0])

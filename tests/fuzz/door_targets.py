@@ -5,7 +5,6 @@ from functools import cache
 from ipaddress import ip_address
 from types import SimpleNamespace
 
-from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, TokenUser
@@ -96,15 +95,14 @@ class _Broker:
         self.node = Node(root)
         self.node.vhost.declare_queue("q", durable=True)
         settings = self.node.broker.settings
-        self._amqp = AMQPServer(self.node.broker, settings, self.node.hub)
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
         self._index, self._feed = Index(settings.stats_interval / 1000), Feed(self.node.broker.events)
-        self.shown = HTTPNode(self.node.broker, self._amqp, settings, lambda: [], "gomq@fuzz", rates, self._index, self._feed)
+        self.shown = HTTPNode(
+            self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index, self._feed)
 
     def stop(self):
         self._feed.close()
         self._index.close()
-        self._amqp.close()
         self.node.stop()
 
 

@@ -169,7 +169,7 @@ def run_session(data):
         _forget_everything(door)
     assert INTERNAL_ERROR not in codes or session.refused, codes
     assert not [text for text in errors if REFUSAL not in text], errors
-    assert not door.server.connections and not door.hub.bodies.held
+    assert not door.hub.clients and not door.hub.bodies.held
     assert not door.committer.waiting
 
 

@@ -194,7 +194,7 @@ def test_what_goes_while_a_list_is_made_is_left_out(kept, monkeypatch):
 def test_facts_that_lists_are_sorted_by_are_what_is_shown(many):
     def unlike(launcher):
         management = management_of(launcher)
-        connections = launcher._node.amqp.connections
+        connections = launcher.hub.clients
         channels = [(channel, one) for one in connections for channel in one.channels.values()]
         consumers = [(consumer, one) for channel, one in channels for consumer in channel.consumers.values()]
         vhost = launcher.broker.vhosts["/"]

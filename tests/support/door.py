@@ -100,7 +100,7 @@ class Door:
         for client in self.clients:
             client.close()
         gevent.joinall(self.greenlets, timeout=PATIENCE_S)
-        self.server.close()
+        self.hub.take_leave()
         self.broker.close()
         self.committer.stop()
         self.hub.close()
@@ -142,7 +142,7 @@ class Door:
 
     def connection(self):
         """The server's side of the only client."""
-        (connection,) = self.server.connections
+        (connection,) = self.hub.clients
         return connection
 
 

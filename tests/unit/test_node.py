@@ -139,8 +139,8 @@ def test_of_a_boot_that_fails_between_two_queues_nothing_runs_and_nothing_is_los
 
     def recover_all_but_dead(vhost, name, *arguments, **options):
         if name == "dead":
-            node._hub.timers.start(0, lambda: ran.append("timer"))
-            node._hub.scheduler.start(Doing(lambda: ran.append("job")))
+            node.hub.timers.start(0, lambda: ran.append("timer"))
+            node.hub.scheduler.start(Doing(lambda: ran.append("job")))
             raise OSError(errno.EMFILE, "no descriptors")
         recover_queue(vhost, name, *arguments, **options)
 
@@ -209,8 +209,9 @@ def test_address_that_cannot_be_had_leaves_no_other_one_open(settings):
             socket.create_connection(("127.0.0.1", port)).close()
 
 
-@pytest.mark.parametrize("room", ["doors", "amqp", "broker", "_committer", "_hub"])
-def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkeypatch, room, caplog):
+@pytest.mark.parametrize("room, end", [
+    ("doors", "close"), ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close")])
+def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkeypatch, room, end, caplog):
     node = Node(settings)
     node.lead()
     node.close()
@@ -218,7 +219,6 @@ def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkey
     node.lead()
     node.open_doors()
     failing = getattr(node, room)
-    end = "stop" if room == "_committer" else "close"
     do = getattr(failing, end)
 
     def fail():

@@ -73,7 +73,7 @@ class Channel(HotChannel):
         self._waiting_queues = ()  # they deliver nothing until what the channel held of theirs has come back
         self._ended = False
         self.choose_lane()
-        connection.server.churn.channel_created += 1
+        connection.hub.clients.churn.channel_created += 1
         self.reply(ChannelOpenOk())
 
     # what comes in
@@ -329,7 +329,7 @@ class Channel(HotChannel):
             self._detach_some()
         self._ended = True
         self.vhost.totals.add_channel(self)
-        self.connection.server.churn.channel_closed += 1
+        self.connection.hub.clients.churn.channel_closed += 1
         self.close(self.connection.scheduler)
         queues, self._waiting_queues = self._waiting_queues, ()
         for queue in queues:

@@ -189,7 +189,7 @@ class Connection:
     def _ended(self):
         """Nothing is left of it."""
         self.lane = None  # it holds the connection
-        self.server.forget(self)
+        self.hub.clients.forget(self)
         self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
         LOG.info(
             "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
@@ -320,7 +320,7 @@ class Connection:
         limit = self.server.broker.user_limits.limit(self.user, CHANNELS)
         if (
             limit is not None
-            and sum(len(one.channels) for one in self.server.connections_of(self.user)) >= limit
+            and sum(len(one.channels) for one in self.hub.clients.of_user(self.user.name)) >= limit
         ):
             raise NotAllowed(
                 f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user "
@@ -442,7 +442,7 @@ class Connection:
         """The hub is closed: nothing is read or written any more, nobody is told, and queues keep what it held."""
         self.stream.stop()  # before the output lets go of whoever waits for it, which would have it read again
         self.output.close()
-        self.server.forget(self)
+        self.hub.clients.forget(self)
 
     def _refuse(self, channel_id, error):
         """Turn an error into channel.close or connection.close."""

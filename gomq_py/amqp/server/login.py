@@ -23,11 +23,10 @@ from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.policies.user_limits import CONNECTIONS
 from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
 from gomq_py.broker.verbs.access import may_enter, refusal
+from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
-# RabbitMQ's words to clients when the broker stops.
-SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 READ_OCTETS = 16 * 1024
 
 
@@ -103,6 +102,7 @@ class LoginAttempt:
         self.user = None
         self._server = server
         self._broker = server.broker
+        self._clients = server.hub.clients
         self._socket = socket
         self._peer_host = peer_host
         self._peer_port = peer_port
@@ -195,7 +195,7 @@ class LoginAttempt:
         try:
             self._check(login)
         except HandshakeError as error:
-            if not self._server.is_closing:  # which is no fault of the client's
+            if not self._clients.is_closing:  # which is no fault of the client's
                 emit(
                     "user.authentication.failure", events.logged_in, self.name, login.username, self._socket,
                     peer, str(error),
@@ -210,7 +210,7 @@ class LoginAttempt:
         thread.
         """
         try:
-            if self._server.refusing_logins:
+            if self._clients.refusing_logins:
                 raise LoginRefused("logins are refused at the moment")
             logins = self._broker.logins
             if login.password is None:
@@ -222,13 +222,13 @@ class LoginAttempt:
                     self.user = logins.login(login.username, login.password, self._peer_host)
                 self._check_not_stopping()
         except LoginRefused as error:
-            self._server.churn.logins_failed += 1
+            self._clients.churn.logins_failed += 1
             raise HandshakeError(str(error), self._handshake.refused()) from error
-        self._server.churn.logins_succeeded += 1
+        self._clients.churn.logins_succeeded += 1
 
     def _check_not_stopping(self):
         """After whatever may have switched: nobody comes in once the server takes leave. Raises HandshakeError."""
-        if self._server.is_closing:
+        if self._clients.is_closing:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))
 
@@ -236,7 +236,7 @@ class LoginAttempt:
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
         vhost, most = self._broker.vhosts.get(name), self._server.settings.max_connections
         no_access = refusal(f"vhost '{name}'", self.user)
-        if most and len(self._server.connections) >= most:
+        if most and len(self._clients) >= most:
             text = f"connection refused: node connection limit ({most}) is reached"
         elif vhost is None:
             text = f"vhost {name} not found"
@@ -260,12 +260,12 @@ class LoginAttempt:
         limit = vhost.limits.get(MAX_CONNECTIONS)
         if limit is None:
             return True
-        return sum(connection.vhost is vhost for connection in self._server.connections) < limit
+        return self._clients.count_in_vhost(vhost) < limit
 
     def _user_has_room(self):
         """Whether the user's own limit lets one more connection in."""
         limit = self._broker.user_limits.limit(self.user, CONNECTIONS)
-        return limit is None or len(self._server.connections_of(self.user)) < limit
+        return limit is None or self._clients.count_of_user(self.user.name) < limit
 
     def _try_to_send(self, octets):
         """A last word to somebody who may be gone already, which what is unread must not reset before it is

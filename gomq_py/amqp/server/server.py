@@ -1,42 +1,21 @@
-"""AMQP server: the door itself: every connection of it, and what they share.
+"""AMQP server: the door itself: serves each accepted socket, and has what its connections share.
 
-Handed to a listener by the launcher; below it one connection per accepted socket. What connections of every
-protocol share is the hub's (hub.context); here is what is AMQP's: who is connected, timeouts of consumers,
-what clients are told of alarms. Never accepts and never parses.
+Handed to a listener by the node; below it one connection per accepted socket. What connections of every
+protocol share is the hub's (hub.context), who is connected too (hub.clients); here is what is AMQP's: timeouts
+of consumers, what clients are told of alarms. Never accepts and never parses.
 """
 import socket as socket_module
 import time
-
-import gevent
-from gevent.event import Event
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
-from gomq_py.amqp.server.login import SHUTDOWN
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-
-# What clients have to answer connection.close when the broker stops. An idle one that reads later finds it in
-# its socket all the same.
-STOP_TIMEOUT_S = 1
-
-
-class Churn:
-    """How many of each came and went since the start, and how logins ended; read by the management door."""
-
-    __slots__ = (
-        "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
-        "logins_failed",
-    )
-
-    def __init__(self):
-        self.connection_created = self.connection_closed = self.channel_created = self.channel_closed = 0
-        self.logins_succeeded = self.logins_failed = 0
 
 
 class AMQPServer:
@@ -50,19 +29,14 @@ class AMQPServer:
         self.tables = broker.tables
         self.timeouts = ConsumerTimeouts()
         hub.at_close(self.timeouts.close)
-        self.connections = {}
-        look_again = LookAgain(self.connections)
+        look_again = LookAgain(hub.clients)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
-        self.churn = Churn()
         # a log with a limit of rate, for events that peers who have not logged in can trigger at will
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.make_confirms = Confirms
-        self.refusing_logins = False
         self._blocked_reason = None
         self._alarm_news = AlarmNews()
-        self.is_closing = False
-        self._empty = Event()
         broker.alarms.subscribe(self._alarmed)
 
     @property
@@ -73,7 +47,7 @@ class AMQPServer:
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""
-        if self.is_closing:
+        if self.hub.clients.is_closing:
             return
         admitted = self.hub.admission.identify(socket, host_of(address))
         if admitted is not None:
@@ -82,46 +56,11 @@ class AMQPServer:
             finally:
                 self.hub.admission.leave(admitted)
 
-    def close(self):
-        """Take leave of every client, waiting a bounded time for them to agree. May switch.
-
-        A login that is under way comes to nothing.
-        """
-        self.is_closing = True
-        for connection in list(self.connections):
-            connection.force_close(SHUTDOWN)
-        if self.connections:
-            self._empty.clear()
-            self._empty.wait(STOP_TIMEOUT_S)
-        for connection in list(self.connections):
-            connection.abort("the client did not answer connection.close before the broker stopped")
-        self.hub.lingering.close()
-        self.hub.admission.close()  # strangers, who wait for nothing any more
-        # One round of the loop lets the connections' greenlets end.
-        gevent.sleep(0)
-        self.hub.endings.finish()
-        self.timeouts.close()
-
     def register(self, connection):
         """A login is complete."""
-        self.connections[connection] = None
-        self.churn.connection_created += 1
+        self.hub.clients.register(connection)
         if self._blocked_reason is not None:
             connection.block(self._blocked_reason)
-
-    def connections_of(self, user):
-        """The open connections of a user, by its name: a user that was deleted and made anew is the same to
-        an operator.
-        """
-        return [connection for connection in self.connections if connection.user.name == user.name]
-
-    def forget(self, connection):
-        """A connection has ended."""
-        if connection in self.connections:
-            del self.connections[connection]
-            self.churn.connection_closed += 1
-        if not self.connections:
-            self._empty.set()
 
     def _alarmed(self, reason):
         """An alarm of the broker is on, and publishers are to be held; None: it is over."""
@@ -129,7 +68,7 @@ class AMQPServer:
         self.broker.events.emit(
             "alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before
         )
-        self._alarm_news.begin(list(self.connections), reason, self.hub.scheduler)
+        self._alarm_news.begin(self.hub.clients.all(), reason, self.hub.scheduler)
 
 
 class AlarmNews(Job):

@@ -64,7 +64,7 @@ def auth():
 def list_attempts(name):
     """Logins since the start, by protocol."""
     _check_node(name)
-    churn, http = node().amqp.churn, current_app.extensions["gomq.logins"]
+    churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     return json_answer([
         {
             "protocol": protocol, "auth_attempts": succeeded + failed, "auth_attempts_failed": failed,
@@ -90,7 +90,7 @@ def list_attempt_sources(name):
 def reset_attempts(name):
     """Count from zero again."""
     _check_node(name)
-    churn, http = node().amqp.churn, current_app.extensions["gomq.logins"]
+    churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     churn.logins_succeeded = churn.logins_failed = http.succeeded_count = http.failed_count = 0
     return no_content()
 

@@ -148,7 +148,7 @@ def test_whoever_has_not_logged_in_is_let_go_of_when_the_broker_stops(tmp_path):
         polls()
         assert door.hub.admission.pending_count == 1
 
-        door.server.close()
+        door.hub.take_leave()
         door.hub.close()
 
         assert stranger.socket.recv(1) == b""
@@ -173,7 +173,7 @@ def test_what_clients_have_sent_is_not_read_after_the_end_and_what_they_held_sta
         consumer.expect_end()
         gevent.joinall(door.greenlets, timeout=in_time(30))
         assert (queue.ready_count, queue.unacked_count) == (0, 1)
-        assert not door.server.connections
+        assert not door.hub.clients
 
 
 def test_nothing_is_sent_after_the_end(tmp_path):
@@ -208,7 +208,7 @@ def test_a_login_that_ends_after_the_hub_is_no_connection(tmp_path, monkeypatch)
         client.log_in()
 
         client.expect_end()
-        assert door.server.churn.connection_created == 0
+        assert door.hub.clients.churn.connection_created == 0
 
 
 def test_nobody_comes_in_after_the_end(hub):

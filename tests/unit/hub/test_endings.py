@@ -97,9 +97,9 @@ def test_connection_of_many_channels_ends_in_slices_and_its_own_queues_after_the
     else:
         client.close()
 
-    wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+    wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
     assert door.vhost.queues == {} and len(slices) > 50
-    assert door.server.churn.channel_closed == 50 and door.server.churn.connection_closed == 1
+    assert door.hub.clients.churn.channel_closed == 50 and door.hub.clients.churn.connection_closed == 1
 
 
 def test_client_that_closes_is_answered_while_many_others_end(door):
@@ -119,9 +119,9 @@ def test_server_that_closes_lets_go_of_everything(door):
     client.call(QueueDeclare(queue="q", exclusive=True), QueueDeclareOk)
     client.close()
 
-    door.server.close()
+    door.hub.take_leave()
 
-    assert door.server.churn.channel_closed == 50 and door.vhost.queues == {}
+    assert door.hub.clients.churn.channel_closed == 50 and door.vhost.queues == {}
 
 
 def with_consumers(door, count, **options):
@@ -145,13 +145,13 @@ def test_channel_of_many_consumers_ends_in_slices_and_is_answered_after_the_last
         client.call(QueueDeclare(queue="nowhere", passive=True), ChannelClose)
     elif end == "lost":
         client.close()
-        wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+        wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
     else:
         client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
 
     assert set(door.vhost.queues) == {"last"}
     assert len(slices) >= (1 if end == "its connection closed" else 100 // AT_ONCE)
-    assert door.server.churn.channel_closed == 1
+    assert door.hub.clients.churn.channel_closed == 1
 
 
 @pytest.mark.parametrize("count", [1, 100])
@@ -202,7 +202,7 @@ def test_nothing_is_delivered_to_a_channel_that_ends_in_slices_and_its_messages_
     client.send_method(ChannelClose(reply_code=200))
     wait_until(lambda: endings.ends, sleep=gevent.sleep)
     endings.ends.pop(0)()
-    (channel,) = [one for connection in door.server.connections for one in connection.channels.values() if len(one.consumers) > 1]
+    (channel,) = [one for connection in door.hub.clients for one in connection.channels.values() if len(one.consumers) > 1]
 
     other.publish("q99", b"for others")
     other.publish("single", b"2")

@@ -30,7 +30,7 @@ def consumer_that_does_not_read(door):
 
 
 def pending(door):
-    return sum(connection.output.pending_octets() for connection in door.server.connections)
+    return sum(connection.output.pending_octets() for connection in door.hub.clients)
 
 
 def test_copies_of_large_messages_stay_within_the_budget(door):
@@ -53,7 +53,7 @@ def test_who_reads_nothing_while_others_wait_is_dropped(door):
     reader = consumer_that_does_not_read(door)
 
     assert reader.expect_message(BasicDeliver)[2][:1] in b"0123"
-    wait_until(lambda: len(door.server.connections) == 2, sleep=gevent.sleep)
+    wait_until(lambda: len(door.hub.clients) == 2, sleep=gevent.sleep)
     assert len(stuck) == 2
     door.hub.large_output.close()
 
@@ -65,7 +65,7 @@ def test_nobody_is_dropped_while_nobody_waits(door):
     wait_until(lambda: door.hub.large_output.held > 4 * MIB, sleep=gevent.sleep)
 
     assert door.hub.large_output._watch is None
-    assert len(door.server.connections) == 3
+    assert len(door.hub.clients) == 3
 
 
 def test_message_larger_than_the_budget_is_delivered_alone(tmp_path):

@@ -19,7 +19,7 @@ def test_one_clients_many_declares_let_another_through(door, monkeypatch):
     busy.send(method_frame(1, QueueDeclare(queue="q", passive=True)) * COUNT)
     other.send_method(QueueDeclare(queue="q", passive=True))
     other.expect(QueueDeclareOk)
-    connection = next(iter(door.server.connections))
+    connection = next(iter(door.hub.clients))
 
     assert connection.output.sent_octets < COUNT * 20
     for _ in range(COUNT):
@@ -70,5 +70,5 @@ def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
     client.expect(QueueDeclareOk)
     client.close()
 
-    wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+    wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
     door.client().call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)

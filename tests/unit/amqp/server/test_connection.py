@@ -18,7 +18,7 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 
 
 def gone(door):
-    wait_until(lambda: not door.server.connections, sleep=gevent.sleep)
+    wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
 
 
 # framing
@@ -201,7 +201,7 @@ def test_server_that_closes_waits_for_no_client_that_it_has_taken_leave_of(clien
     client.expect_end()
     wait_until(lambda: door.hub.lingering, sleep=gevent.sleep)
 
-    door.server.close()
+    door.hub.take_leave()
 
     gevent.joinall(door.greenlets, timeout=in_time(30))
     assert not door.hub.lingering and all(one.ready() for one in door.greenlets)
@@ -327,13 +327,13 @@ def test_client_that_never_reads_its_answers_is_not_read_from_and_then_dropped(d
 
     client.socket.setblocking(False)
     try:
-        while connection in door.server.connections:
+        while connection in door.hub.clients:
             client.socket.send(many)
             gevent.sleep(0)
     except OSError:
         pass
 
-    wait_until(lambda: connection not in door.server.connections, sleep=gevent.sleep)
+    wait_until(lambda: connection not in door.hub.clients, sleep=gevent.sleep)
     assert "has not read its answers" in connection.why
     assert connection.output.pending_octets() == 0
     other.call(QueueDelete(queue="q"), QueueDeleteOk)
@@ -388,13 +388,13 @@ def test_alarm_is_told_to_publishers_that_understand(door):
         publisher.publish("q")
 
     assert client.expect(ConnectionBlocked, 0).reason == "low on disk"
-    assert sorted(connection.flow for connection in door.server.connections) == ["blocked", "blocked", "blocking"]
+    assert sorted(connection.flow for connection in door.hub.clients) == ["blocked", "blocked", "blocking"]
     other.expect_silence()
     door.broker.alarms.clear("a test")
     client.expect(ConnectionUnblocked, 0)
     other.expect_silence()
     silent.expect_silence()
-    assert {connection.flow for connection in door.server.connections} == {"running"}
+    assert {connection.flow for connection in door.hub.clients} == {"running"}
 
 
 def test_connections_are_told_of_an_alarm_in_slices_and_of_what_is_true_then(door, monkeypatch):
@@ -402,7 +402,7 @@ def test_connections_are_told_of_an_alarm_in_slices_and_of_what_is_true_then(doo
     monkeypatch.setattr(server, "SliceClock", lambda clock: SliceClock(0))
     for _ in range(5):
         door.client()
-    connections = list(door.server.connections)
+    connections = list(door.hub.clients)
 
     def told():
         return [connection.blocked_reason for connection in connections].count("low on disk")

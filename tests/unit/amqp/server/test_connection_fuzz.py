@@ -78,7 +78,7 @@ def test_any_stream_is_answered_by_the_protocol(tmp_path, caplog):
             assert INTERNAL_ERROR not in codes
             assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
             other.call(QueueDeclare(queue="the other's"), QueueDeclareOk)
-            wait_until(lambda: len(door.server.connections) == 1, sleep=gevent.sleep)
+            wait_until(lambda: len(door.hub.clients) == 1, sleep=gevent.sleep)
             assert not door.hub.bodies.held
 
         compare()

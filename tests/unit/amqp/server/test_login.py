@@ -248,7 +248,7 @@ def test_user_has_as_many_connections_as_its_limit(door):
         ConnectionClose, 530, "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached", 0, blamed=ConnectionOpen)
     door.client()
     first.close()
-    wait_until(lambda: len(door.server.connections) == 1, sleep=gevent.sleep)
+    wait_until(lambda: len(door.hub.clients) == 1, sleep=gevent.sleep)
     door.client(username="bob", password="secret")
 
 

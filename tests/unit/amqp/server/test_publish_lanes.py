@@ -106,7 +106,7 @@ def set_up(door):
 def outcome(door, octets, slow):
     """What the publisher hears and what the queues hold after ``octets``; every publish's answer by its number, whatever was coalesced."""
     client = door.client(frame_max=4096)
-    connection = list(door.server.connections)[-1]
+    connection = list(door.hub.clients)[-1]
     if slow:
         connection.route = lambda exchange, routing_key: None
     client.call(ConfirmSelect(), ConfirmSelectOk)

@@ -3,12 +3,12 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from gomq_py.amqp.server import server as server_module
 from gomq_py.amqp.server.handshake import Handshake
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionTune, ConnectionTuneOk,
 )
+from gomq_py.hub import clients as clients_module
 from tests.support.waiting import in_time
 
 FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
@@ -17,19 +17,19 @@ FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shut
 @pytest.fixture
 def closing(door, monkeypatch):
     """A function that has the server close, which waits then for a client that is in, however busy the machine is."""
-    monkeypatch.setattr(server_module, "STOP_TIMEOUT_S", in_time(30))
+    monkeypatch.setattr(clients_module, "STOP_TIMEOUT_S", in_time(30))
     ends = []
 
     def begin():
         client = door.client()
-        ends.append((client, gevent.spawn(door.server.close)))
+        ends.append((client, gevent.spawn(door.hub.take_leave)))
         client.expect(ConnectionClose, 0)
 
     yield begin
     for client, greenlet in ends:
         client.send_method(ConnectionCloseOk(), 0)
         greenlet.join(timeout=in_time(30))
-        assert greenlet.successful() and not door.server.connections
+        assert greenlet.successful() and not door.hub.clients
 
 
 def asked_in(door, username="guest"):
@@ -49,7 +49,7 @@ def ask_for_vhost(client):
 
 def test_close_tells_every_client_and_waits_for_them(door):
     clients = [door.client(), door.client()]
-    closing = gevent.spawn(door.server.close)
+    closing = gevent.spawn(door.hub.take_leave)
 
     for client in clients:
         client.expect_error(ConnectionClose, 320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 0)
@@ -59,21 +59,21 @@ def test_close_tells_every_client_and_waits_for_them(door):
 
     closing.join(timeout=in_time(30))
     assert closing.successful()
-    assert not door.server.connections
+    assert not door.hub.clients
 
 
 def test_close_does_not_wait_for_ever(door, monkeypatch):
-    monkeypatch.setattr(server_module, "STOP_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(clients_module, "STOP_TIMEOUT_S", 0.02)
     client = door.client()
 
-    door.server.close()
+    door.hub.take_leave()
 
     client.expect(ConnectionClose, 0)
     client.expect_end()
 
 
 def test_nobody_comes_in_after_close(door):
-    door.server.close()
+    door.hub.take_leave()
 
     door.stranger().expect_end()
 
@@ -92,13 +92,13 @@ def test_login_whose_password_is_checked_while_the_server_closes_comes_to_nothin
     asked.wait(in_time(30))
     door.broker.logins.login = login
     closing()
-    succeeded = door.server.churn.logins_succeeded
+    succeeded = door.hub.clients.churn.logins_succeeded
 
     checked.set()
 
     late.expect_end()
-    assert door.server.churn.logins_succeeded == succeeded
-    assert len(door.server.connections) == 1
+    assert door.hub.clients.churn.logins_succeeded == succeeded
+    assert len(door.hub.clients) == 1
 
 
 def test_client_that_asks_for_its_vhost_while_the_server_closes_is_told_so(door, closing):
@@ -118,7 +118,7 @@ def test_strangers_are_gone_when_the_server_is_closed(door):
     greeted.expect(ConnectionStart, 0)
     known.expect(ConnectionTune, 0)
 
-    door.server.close()
+    door.hub.take_leave()
 
     for client in (silent, greeted, known):
         client.expect_end()
@@ -140,7 +140,7 @@ def test_client_whose_vhost_was_opened_does_not_come_in_when_what_it_needs_has_g
         elif goes == "the vhost":
             door.broker.delete_vhost("/")
         else:
-            door.server.is_closing = True
+            door.hub.clients.is_closing = True
         return opened(handshake)
 
     monkeypatch.setattr(Handshake, "opened", opened_meanwhile)
@@ -151,4 +151,4 @@ def test_client_whose_vhost_was_opened_does_not_come_in_when_what_it_needs_has_g
     client.expect(ConnectionOpenOk, 0)
     client.expect_error(ConnectionClose, *texts[goes], 0)
     client.expect_end()
-    assert not door.server.connections
+    assert not door.hub.clients

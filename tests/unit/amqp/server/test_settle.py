@@ -174,7 +174,7 @@ def test_others_are_served_between_the_slices(crowd, door, slices, monkeypatch):
 
 def test_acks_that_were_read_are_carried_out_though_the_channel_ends(crowd, door, slices):
     """The channel fails in the middle: what was acked is gone, the rest goes back behind that."""
-    connection = next(one for one in door.server.connections if one.channels[1].unacked.count)
+    connection = next(one for one in door.hub.clients if one.channels[1].unacked.count)
     failed = []
 
     def fail():

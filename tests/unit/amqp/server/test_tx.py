@@ -270,7 +270,7 @@ def test_commit_that_was_read_is_carried_out_though_its_channel_has_gone(moving,
         moving.expect_silence()
     else:
         moving.close()
-        wait_until(lambda: not slow_disk_door.server.connections, sleep=gevent.sleep)
+        wait_until(lambda: not slow_disk_door.hub.clients, sleep=gevent.sleep)
 
     slow_disk_door.committer.finish()
 

@@ -1,0 +1,114 @@
+"""Clients: every connection that has logged in, whichever door it came through.
+
+Doors register a connection when its login is done and forget it when it has ended; the management API, metrics,
+limits and the broker's stop ask here, and never a door. Counts are kept by user and by vhost, so that a login
+costs the same whether there are ten connections or a hundred thousand.
+
+A connection has ``user``, ``vhost`` and ``name``, and ends by ``force_close(reason)`` (told, and waited for) or
+``abort(why)`` (without a word). Never reads, never writes.
+"""
+from gevent.event import Event
+
+# RabbitMQ's words to clients when the broker stops.
+SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
+# What clients have to agree to the end of their connection when the broker stops. An idle one that reads later
+# finds it in its socket all the same.
+STOP_TIMEOUT_S = 1
+
+
+class Churn:
+    """How many of each came and went since the start, and how logins ended; read by the management door."""
+
+    __slots__ = (
+        "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
+        "logins_failed",
+    )
+
+    def __init__(self):
+        self.connection_created = self.connection_closed = self.channel_created = self.channel_closed = 0
+        self.logins_succeeded = self.logins_failed = 0
+
+
+class Clients:
+    """The connections of one broker, in the order of their coming: a collection with a length.
+
+    ``refusing_logins`` treats every password as wrong; ``is_closing``: nobody comes in any more.
+    """
+
+    def __init__(self):
+        self.churn = Churn()
+        self.refusing_logins = False
+        self.is_closing = False
+        self._all = {}  # as keys, as in each group
+        self._by_user = {}  # name: those of this user; never empty
+        self._by_vhost = {}
+        self._empty = Event()
+
+    def __len__(self):
+        return len(self._all)
+
+    def __iter__(self):
+        return iter(self._all)
+
+    def __contains__(self, connection):
+        return connection in self._all
+
+    def all(self):
+        """A list of them."""
+        return list(self._all)
+
+    def of_user(self, name):
+        """Those of the user of this name: one that was deleted and made anew is the same to an operator."""
+        return list(self._by_user.get(name, ()))
+
+    def in_vhost(self, vhost):
+        """Those that opened this vhost."""
+        return list(self._by_vhost.get(vhost, ()))
+
+    def count_of_user(self, name):
+        """How many ``of_user`` would list."""
+        return len(self._by_user.get(name, ()))
+
+    def count_in_vhost(self, vhost):
+        """How many ``in_vhost`` would list."""
+        return len(self._by_vhost.get(vhost, ()))
+
+    def register(self, connection):
+        """Its login is complete."""
+        self._all[connection] = None
+        self._by_user.setdefault(connection.user.name, {})[connection] = None
+        self._by_vhost.setdefault(connection.vhost, {})[connection] = None
+        self.churn.connection_created += 1
+
+    def forget(self, connection):
+        """It has ended. A second call does nothing."""
+        if connection not in self._all:
+            return
+        del self._all[connection]
+        _leave(self._by_user, connection.user.name, connection)
+        _leave(self._by_vhost, connection.vhost, connection)
+        self.churn.connection_closed += 1
+        if not self._all:
+            self._empty.set()
+
+    def close(self, reason):
+        """Take leave of all of them, waiting a bounded time for them to agree. May switch.
+
+        A login that is under way comes to nothing.
+        """
+        self.is_closing = True
+        for connection in self.all():
+            connection.force_close(reason)
+        if self._all:
+            self._empty.clear()
+            self._empty.wait(STOP_TIMEOUT_S)
+        for connection in self.all():
+            connection.abort("the client did not agree to the end of its connection before the broker stopped")
+
+
+def _leave(groups, key, connection):
+    """Take it out of its group; of one that is empty nothing is kept."""
+    group = groups[key]
+    del group[connection]
+    if not group:
+        del groups[key]
