@@ -43,8 +43,8 @@ class Broker:
     ``events``, which doors tell what happens.
 
     ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about
-    something durable. They subscribe to ``alarms``, which ``resource_watch`` raises once the node has started
-    it.
+    something durable. ``alarms``, which ``resource_watch`` raises once the node has started it, are told to all
+    connections of the hub.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub):
@@ -82,6 +82,8 @@ class Broker:
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
         self.alarms = Alarms()
+        self.alarms.subscribe(event_sources.AlarmEvents(self.events))
+        self.alarms.subscribe(hub.clients.alarmed)
         self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         hub.at_close(self.resource_watch.stop)
         self._log = TopologyLog(

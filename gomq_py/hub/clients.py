@@ -4,10 +4,13 @@ Doors register a connection when its login is done and forget it when it has end
 limits and the broker's stop ask here, and never a door. Counts are kept by user and by vhost, so that a login
 costs the same whether there are ten connections or a hundred thousand.
 
-A connection has ``user``, ``vhost`` and ``name``, and ends by ``force_close(reason)`` (told, and waited for) or
-``abort(why)`` (without a word). Never reads, never writes.
+A connection has ``user``, ``vhost`` and ``name``; it is told of alarms by ``block(reason)`` and ``unblock()``, and
+ends by ``force_close(reason)`` (its client is told, and waited for) or ``abort(why)`` (without a word). Never
+reads, never writes.
 """
 from gevent.event import Event
+
+from gomq_py.hub.alarm_news import AlarmNews
 
 # RabbitMQ's words to clients when the broker stops.
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
@@ -35,7 +38,7 @@ class Clients:
     ``refusing_logins`` treats every password as wrong; ``is_closing``: nobody comes in any more.
     """
 
-    def __init__(self):
+    def __init__(self, scheduler):
         self.churn = Churn()
         self.refusing_logins = False
         self.is_closing = False
@@ -43,6 +46,8 @@ class Clients:
         self._by_user = {}  # name: those of this user; never empty
         self._by_vhost = {}
         self._empty = Event()
+        self._blocked_reason = None
+        self._alarm_news = AlarmNews(scheduler)
 
     def __len__(self):
         return len(self._all)
@@ -74,11 +79,13 @@ class Clients:
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
-        """Its login is complete."""
+        """Its login is complete: it counts, and hears of an alarm that is on."""
         self._all[connection] = None
         self._by_user.setdefault(connection.user.name, {})[connection] = None
         self._by_vhost.setdefault(connection.vhost, {})[connection] = None
         self.churn.connection_created += 1
+        if self._blocked_reason is not None:
+            connection.block(self._blocked_reason)
 
     def forget(self, connection):
         """It has ended. A second call does nothing."""
@@ -90,6 +97,11 @@ class Clients:
         self.churn.connection_closed += 1
         if not self._all:
             self._empty.set()
+
+    def alarmed(self, reason):
+        """An alarm is on, and publishers are to be held; None: it is over. Everybody is told, in slices."""
+        self._blocked_reason = reason
+        self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
         """Take leave of all of them, waiting a bounded time for them to agree. May switch.

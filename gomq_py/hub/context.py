@@ -38,7 +38,7 @@ class Hub:
         self.scheduler = Scheduler()
         self.timers = HubTimers()
         self.admission = Admission(settings)
-        self.clients = Clients()
+        self.clients = Clients(self.scheduler)
         self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
         self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
         self.coalescer = Coalescer()

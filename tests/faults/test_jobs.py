@@ -8,7 +8,7 @@ from functools import partial
 import gevent
 import pytest
 
-from gomq_py.amqp.server import server, settling, tx
+from gomq_py.amqp.server import settling, tx
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
@@ -22,7 +22,7 @@ from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
-from gomq_py.hub import context, slow_walk
+from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -346,9 +346,8 @@ def site(tmp_path_factory):
         patch.setattr(context, "Scheduler", SabotagedScheduler)
         patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
-        for module in (vhost_deletion, vhost, tx):
+        for module in (vhost_deletion, vhost, tx, alarm_news):
             patch.setattr(module, "SliceClock", short_slices)
-        patch.setattr(server, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)
         patch.setattr(slow_walk, "WALK_S", 0)

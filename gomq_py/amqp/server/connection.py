@@ -136,7 +136,7 @@ class Connection:
         self.lane = FastLane(
             self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
         hub.at_close(self._cut_off)
-        server.register(self)
+        hub.clients.register(self)
         hub.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
             self._token_life = TokenLife(self, server.broker.logins)

@@ -76,11 +76,6 @@ def logged_in(name, username, socket, peer, error=""):
     return headers
 
 
-def alarm(reason):
-    """Of ``alarm.set`` and ``alarm.cleared``."""
-    return {"reason": reason or ""}
-
-
 def channel_name(channel):
     """What RabbitMQ calls a channel."""
     return f"{channel.connection.name} ({channel.id})"

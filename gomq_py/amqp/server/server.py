@@ -2,17 +2,13 @@
 
 Handed to a listener by the node; below it one connection per accepted socket. What connections of every
 protocol share is the hub's (hub.context), who is connected too (hub.clients); here is what is AMQP's: timeouts
-of consumers, what clients are told of alarms. Never accepts and never parses.
+of consumers. Never accepts and never parses.
 """
 import socket as socket_module
-import time
 
-from gomq_py.amqp.server import events
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -35,9 +31,6 @@ class AMQPServer:
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.make_confirms = Confirms
-        self._blocked_reason = None
-        self._alarm_news = AlarmNews()
-        broker.alarms.subscribe(self._alarmed)
 
     @property
     def cluster_name(self):
@@ -55,54 +48,3 @@ class AMQPServer:
                 Connection(self, socket, address, admitted).run()
             finally:
                 self.hub.admission.leave(admitted)
-
-    def register(self, connection):
-        """A login is complete."""
-        self.hub.clients.register(connection)
-        if self._blocked_reason is not None:
-            connection.block(self._blocked_reason)
-
-    def _alarmed(self, reason):
-        """An alarm of the broker is on, and publishers are to be held; None: it is over."""
-        before, self._blocked_reason = self._blocked_reason, reason
-        self.broker.events.emit(
-            "alarm.cleared" if reason is None else "alarm.set", events.alarm, reason or before
-        )
-        self._alarm_news.begin(self.hub.clients.all(), reason, self.hub.scheduler)
-
-
-class AlarmNews(Job):
-    """Connections are told of an alarm, or that it is over."""
-
-    name = "telling connections of an alarm"
-
-    def __init__(self):
-        super().__init__()
-        self._untold = []
-        self._reason = None
-
-    def begin(self, connections, reason, scheduler):
-        """Tell these, anew: what is left of an earlier round would be told of what is over.
-
-        ``reason`` is None where the alarm is over.
-        """
-        self._untold, self._reason = connections, reason
-        if self.step():
-            scheduler.start(self)
-
-    def step(self):
-        """Tell some, for some milliseconds of the processor's time."""
-        clock = SliceClock(clock=time.thread_time)
-        while self._untold:
-            connection = self._untold.pop()
-            if self._reason is None:
-                connection.unblock()
-            else:
-                connection.block(self._reason)
-            if clock.is_over():
-                break
-        return bool(self._untold)
-
-    def failed(self, error):
-        """One could not be told; the others are."""
-        return bool(self._untold)

@@ -1,9 +1,25 @@
-"""Turns changes of users and parameters into events, with RabbitMQ's routing keys and headers.
+"""Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Users and parameters know nothing of events: they call back with what they log.
+Alarms, users and parameters know nothing of events: they call back.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
+
+
+class AlarmEvents:
+    """Called with the reason of an alarm, or None when it is over."""
+
+    def __init__(self, events):
+        self._events = events
+        self._reason = None
+
+    def __call__(self, reason):
+        before, self._reason = self._reason, reason
+        self._events.emit("alarm.cleared" if reason is None else "alarm.set", _alarm, reason or before)
+
+
+def _alarm(reason):
+    return {"reason": reason or ""}
 
 
 class UserEvents:

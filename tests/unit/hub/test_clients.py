@@ -9,6 +9,17 @@ from gomq_py.hub.clients import Clients
 from tests.support.waiting import in_time
 
 
+class ByHand:
+    """A scheduler whose jobs the test does."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def start(self, job):
+        if job not in self.jobs:
+            self.jobs.append(job)
+
+
 class Connection:
     """Of any protocol. ``agrees``: what it is told, it does; else it says nothing."""
 
@@ -22,6 +33,12 @@ class Connection:
         if self._agrees:
             self._clients.forget(self)
 
+    def block(self, reason):
+        self.told.append(reason)
+
+    def unblock(self):
+        self.told.append("over")
+
     def abort(self, why):
         self.cut.append(why)
         self._clients.forget(self)
@@ -29,7 +46,7 @@ class Connection:
 
 @pytest.fixture
 def clients():
-    return Clients()
+    return Clients(ByHand())
 
 
 @pytest.fixture
@@ -125,3 +142,15 @@ def test_counts_of_a_login_look_at_no_other_connection(clients, connected):
         del one.user, one.vhost
 
     assert clients.count_of_user("user-7") == 1 and clients.count_in_vhost(vhost) == 1
+
+
+def test_everybody_hears_of_an_alarm_and_who_comes_meanwhile_too(clients, connected):
+    early, gone = connected(), connected()
+    clients.alarmed("low on disk")
+    clients.forget(gone)
+    late = connected()
+
+    clients.alarmed(None)
+
+    after = connected()
+    assert (early.told, late.told, gone.told, after.told) == (["low on disk", "over"], ["low on disk", "over"], ["low on disk"], [])

@@ -2,7 +2,7 @@
 import gevent
 import pytest
 
-from gomq_py.amqp.server import connection as connection_module, server
+from gomq_py.amqp.server import connection as connection_module
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -10,6 +10,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
     ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
+from gomq_py.hub import alarm_news
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.door import publish_frames
 from tests.support.waiting import in_time, wait_until
@@ -399,7 +400,7 @@ def test_alarm_is_told_to_publishers_that_understand(door):
 
 def test_connections_are_told_of_an_alarm_in_slices_and_of_what_is_true_then(door, monkeypatch):
     """5000 connections that were told at once held everybody up. Here a slice tells one."""
-    monkeypatch.setattr(server, "SliceClock", lambda clock: SliceClock(0))
+    monkeypatch.setattr(alarm_news, "SliceClock", lambda clock: SliceClock(0))
     for _ in range(5):
         door.client()
     connections = list(door.hub.clients)
