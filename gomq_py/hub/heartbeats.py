@@ -1,4 +1,4 @@
-"""Heartbeats: one timer for all connections of a server, both directions.
+"""Heartbeats: one timer for all connections of every door, both directions.
 
 Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of an
 eighth of a second, and the timer is armed for the next bucket that is not empty; without connections nothing
@@ -13,7 +13,7 @@ import gevent
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
-QUIET = QuietLog(logger("amqp"))
+QUIET = QuietLog(logger("hub"))
 
 TICKS_PER_S = 8
 # Ticks without a bucket that may wait in the heap.
@@ -34,7 +34,10 @@ class Heartbeats:
         self._is_closed = False
 
     def watch(self, connection, heartbeat_s):
-        """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
+        """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never.
+
+        Which silence is too long, and what is said against one's own, is the connection's to know.
+        """
         if heartbeat_s > 0 and not self._is_closed:
             self._intervals[connection] = heartbeat_s / 2
             self._schedule(connection, self._clock())
