@@ -116,7 +116,7 @@ class _Session:
         connection.stream = Stream(self.socket, door.hub.buffers, connection.output, door.hub.coalescer)
         connection.slow_walk = _Unhurried(connection.stream, door.hub.slow_turns)
         connection.lane = FastLane(connection, door.hub.buffers, connection.channels, FRAME_MAX, connection.scheduler, connection.max_message_size)
-        server.register(connection)
+        door.hub.clients.register(connection)
         self.buffers = door.hub.buffers
         self.tail = b""
         self.refused = False  # the disk has refused a flush: then it is no fault to say so
