@@ -1,4 +1,4 @@
-"""Client certificates: whose name is in one, and how it is shown. Pure functions over what ``SSLSocket.getpeercert()`` gives.
+"""Client certificates: whose name is in one, and how it is shown. Functions over what ``SSLSocket.getpeercert()`` gives.
 
 Names are made as RabbitMQ makes them (``ssl_cert_login_from``), so that its users' names move over unchanged. Only a certificate that the TLS
 library has verified comes here.
@@ -29,6 +29,15 @@ def user_name(certificate: Mapping[str, Any], login_from: str, alternative_type:
     wanted = ALTERNATIVE_NAME_TYPES[alternative_type]
     names = [value for name, value in certificate.get("subjectAltName", ()) if name == wanted]
     return names[alternative_index] if alternative_index < len(names) else None
+
+
+def certified_name(socket: Any, settings: Any) -> str | None:
+    """Whom a verified client certificate on this socket names, "" if nobody; None where no certificate was shown."""
+    certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
+    if not certificate:
+        return None
+    kind, index = settings.ssl_cert_login_san_type, settings.ssl_cert_login_san_index
+    return user_name(certificate, settings.ssl_cert_login_from, kind, index) or ""
 
 
 def distinguished_name(parts: Any) -> str:

@@ -331,7 +331,7 @@ TIMERS = {
     "gomq_py.amqp.server.consumer_timeouts": (1, "test_consumer_timeouts: shared, catches what each look raises"),
     "gomq_py.hub.budget": (1, "shared, catches what resuming and giving up raise"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
-    "gomq_py.amqp.server.token_life": (1, "of one connection"),
+    "gomq_py.broker.verbs.token_life": (1, "of one connection"),
     "gomq_py.net.stream": (1, "of one connection"),
     "gomq_py.http.clients": (1, "set anew by the next client"),
     "gomq_py.http.index": (3, "forgets its timer first; dropping what nobody asks for does not raise"),

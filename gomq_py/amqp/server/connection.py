@@ -24,11 +24,10 @@ from gomq_py.amqp.server.lifecycle import (
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.server.publish import wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
-from gomq_py.amqp.server.token_life import TokenLife
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import (
-    AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
+    AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.hub.slow_walk import SlowWalk
@@ -39,6 +38,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.policies.user_limits import CHANNELS
 from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.publishing import remembered_route
+from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.errors import Refused
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
@@ -139,7 +139,8 @@ class Connection:
         hub.clients.register(self)
         hub.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
-            self._token_life = TokenLife(self, server.broker.logins)
+            self._token_life = TokenLife(
+                self.user, server.broker.logins, hub, partial(self.force_close, EXPIRED))
         self.vhost.watch_tracing(self, self._choose_lanes)
         self.acting(self.events.emit, "connection.created", events.connection_created, self)
         LOG.info(
@@ -482,10 +483,22 @@ class Connection:
         routine.
         """
         if self._token_life is not None:
-            self._token_life.renew(method.new_secret)
+            hold = self.stream.hold("its new token to be verified")
+            self._token_life.renew(method.new_secret, hold, self._renewed, self._not_renewed)
             return False
         self.write(method_frame(0, ConnectionUpdateSecretOk()))
         return True
+
+    def _renewed(self):
+        LOG.info("connection %s: user '%s' renewed its token", self.name, self.user.name)
+        self.write(method_frame(0, ConnectionUpdateSecretOk()))
+
+    def _not_renewed(self, error):
+        name = self.user.name
+        LOG.warning("connection %s: the token of user '%s' is not renewed: %s", self.name, name, error)
+        refusal = AccessRefused(
+            f"the new token of user '{name}' was refused. For details see the broker logfile.")
+        self.fail(blamed(refusal.hard(), ConnectionUpdateSecret.ID))
 
     def _unread(self):
         """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""

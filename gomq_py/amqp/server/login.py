@@ -1,4 +1,5 @@
-"""Login: carries out a handshake: reads and writes for it, checks the credentials, finds the virtual host.
+"""Login: carries out a handshake: reads and writes for it, has the credentials checked and the virtual host
+found (broker.verbs.entering).
 
 In good time, or not at all.
 
@@ -6,9 +7,6 @@ Between the connection's greenlet and the handshake's state table. Until the log
 socket itself, waiting, since nobody else does yet; it never lets a stranger hold more than one small frame,
 nor keep the broker waiting for longer than ``login_timeout``.
 """
-import contextlib
-import time
-
 from gevent import Timeout
 
 from gomq_py.amqp.server import events
@@ -18,11 +16,11 @@ from gomq_py.amqp.server.handshake import (
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import ConnectionForced, NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
-from gomq_py.auth import certificates
+from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.broker.policies.user_limits import CONNECTIONS
-from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
-from gomq_py.broker.verbs.access import may_enter, refusal
+from gomq_py.auth.patience import Patience
+from gomq_py.broker.verbs.entering import check_credentials, enter
+from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.observability.log import logger
 
@@ -40,54 +38,6 @@ class Session:
         self.vhost = vhost
         self.limits = limits
         self.rest = rest
-
-
-# Seconds that a login may wait for its password to be checked: a minute behind others' failures
-# (auth.attempts), and as long for the check. Hashes with a cost of 15 take 3 s each, and the row of those who
-# wait for one has no end.
-PAUSE_S = 120
-
-
-class Patience:
-    """``with Patience(seconds, error):`` raises ``error`` in this greenlet when the client has taken so long,
-    up to PAUSE_S of the time ``paused()`` not counted.
-    """
-
-    def __init__(self, seconds, error, clock=time.monotonic):
-        self._left_s = seconds
-        self._pause_left_s = PAUSE_S
-        self._error = error
-        self._clock = clock
-        self._timeout = None
-        self._since_s = 0.0
-
-    def __enter__(self):
-        self._since_s = self._clock()
-        self._timeout = Timeout.start_new(self._left_s, self._error)
-        return self
-
-    def __exit__(self, *_):
-        self._timeout.close()
-        self._timeout = None
-        self._left_s = max(0.0, self._left_s - (self._clock() - self._since_s))
-
-    @contextlib.contextmanager
-    def paused(self):
-        """What is done in here takes none of the client's time, until that comes to PAUSE_S."""
-        if self._timeout is None:
-            yield
-            return
-        self.__exit__()
-        pause_s, began_s = self._pause_left_s, self._clock()
-        self._left_s += pause_s
-        self.__enter__()
-        try:
-            yield
-        finally:
-            self.__exit__()
-            self._pause_left_s = max(0.0, pause_s - (self._clock() - began_s))
-            self._left_s = max(0.0, self._left_s - self._pause_left_s)
-            self.__enter__()
 
 
 class LoginAttempt:
@@ -210,21 +160,13 @@ class LoginAttempt:
         thread.
         """
         try:
-            if self._clients.refusing_logins:
-                raise LoginRefused("logins are refused at the moment")
-            logins = self._broker.logins
-            if login.password is None:
-                self.user = logins.login_certified(login.username, self._peer_host)
-            else:
-                # Others' failures under this name or address may keep it waiting for a minute, which is not
-                # the client's fault: a right password comes through, if late.
-                with self._patience.paused():
-                    self.user = logins.login(login.username, login.password, self._peer_host)
-                self._check_not_stopping()
+            self.user = check_credentials(
+                self._broker.logins, self._clients, login.username, login.password, self._peer_host,
+                self._patience,
+            )
         except LoginRefused as error:
-            self._clients.churn.logins_failed += 1
             raise HandshakeError(str(error), self._handshake.refused()) from error
-        self._clients.churn.logins_succeeded += 1
+        self._check_not_stopping()
 
     def _check_not_stopping(self):
         """After whatever may have switched: nobody comes in once the server takes leave. Raises HandshakeError."""
@@ -234,38 +176,11 @@ class LoginAttempt:
 
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
-        vhost, most = self._broker.vhosts.get(name), self._server.settings.max_connections
-        no_access = refusal(f"vhost '{name}'", self.user)
-        if most and len(self._clients) >= most:
-            text = f"connection refused: node connection limit ({most}) is reached"
-        elif vhost is None:
-            text = f"vhost {name} not found"
-        elif not may_enter(self.user, name):
-            text = no_access
-        elif not self._has_room(vhost):
-            limit = vhost.limits[MAX_CONNECTIONS]
-            text = f"{no_access}: connection limit ({limit}) is reached"
-        elif not self._user_has_room():
-            limit = self.user.limits[CONNECTIONS]
-            text = (
-                f"connection refused for user '{self.user.name}': user connection limit ({limit}) is reached"
-            )
-        else:
-            return vhost
-        error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
-        raise HandshakeError(str(error), close_frame(error))
-
-    def _has_room(self, vhost):
-        """Whether the vhost's limit lets one more connection in."""
-        limit = vhost.limits.get(MAX_CONNECTIONS)
-        if limit is None:
-            return True
-        return self._clients.count_in_vhost(vhost) < limit
-
-    def _user_has_room(self):
-        """Whether the user's own limit lets one more connection in."""
-        limit = self._broker.user_limits.limit(self.user, CONNECTIONS)
-        return limit is None or self._clients.count_of_user(self.user.name) < limit
+        try:
+            return enter(self._broker, self._clients, self.user, name, self._server.settings.max_connections)
+        except Refused as refused:
+            error = NotAllowed(refused.text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
+            raise HandshakeError(str(error), close_frame(error)) from refused
 
     def _try_to_send(self, octets):
         """A last word to somebody who may be gone already, which what is unread must not reset before it is
@@ -282,14 +197,3 @@ class LoginAttempt:
                 self._server.hub.lingering.end(self._socket)
         except OSError as error:
             LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
-
-
-def certified_name(socket, settings):
-    """Whom a verified client certificate on this socket names, "" if nobody; None where no certificate was
-    shown.
-    """
-    certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
-    if not certificate:
-        return None
-    kind, index = settings.ssl_cert_login_san_type, settings.ssl_cert_login_san_index
-    return certificates.user_name(certificate, settings.ssl_cert_login_from, kind, index) or ""

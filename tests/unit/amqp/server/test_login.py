@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.auth import attempts
+from gomq_py.auth import attempts, patience
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.content.fields import encode_table
 from tests.support.door import Door
@@ -104,7 +104,7 @@ class NotedTimeout(gevent.Timeout):
 
 @pytest.fixture
 def timeouts(monkeypatch):
-    monkeypatch.setattr(login, "Timeout", NotedTimeout)
+    monkeypatch.setattr(patience, "Timeout", NotedTimeout)
     monkeypatch.setattr(NotedTimeout, "started", [])
     return NotedTimeout.started
 
@@ -122,38 +122,8 @@ def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, time
 
     asked_in(door).expect(ConnectionTune, 0)
 
-    assert len(running) == 1 and 3600 < running[0] <= 3600 + login.PAUSE_S
+    assert len(running) == 1 and 3600 < running[0] <= 3600 + patience.PAUSE_S
     assert [timeout.pending for timeout in timeouts] == [False, False, True] and timeouts[-1].seconds <= 3600
-
-
-def test_time_of_a_client_goes_on_where_it_stood(timeouts):
-    now_s = [1000]
-
-    with login.Patience(60, TimeoutError(), lambda: now_s[0]) as patience:
-        now_s[0] += 20
-        with patience.paused():
-            now_s[0] += login.PAUSE_S - 20
-        now_s[0] += 20
-        with pytest.raises(LoginRefused), patience.paused():
-            raise LoginRefused("wrong")
-
-    assert [timeout.seconds for timeout in timeouts] == [60, 40 + login.PAUSE_S, 40, 20 + 20, 20]
-    assert not any(timeout.pending for timeout in timeouts)
-
-
-def test_wait_that_has_no_end_takes_the_time_of_the_client(timeouts):
-    """Hashes of a cost of 15 take 3 s each, and hundreds may come before this one."""
-    now_s = [1000]
-
-    with login.Patience(60, TimeoutError(), lambda: now_s[0]) as patience:
-        with patience.paused():
-            now_s[0] += login.PAUSE_S - 10
-        with patience.paused():
-            now_s[0] += 10 + 15
-        with patience.paused():
-            now_s[0] += 5
-
-    assert [timeout.seconds for timeout in timeouts] == [60, 60 + login.PAUSE_S, 60, 60 + 10, 45, 45, 40]
 
 
 def test_client_that_dawdles_after_its_password_was_checked_is_dropped(tmp_path):

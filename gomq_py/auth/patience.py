@@ -1,0 +1,55 @@
+"""Patience: the time that a login may take, of which the wait for its password to be checked is no part.
+
+For the door a client comes through, in the greenlet that serves it.
+"""
+import contextlib
+import time
+
+from gevent import Timeout
+
+# Seconds that a login may wait for its password to be checked: a minute behind others' failures
+# (auth.attempts), and as long for the check. Hashes with a cost of 15 take 3 s each, and the row of those who
+# wait for one has no end.
+PAUSE_S = 120
+
+
+class Patience:
+    """``with Patience(seconds, error):`` raises ``error`` in this greenlet when the client has taken so long,
+    up to PAUSE_S of the time ``paused()`` not counted.
+    """
+
+    def __init__(self, seconds, error, clock=time.monotonic):
+        self._left_s = seconds
+        self._pause_left_s = PAUSE_S
+        self._error = error
+        self._clock = clock
+        self._timeout = None
+        self._since_s = 0.0
+
+    def __enter__(self):
+        self._since_s = self._clock()
+        self._timeout = Timeout.start_new(self._left_s, self._error)
+        return self
+
+    def __exit__(self, *_):
+        self._timeout.close()
+        self._timeout = None
+        self._left_s = max(0.0, self._left_s - (self._clock() - self._since_s))
+
+    @contextlib.contextmanager
+    def paused(self):
+        """What is done in here takes none of the client's time, until that comes to PAUSE_S."""
+        if self._timeout is None:
+            yield
+            return
+        self.__exit__()
+        pause_s, began_s = self._pause_left_s, self._clock()
+        self._left_s += pause_s
+        self.__enter__()
+        try:
+            yield
+        finally:
+            self.__exit__()
+            self._pause_left_s = max(0.0, pause_s - (self._clock() - began_s))
+            self._left_s = max(0.0, self._left_s - self._pause_left_s)
+            self.__enter__()

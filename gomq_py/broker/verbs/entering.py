@@ -1,0 +1,59 @@
+"""Entering: who a client is and which vhost it comes into, whichever door it comes through.
+
+Doors read what a client sends and say what is refused in their words; who may come in is decided here. The
+texts are RabbitMQ's.
+"""
+from gomq_py.auth.errors import LoginRefused
+from gomq_py.broker.policies.user_limits import CONNECTIONS
+from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
+from gomq_py.broker.verbs.access import may_enter, refusal
+from gomq_py.errors import AccessRefused, NotFound, OutOfResources
+
+
+def check_credentials(logins, clients, username, password, host, patience):
+    """The User who comes from this address, counted among the logins. Raises LoginRefused. May switch.
+
+    ``password`` is octets, or None where a verified certificate names the user. The door asks ``clients``
+    again afterwards whether anybody comes in at all.
+    """
+    try:
+        if clients.refusing_logins:
+            raise LoginRefused("logins are refused at the moment")
+        if password is None:
+            user = logins.login_certified(username, host)
+        else:
+            # Others' failures under this name or address may keep it waiting for a minute, which is not the
+            # client's fault: a right password comes through, if late.
+            with patience.paused():
+                user = logins.login(username, password, host)
+    except LoginRefused:
+        clients.churn.logins_failed += 1
+        raise
+    if not clients.is_closing:
+        clients.churn.logins_succeeded += 1
+    return user
+
+
+def enter(broker, clients, user, name, most=0):
+    """The VHost of this name, for one more connection of the user. ``most``: connections there may be, 0 is
+    any number.
+
+    Raises NotFound, AccessRefused, and OutOfResources where a limit of connections is reached.
+    """
+    if most and len(clients) >= most:
+        raise OutOfResources(f"connection refused: node connection limit ({most}) is reached")
+    vhost = broker.vhosts.get(name)
+    if vhost is None:
+        raise NotFound(f"vhost {name} not found")
+    no_access = refusal(f"vhost '{name}'", user)
+    if not may_enter(user, name):
+        raise AccessRefused(no_access)
+    limit = vhost.limits.get(MAX_CONNECTIONS)
+    if limit is not None and clients.count_in_vhost(vhost) >= limit:
+        raise OutOfResources(f"{no_access}: connection limit ({limit}) is reached")
+    limit = broker.user_limits.limit(user, CONNECTIONS)
+    if limit is not None and clients.count_of_user(user.name) >= limit:
+        raise OutOfResources(
+            f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"
+        )
+    return vhost
