@@ -9,7 +9,6 @@ Below launcher and whatever else runs a broker; the only place that knows every 
 knows no signals.
 """
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from gomq_py.amqp.server.server import AMQPServer
@@ -18,15 +17,14 @@ from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.doors import Doors
 from gomq_py.hub.context import Hub
+from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
 from gomq_py.storage.replication import NullReplicator, Replicator
 from gomq_py.storage.sync import GroupCommit
 
-LOG = logger("boot")
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (
@@ -99,37 +97,27 @@ class Node:
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close everything that is open: doors, connections, the broker; then call ``before_lock()`` and give the folder back.
-        A second call closes nothing. What fails keeps nothing else open, and is raised at the end. May switch.
+        A second call closes nothing. What fails keeps nothing else open, and the first failure is raised at the end
+        (see Shutdown). May switch.
         """
         ended = self.broker is not None  # a boot that failed has left things half done
         committer = self._committer
-        failures: list[Exception] = []
+        shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.doors = self.durability = None
         self._management = self._committer = None
         for room, end in held:
             if room is not None:
-                _do(failures, getattr(room, end))
+                shutdown.do(getattr(room, end))
         if before_lock is not None:
-            _do(failures, before_lock)
-        in_order = ended and not failures and committer is not None and not committer.has_failed
-        _do(failures, partial(self._data_dir.close, in_order=in_order))
+            shutdown.do(before_lock)
+        in_order = ended and not shutdown.has_failed and committer is not None and not committer.has_failed
+        shutdown.do(self._data_dir.close, in_order=in_order)
         self.role = None
-        if failures:
-            raise failures[0]
+        shutdown.raise_failure()
 
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         if self._management is None:
             from gomq_py.http.door import Management  # here, because a broker without it should not carry Flask
             self._management = Management(self.broker, self.hub, self.settings, lambda: self.listeners)
         return self._management.door(protocol, listening, tls)
-
-
-def _do(failures: list[Exception], step: Callable[[], None]) -> None:
-    """One step of an end. The others are done though it fails; the first failure is the one that is raised."""
-    try:
-        step()
-    except Exception as error:
-        if failures:
-            LOG.exception("%s failed at the end, too", getattr(step, "__qualname__", step))
-        failures.append(error)

@@ -2,7 +2,6 @@
 
 Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it. Knows no socket and no frame.
 """
-import contextlib
 import os
 from functools import partial
 
@@ -30,6 +29,7 @@ from gomq_py.broker.topology_log import records
 from gomq_py.broker.topology_log.log import TopologyLog
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
+from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import KILLED
 from gomq_py.storage.pool import SegmentPool
@@ -134,27 +134,32 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Close every queue and log, flushed. What fails keeps nothing else open, and is raised at the end. May switch."""
-        with contextlib.ExitStack() as steps:  # what is said last comes first
-            steps.callback(self._list_segments)
-            if self._pool is not None:
-                steps.callback(self._pool.close)
-            steps.callback(self.users.close)
-            steps.callback(self._log.close)
-            steps.callback(self._factory.close)
-            steps.callback(self._wait_for_disk)
-            steps.callback(self._finish_deletions)
-            for vhost in reversed(self.vhosts.values()):
-                steps.callback(vhost.close)
-            steps.callback(self._finish_moves)
-            if self._log_exchange is not None:
-                steps.callback(self._log_exchange.close)
-            steps.callback(self.events.stop)
-            steps.callback(self.resource_watch.stop)
+        """Close every queue and log, flushed. What fails keeps nothing else open, and the first failure is raised at the
+        end. May switch.
+        """
+        shutdown = Shutdown()
+        shutdown.do(self.resource_watch.stop)
+        shutdown.do(self.events.stop)
+        if self._log_exchange is not None:
+            shutdown.do(self._log_exchange.close)
+        shutdown.do(self._finish_moves)
+        for vhost in list(self.vhosts.values()):
+            shutdown.do(vhost.close)
+        shutdown.do(self._finish_deletions)
+        shutdown.do(self._wait_for_disk)
+        shutdown.do(self._factory.close)
+        shutdown.do(self._log.close)
+        shutdown.do(self.users.close)
+        if self._pool is not None:
+            shutdown.do(self._pool.close)
+        shutdown.do(self._list_segments)
+        shutdown.raise_failure()
 
     def _finish_deletions(self):
+        shutdown = Shutdown()
         for deletion in list(self.leaving.values()):
-            deletion.finish()
+            shutdown.do(deletion.finish)
+        shutdown.raise_failure()
 
     def _list_segments(self):
         self._data_dir.list_segments({level.folder: entry for level, entry in self._listed()})
@@ -172,13 +177,15 @@ class Broker:
         """No message sets out any more, and those that are under way arrive: after an orderly end none is in
         two places.
         """
+        shutdown = Shutdown()
         for move in list(self.moves):
-            move.close()
+            shutdown.do(move.close)
         for vhost in self.vhosts.values():
-            vhost.hold_back()
-        self.dead_letters.close()
-        self._wait_for_disk()
-        self.durability.close()
+            shutdown.do(vhost.hold_back)
+        shutdown.do(self.dead_letters.close)
+        shutdown.do(self._wait_for_disk)
+        shutdown.do(self.durability.close)
+        shutdown.raise_failure()
 
     def _wait_for_disk(self):
         try:

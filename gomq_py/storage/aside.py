@@ -26,6 +26,7 @@ class Aside:
         self._first = deque()
         self._was_first = False
         self._greenlet = None
+        self._under_way = None  # (the work in a thread, its done or None)
         self._killed = False
 
     def __len__(self):
@@ -43,13 +44,13 @@ class Aside:
         """
         (self._first if first else self._work).append((function, arguments, done))
         if self._greenlet is None:
-            self._greenlet = gevent.spawn(self._run)
-            self._greenlet.name = self._name
+            self._begin()
 
     def join(self):
         """Return when all of it is done. May switch."""
-        while self._greenlet is not None:
-            self._greenlet.join()
+        while (greenlet := self._greenlet) is not None:
+            greenlet.join()
+            self._ended(greenlet)
 
     def kill(self):
         """End as a crash does.
@@ -69,20 +70,50 @@ class Aside:
         self._was_first = bool(self._first) and not (self._was_first and self._work)
         return (self._first if self._was_first else self._work).popleft()
 
+    def _begin(self):
+        self._greenlet = gevent.spawn(self._run)
+        self._greenlet.name = self._name
+        self._greenlet.rawlink(self._ended)
+
+    def _ended(self, greenlet):
+        """One that was ended from outside (killed, or by Ctrl-C) leaves the rest to another one."""
+        if self._greenlet is greenlet and not self._killed:
+            self._begin()
+
     def _run(self):
+        if self._under_way is not None:  # of a greenlet that was ended
+            self._finish()
         while self:
             function, arguments, done = self._next()
             try:
-                result, error = begin(function, *arguments, pool=self._threads_of()).get(), None
-            except Exception as failure:  # the work's, or no thread to be had
-                result, error = None, failure
+                self._under_way = begin(function, *arguments, pool=self._threads_of()), done
+            except Exception as error:  # no thread to be had
+                self._tell(done, None, error)
+            else:
+                self._finish()
             if self._killed:
-                return  # the work ended in the very moment of the crash: nobody hears of it
-            if done is None and error is not None:
-                logger.warning("work on files failed: %s", error)
-            try:
-                if done is not None:
-                    done(result, error)
-            except Exception:
-                logger.exception("a callback after work on files failed")
+                return
         self._greenlet = None
+
+    def _finish(self):
+        """Wait for the work that has begun, and tell of it. May switch."""
+        work, done = self._under_way
+        try:
+            result, error = work.get(), None
+        except BaseException as failure:
+            if not work.ready():  # it is this greenlet that is to end
+                raise
+            result, error = None, failure
+        self._under_way = None
+        if not self._killed:  # or it ended in the very moment of the crash: nobody hears of it
+            self._tell(done, result, error)
+
+    @staticmethod
+    def _tell(done, result, error):
+        if done is None and error is not None:
+            logger.warning("work on files failed: %s", error)
+        try:
+            if done is not None:
+                done(result, error)
+        except Exception:
+            logger.exception("a callback after work on files failed")

@@ -6,6 +6,7 @@ their own: the hub's serves name resolution and hashing, which must not wait for
 waits for goes there too (``aside``). A sync that failed proves nothing, not even when it is repeated: whoever it covered is fenced, and callbacks
 get the error. One per broker; idle, it holds neither a timer nor a thread's time.
 """
+import errno
 import logging
 import os
 import time
@@ -66,6 +67,8 @@ class GroupCommit:
         self._in_flight = deque()  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
+        self._making = []  # the changes that are being made
+        self._at_work = []  # work in threads that the cycle waits for
         self._killed = False
         self._changes = []  # ([storage.files.Change, ...], done or None) for the sync that begins next
         self._soon = []  # the same, for a moment in which no sync runs
@@ -142,7 +145,7 @@ class GroupCommit:
             callback = _Concerned(callback, concerns)
         if self._unwritten:
             self._mark_unwritten()
-        if not self.enabled:
+        if not self.enabled and self._gone is None:
             untold = self.tells_before_it_answers and self._has_marks()
             if untold or self._has_changes() or self._waiting or self._in_flight:
                 self._waiting.append(callback)
@@ -173,9 +176,10 @@ class GroupCommit:
         if self._has_marks() or self._later:
             self._begin_soon()
         while not (self.is_idle and self.is_done_aside):
-            while self._greenlet is not None:
+            while (greenlet := self._greenlet) is not None:
                 self._wake.set()
-                self._greenlet.join()
+                greenlet.join()
+                self._ended(greenlet)
             for lane in reversed(self._lanes):  # what the others let go of is closed aside
                 lane.join()
         self._watch.stop()
@@ -254,47 +258,60 @@ class GroupCommit:
 
     def _begin_soon(self):
         if self._greenlet is None:
-            self._greenlet = gevent.spawn(self._run if self.enabled else self._forget_marks)
+            self._greenlet = gevent.spawn(self._run)
             self._greenlet.name = "group-commit"
-
-    def _forget_marks(self):
-        """Without syncing, what is marked counts as flushed at the end of the loop's turn. May switch, for changes of names."""
-        try:
-            while self._has_marks() or self._later or self._waiting:
-                self._in_flight, self._waiting = deque(self._waiting), []
-                failures = {}
-                self._makes_soon = True
-                self._make(self._take_changes(), failures)
-                self._makes_soon = False
-                if self._killed:
-                    return
-                logs, self._logs, self._folders = self._logs, {}, {}
-                self._release(logs)
-                awaited, unawaited, self._stores, self._later = self._stores, self._later, {}, {}
-                for store in self._in_portions({**unawaited, **awaited}):
-                    try:
-                        store.sync_files(True)
-                    except StoreError as error:
-                        failures[store] = error
-                    self._tell(store, failures)
-                awaited_failure = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
-                self._answer(awaited_failure, False)
-        finally:
-            self._greenlet = None
+            self._greenlet.rawlink(self._ended)
 
     def _run(self):
         """Cycle while there is something to flush, then end: an idle broker has no greenlet here."""
         try:
-            while self._has_marks() or self._later or self._waiting:
-                self._wait_for_more()
-                if self._killed:
-                    return
-                if self._has_marks() or self._later or self._waiting:
-                    self._cycle()
+            for work in self._at_work:  # of a cycle that was cut short: two threads must not write one log
+                work.wait(None)
+            self._at_work = []
+            if self.enabled:
+                self._sync_marks()
+            else:
+                self._forget_marks()
         except Exception as error:
-            logger.exception("group commit failed; nothing that is to be durable will be confirmed any more")
             self._give_up(error)
         self._greenlet = None
+
+    def _ended(self, greenlet):
+        """One that was ended from outside (killed, maybe before its first turn, or by Ctrl-C) has told nobody."""
+        if self._greenlet is greenlet and not self._killed:
+            self._greenlet = None
+            how = type(greenlet.exception or greenlet.value).__name__
+            self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
+
+    def _forget_marks(self):
+        """Without syncing, what is marked counts as flushed at the end of the loop's turn. May switch, for changes of names."""
+        while self._has_marks() or self._later or self._waiting:
+            self._in_flight, self._waiting = deque(self._waiting), []
+            failures = {}
+            self._makes_soon = True
+            self._make(self._take_changes(), failures)
+            self._makes_soon = False
+            if self._killed:
+                return
+            logs, self._logs, self._folders = self._logs, {}, {}
+            self._release(logs)
+            awaited, unawaited, self._stores, self._later = self._stores, self._later, {}, {}
+            for store in self._in_portions({**unawaited, **awaited}):
+                try:
+                    store.sync_files(True)
+                except StoreError as error:
+                    failures[store] = error
+                self._tell(store, failures)
+            awaited_failure = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
+            self._answer(awaited_failure, False)
+
+    def _sync_marks(self):
+        while self._has_marks() or self._later or self._waiting:
+            self._wait_for_more()
+            if self._killed:
+                return
+            if self._has_marks() or self._later or self._waiting:
+                self._cycle()
 
     def _wait_for_more(self):
         """Until somebody waits for a sync, or for UNHURRIED_S. What is to change soon is made meanwhile. May switch."""
@@ -324,15 +341,18 @@ class GroupCommit:
             self._soon_failures.update(failures)
 
     def _give_up(self, error):
-        """A fault of ours in the middle of a cycle: whoever waits, or asks from now on, gets the error."""
+        """A fault of ours in the middle of a cycle, or its end from outside: whoever waits, or asks from now on, gets the error. What is marked
+        from now on is flushed, for the next run. What the cycle was flushing stays open: its threads may still do so.
+        """
+        logger.error("group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error)
         self._gone = error
         self.has_failed = True
-        self._is_syncing = False
+        self._is_syncing = self._makes_soon = False
         callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
         self._release([*self._logs, *self._unwritten])
         self._unwritten = {}
         stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
-        changes = self._take_changes()
+        changes, self._making = [*self._making, *self._take_changes()], []
         callbacks = [done for _, done in changes if done is not None] + callbacks
         for store in stores:  # in one piece: who asks from now on is answered at once, and not before those who asked earlier
             self._tell(store, {store: error})
@@ -401,10 +421,12 @@ class GroupCommit:
         """Have the changes made, one after the other, and tell of them. May switch."""
         if not changes:
             return
+        self._making = changes
         try:
             results = self._change_each([group for group, _ in changes])
         except Exception as failure:  # no thread to be had: nothing was done
             results = [(0, failure)] * len(changes)
+        self._making, self._at_work = [], []
         if self._killed:
             return
         for (group, done), (made, refusal) in zip(changes, results):
@@ -421,7 +443,8 @@ class GroupCommit:
                 logger.exception("a callback after a change of names failed")
 
     def _change_each(self, groups):
-        return begin(change_each, groups, self._watch, pool=self._threads_of()).get()
+        self._at_work = [begin(change_each, groups, self._watch, pool=self._threads_of())]
+        return self._at_work[0].get()
 
     def _collect(self, stores, unawaited, failures):
         """What to flush of stores as (function, file, whose it is), files retained. One that failed before fails this sync too, but not one of which
@@ -447,7 +470,7 @@ class GroupCommit:
     def _flush(self, jobs, failures):
         """Run the jobs in the pool, divided among its threads. May switch."""
         lanes = min(self._threads, len(jobs))
-        begun = []
+        begun = self._at_work = []
         try:
             for lane in range(lanes):
                 begun.append(begin(_flush_each, jobs[lane::lanes], self._watch, pool=self._threads_of()))
@@ -462,6 +485,7 @@ class GroupCommit:
             for owner, failure in failed:
                 logger.error("sync failed: %s", failure)
                 failures[owner] = failure
+        self._at_work = []
         if not self._killed:
             for function, file, owner in jobs:
                 if function == self._files.sync_log:

@@ -5,6 +5,7 @@ import gc
 import shutil
 import socket
 from collections import Counter
+from functools import partial
 
 import gevent
 import pytest
@@ -233,3 +234,87 @@ def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkey
     before.wait_until_nothing_is_left()
     assert node.role is None and not node._data_dir.locked
     node.close()
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, gevent.GreenletExit, gevent.Timeout])
+@pytest.mark.parametrize(("room", "end"), [("hub", "take_leave"), ("broker", "close"), ("_committer", "stop")])
+def test_end_that_is_interrupted_at_one_step_does_all_others_and_ends_whoever_closes(settings, monkeypatch, room, end, interruption):
+    """It is an order to whoever closes: a failure that came before does not take its place, and is logged."""
+    node = Node(settings)
+    node.lead()
+    node.close()
+    before = Open()
+    node.lead()
+    node.open_doors()
+    interrupted = getattr(node, room)
+    do, close_doors = getattr(interrupted, end), node.doors.close
+
+    def interrupt():
+        do()
+        raise interruption
+
+    def fail():
+        close_doors()
+        raise RuntimeError("doors cannot end")
+
+    monkeypatch.setattr(interrupted, end, interrupt)
+    monkeypatch.setattr(node.doors, "close", fail)
+
+    with pytest.raises(interruption):
+        node.close()
+
+    before.wait_until_nothing_is_left()
+    assert node.role is None and not node._data_dir.locked
+
+
+def test_end_that_fails_at_two_steps_raises_the_first_failure_and_logs_the_other(settings, monkeypatch, caplog):
+    node = Node(settings)
+    node.lead()
+    broker = node.broker
+    close_users, stop_events = broker.users.close, broker.events.stop
+
+    monkeypatch.setattr(broker.events, "stop", partial(fail_after, stop_events, "the first"))
+    monkeypatch.setattr(broker.users, "close", partial(fail_after, close_users, "the second"))
+
+    with pytest.raises(RuntimeError, match="the first"):
+        node.close()
+
+    assert "failed at the end, too" in caplog.text and "the second" in caplog.text
+
+
+def test_queue_that_cannot_be_closed_keeps_no_other_one_open(settings, monkeypatch):
+    node = Node(settings)
+    node.lead()
+    node.close()
+    before = Open()
+    node.lead()
+    vhost = node.broker.vhosts["/"]
+    queues = [vhost.declare_queue(name, durable=True)[0] for name in ("first", "second", "third")]
+    vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    for queue in queues[:2]:
+        vhost.queues[queue.name] = UnclosableQueue(queue)
+
+    with pytest.raises(RuntimeError, match="first cannot be closed"):
+        node.close()
+
+    assert [queue.closed for queue in queues] == [True] * 3
+    assert vhost.exchanges["later"].delayed_store.closed
+    before.wait_until_nothing_is_left()
+
+
+class UnclosableQueue:
+    """A queue, but for its end."""
+
+    def __init__(self, queue):
+        self._queue = queue
+
+    def __getattr__(self, name):
+        return getattr(self._queue, name)
+
+    def close(self, reason):
+        fail_after(partial(self._queue.close, reason), f"{self.name} cannot be closed")
+
+
+def fail_after(do, text):
+    do()
+    raise RuntimeError(text)

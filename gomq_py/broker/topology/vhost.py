@@ -37,6 +37,7 @@ from gomq_py.errors import (
     AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked,
 )
 from gomq_py.hub.job import Job
+from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
@@ -633,13 +634,17 @@ class VHost(Routing):
                 exchange.delayed_store.hold_back()
 
     def close(self):
-        """The broker stops: close every queue, keeping what is durable."""
+        """The broker stops: close every queue, keeping what is durable. One that cannot be closed keeps no other one open;
+        the first failure is raised at the end.
+        """
+        shutdown = Shutdown()
         for queue in list(self.queues.values()):
             queue.on_unused = None
-            queue.close("broker stops")
-        for exchange in self.exchanges.values():
+            shutdown.do(queue.close, "broker stops")
+        for exchange in list(self.exchanges.values()):
             if isinstance(exchange, DelayedExchange):
-                exchange.delayed_store.close()
+                shutdown.do(exchange.delayed_store.close)
+        shutdown.raise_failure()
 
     def durable_stores(self):
         """The stores of durable queues and delayed exchanges, where there is one. A generator."""

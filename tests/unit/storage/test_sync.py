@@ -339,6 +339,111 @@ def test_stop_does_what_the_work_that_it_waits_for_puts_on_any_lane_or_marks(fil
     assert done_by_then == list(range(11)) and committer.is_idle and committer.is_done_aside
 
 
+def kill_its_greenlet(committer):
+    """As whoever ends all greenlets of a process does."""
+    gevent.kill(committer._greenlet)
+
+
+def test_group_commit_that_is_ended_in_the_middle_of_a_flush_tells_who_waits_and_can_be_stopped(files):
+    committer, log, first, second, later, renamed = GroupCommit(files), FakeFile("/data/log"), Answers(), Answers(), Answers(), Answers()
+    files.open = False
+    committer.mark_file(log)
+    committer.after_sync(first)
+    wait_until(lambda: committer._is_syncing)
+    committer.mark(store := FakeStore("a"))
+    committer.change([NameChange("a", [])], renamed)
+    committer.after_sync(second)
+
+    kill_its_greenlet(committer)
+    wait_until(lambda: committer.is_idle)
+    committer.after_sync(later)
+
+    (error,) = first
+    assert first == second == later == renamed == [error] and error.errno == errno.ECANCELED and "GreenletExit" in str(error)
+    assert store.error is error and committer.has_failed
+    files.open = True
+    committer.stop()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_group_commit_that_is_ended_before_its_first_turn_tells_who_waits_and_can_be_stopped(files, enabled):
+    committer, answers, renamed = GroupCommit(files, enabled=enabled), Answers(), Answers()
+    committer.change([NameChange("a", [])], renamed)
+    committer.after_sync(answers)
+
+    kill_its_greenlet(committer)
+    committer.stop()
+
+    assert answers == renamed == [answers[0]] and answers[0].errno == errno.ECANCELED
+
+
+def test_what_is_marked_after_group_commit_was_ended_is_flushed_for_the_next_run_by_one_thread_at_a_time(files):
+    """The thread of the flush that was cut short may still write the log: two of them would write it twice."""
+    committer, log = GroupCommit(files), FakeFile("/data/log")
+    files.open = False
+    committer.mark_file(log)
+    committer.after_sync(Answers())
+    wait_until(lambda: committer._at_work)
+    kill_its_greenlet(committer)
+    wait_until(lambda: committer.is_idle)
+    began = []
+    sync_log, files.sync_log = files.sync_log, lambda file: (began.append(list(files.flushed)), sync_log(file))
+
+    committer.mark_file(log)
+    committer._stopping = True  # what is marked is flushed at once
+    committer._wake.set()
+    for _ in range(100):
+        gevent.sleep(0)
+    assert began == []
+    files.open = True
+    committer.stop()
+
+    assert began == [["/data/log"]] and files.flushed == ["/data/log"] * 2
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_group_commit_that_meets_a_fault_of_ours_tells_who_waits_with_and_without_syncing(files, enabled, monkeypatch):
+    committer, answers, later = GroupCommit(files, enabled=enabled), Answers(), Answers()
+    monkeypatch.setattr(committer, "_answer", lambda *_: 1 / 0)
+    committer.change([NameChange("a", [])])
+    committer.after_sync(answers)
+    committer.after_sync(answers)
+
+    wait_until(lambda: len(answers) == 2)
+    committer.after_sync(later)
+
+    assert [type(error) for error in [*answers, *later]] == [ZeroDivisionError] * 3
+    committer.stop()
+
+
+def test_work_aside_goes_on_though_its_greenlet_is_ended(files):
+    """Whoever it is done for hears of each piece, and the committer can be stopped."""
+    committer, go_on, heard = GroupCommit(files), threading.Event(), []
+    for number in range(3):
+        committer.aside(go_on.wait, waiting.TIMEOUT_S, done=lambda result, error, number=number: heard.append((number, result, error)))
+    (lane,) = [lane for lane in committer._lanes if not lane.is_idle]
+    wait_until(lambda: lane._under_way)
+
+    gevent.kill(lane._greenlet)
+    go_on.set()
+    committer.stop()
+
+    assert heard == [(number, True, None) for number in range(3)]
+
+
+def test_work_aside_whose_thread_is_interrupted_is_told_so_and_the_rest_is_done(files):
+    def interrupt():
+        raise SystemExit
+
+    committer, heard = GroupCommit(files), []
+    for work in (interrupt, lambda: "done"):
+        committer.aside(work, done=lambda result, error: heard.append((result, type(error))))
+
+    committer.stop()
+
+    assert heard == [(None, SystemExit), ("done", type(None))]
+
+
 def give_up_the_interpreter():
     """Work in a thread that the hub has its turn before."""
     threading.Event().wait(0.001)
