@@ -3,8 +3,7 @@ greenlet at a time.
 
 Nothing happens behind the caller's back: frames are read while it waits in a call, and consumers are called
 only from ``drain``. Heartbeats are sent then too, so a program that stays away longer than the negotiated
-interval should ask for ``heartbeat_s=0``. While a write waits for room, whatever the broker sends is taken
-in, so that two peers that both write cannot wait for each other.
+interval should ask for ``heartbeat_s=0``.
 """
 import platform
 import socket
@@ -23,7 +22,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.client.channel import Channel
 from gomq_py.client.errors import ConnectionClosed, Timeout
-from gomq_py.client.transport import Transport
+from gomq_py.client.stream import Stream, deadline_in
 from gomq_py.client.url import DEFAULT_URL, parse_url
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed
@@ -32,11 +31,10 @@ CAPABILITIES = {
     "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True,
     "consumer_cancel_notify": True, "connection.blocked": True, "authentication_failure_close": True,
 }
-_HELD_OCTETS = 65536  # what is held is written at that size: still a small share of a socket's buffer
 DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
 
 
-class Connection:
+class Connection(Stream):
     """Connects and logs in when made.
 
     Raises ConnectionClosed with the broker's reason, Timeout, or OSError where nothing listens.
@@ -63,18 +61,11 @@ class Connection:
         )
         self.server_properties = {}
         self.blocked_reason = None  # text while the broker holds publishers back
-        self.error: ConnectionClosed | None = None  # the ConnectionClosed that ended the connection
         self._channels: dict = {}
         self._failed: list = []  # channels closed by the broker and not yet told
         self._control = []  # methods on channel 0 nobody has waited for yet
         self._reader = FrameReader(self.frame_max)
-        self._outgoing = bytearray()
-        self._sending = False
-        self._held = False  # between hold() and flush()
-        self._ended_by_peer = False
-        self._transport = Transport(socket_module)
-        self._last_sent = self._last_received = time.monotonic()
-        self._transport.connect(self.parameters, self.timeout_s, tls_context)
+        super().__init__(self.parameters, socket_module, tls_context)
         try:
             self._open(client_properties or {}, name or options.get("name"))
         except BaseException:
@@ -87,15 +78,6 @@ class Connection:
     def __exit__(self, *_):
         if self.error is None:
             self.close()
-
-    @property
-    def closed(self):
-        """Whether the connection has ended; ``error`` says why."""
-        return self.error is not None
-
-    def fileno(self):
-        """The socket's descriptor, for a select of one's own."""
-        return self._transport.socket.fileno()
 
     def channel(self, channel_id=None):
         """Open a channel, by default the lowest free one.
@@ -121,7 +103,7 @@ class Connection:
         """
         if self._call_consumers():
             return True
-        if not self.receive(_deadline(timeout_s)):
+        if not self.receive(deadline_in(timeout_s)):
             return False
         self._call_consumers()
         return True
@@ -135,33 +117,8 @@ class Connection:
         returns True, for TLS may hold octets that no poll sees. Raises as ``drain`` does. May switch, for it
         may write.
         """
-        self._raise_if_closed()
-        try:
-            self._take()
-        except OSError as error:
-            self._lost(error)
-        came = self._dispatch()
-        if not came:
-            self._raise_if_closed()
-            if self._ended_by_peer:
-                self._fail(ConnectionClosed(0, "the broker closed the socket without saying why"))
-            self._keep_alive()
+        came = self.receive_ready()
         return bool(self._call_consumers()) or came
-
-    def due_in(self):
-        """Seconds until a heartbeat must be sent or is missed; None without heartbeats."""
-        return self._patience()
-
-    def hold(self):
-        """Collect what is sent up to ``flush`` or the next wait for an answer: many frames, one system call.
-        """
-        self._held = True
-
-    def flush(self):
-        """Send what ``hold`` collected. May switch."""
-        self._held = False
-        if self._outgoing:
-            self.send(b"")
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
         """Tell the broker and close; does nothing on a closed connection. May switch."""
@@ -172,21 +129,12 @@ class Connection:
             self._await_control((ConnectionCloseOk,), self.timeout_s)
         except (ConnectionClosed, Timeout, OSError):
             pass  # it is closed either way, and nobody is left to do anything about it
-        self._end(ConnectionClosed(0, "closed by this client"))
-
-    def abort(self):
-        """Close the socket without a word, as a crashed client would."""
-        self._end(ConnectionClosed(0, "aborted by this client"))
+        self.end(ConnectionClosed(0, "closed by this client"))
 
     def update_secret(self, new_secret, reason):
         """Renew an OAuth token. Raises ConnectionClosed where the broker refuses it."""
         self.send(method_frame(0, ConnectionUpdateSecret(new_secret=new_secret, reason=reason)))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
-
-    @property
-    def socket(self):
-        """The non-blocking socket, for a caller that takes over reading and writing: see ``take_over``."""
-        return self._transport.socket
 
     def take_over(self):
         """What was received and not dispatched yet.
@@ -202,70 +150,6 @@ class Connection:
         self._reader.feed(octets)
 
     # What channels call.
-
-    def send(self, octets):
-        """Write whole frames. Raises ConnectionClosed. May switch."""
-        self._raise_if_closed()
-        self._outgoing += octets
-        if self._sending:
-            return  # another greenlet is in the loop below and takes this along
-        if self._held and len(self._outgoing) < _HELD_OCTETS:
-            return
-        self._sending = True
-        try:
-            while self._outgoing:
-                with memoryview(self._outgoing) as view:
-                    sent = self._transport.send(view)
-                del self._outgoing[:sent]
-                if self._outgoing and not sent:
-                    # No longer than silence is allowed: it is not for this loop to send the heartbeats in
-                    # between.
-                    silence_s = self._silence_left()
-                    if not self._transport.wait(silence_s, writable=True) and self._silence_left() <= 0:
-                        self._fail_of_silence()
-                    self._take()
-                    if self._ended_by_peer:
-                        break
-            self._last_sent = time.monotonic()
-        except OSError as error:
-            self._lost(error)
-        finally:
-            self._sending = False
-
-    def receive(self, deadline=None):
-        """Read and dispatch at least one frame; False once the monotonic ``deadline`` has passed.
-
-        Raises ConnectionClosed. May switch.
-        """
-        if self._held:
-            self.flush()
-        while True:
-            if self._dispatch():
-                return True
-            self._raise_if_closed()
-            if self._ended_by_peer:
-                self._fail(ConnectionClosed(0, "the broker closed the socket without saying why"))
-            self._keep_alive()
-            wait_s = self._patience()
-            if deadline is not None:
-                remaining_s = deadline - time.monotonic()
-                wait_s = remaining_s if wait_s is None else min(wait_s, remaining_s)
-                if remaining_s <= 0 and not self._transport.wait(0):
-                    return False
-            try:
-                self._transport.wait(wait_s)
-                self._take()
-            except OSError as error:
-                self._lost(error)
-
-    def wait_for(self, predicate, timeout_s=None):
-        """Receive until ``predicate()`` holds. Raises Timeout, ConnectionClosed. May switch."""
-        deadline = _deadline(timeout_s)
-        while not predicate():
-            if not self.receive(deadline):
-                raise Timeout(
-                    f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s} s"
-                )
 
     def forget(self, channel):
         """A channel has been closed."""
@@ -290,7 +174,7 @@ class Connection:
         return count
 
     def _open(self, client_properties, name):
-        deadline = _deadline(self.timeout_s)
+        deadline = deadline_in(self.timeout_s)
         self.send(PROTOCOL_HEADER)
         start = self._await_control((ConnectionStart,), self.timeout_s)
         self.server_properties = start.server_properties
@@ -349,20 +233,22 @@ class Connection:
         self._control.remove(method)
         return method
 
-    def _take(self):
-        """Move what the socket holds to the reader."""
-        octets = self._transport.receive()
-        if octets:
-            self._last_received = time.monotonic()
-            if not self.server_properties and octets.startswith(b"AMQP"):
-                self._fail(
-                    ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
-                )
-            self._reader.feed(octets)
-        elif octets is not None:
-            self._ended_by_peer = True
+    # What the stream asks.
 
-    def _dispatch(self):
+    @property
+    def interval_s(self):
+        """The heartbeat."""
+        return self.heartbeat_s
+
+    def feed(self, octets):
+        """Octets have come."""
+        if not self.server_properties and octets.startswith(b"AMQP"):
+            self.fail(
+                ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
+            )
+        self._reader.feed(octets)
+
+    def dispatch(self):
         """Hand every whole frame to its channel; False if there was none."""
         any_frame = False
         try:
@@ -379,7 +265,7 @@ class Connection:
             self.send(
                 method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text))
             )
-            self._fail(
+            self.fail(
                 ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error
             )
         return any_frame
@@ -392,7 +278,7 @@ class Connection:
         method = decode_method(payload)
         if isinstance(method, ConnectionClose):
             self.send(method_frame(0, ConnectionCloseOk()))
-            self._fail(
+            self.fail(
                 ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
             )
         if isinstance(method, ConnectionBlocked):
@@ -402,68 +288,14 @@ class Connection:
         else:
             self._control.append(method)
 
-    def _patience(self):
-        """Seconds until a heartbeat must be sent or is missed; None without heartbeats."""
-        if not self.heartbeat_s:
-            return None
-        now = time.monotonic()
-        return max(
-            0, min(self._last_sent + self.heartbeat_s / 2, self._last_received + 2 * self.heartbeat_s) - now
-        )
+    def send_sign_of_life(self):
+        """A heartbeat."""
+        self.send(HEARTBEAT_FRAME)
 
-    def _keep_alive(self):
-        if not self.heartbeat_s:
-            return
-        now = time.monotonic()
-        if self._silence_left() < 0:
-            self._fail_of_silence()
-        if now - self._last_sent >= self.heartbeat_s / 2 and not self._outgoing:
-            self.send(HEARTBEAT_FRAME)
-
-    def _silence_left(self):
-        """Seconds until the broker has been silent for too long; None without heartbeats."""
-        return self._last_received + 2 * self.heartbeat_s - time.monotonic() if self.heartbeat_s else None
-
-    def _fail_of_silence(self):
-        self._fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.heartbeat_s} s"))
-
-    def _lost(self, error):
-        """The socket failed.
-
-        What the broker said before may still be in the reader, and says more than the error.
-        """
-        if self.error is None:
-            try:
-                self._take()
-                self._dispatch()
-            except (OSError, ConnectionClosed):
-                pass
-        self._fail(
-            ConnectionClosed(0, f"connection to {self.parameters.host}:{self.parameters.port} lost: {error}"),
-            error,
-        )
-
-    def _raise_if_closed(self):
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-
-    def _fail(self, error, cause=None):
-        """End and raise the reason, which is an earlier one where there was one."""
-        self._end(error)
-        raise self.error or error from cause
-
-    def _end(self, error):
-        """The one way out: keeps the first reason, ends the channels, closes the socket."""
-        if self.error is not None:
-            return
-        self.error = error
+    def ended(self, error):
+        """The channels end with the connection."""
         for channel in list(self._channels.values()):
             channel.connection_ended(error)
-        self._transport.close()
-
-
-def _deadline(timeout_s):
-    return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def _agree(ours, theirs):

@@ -1,0 +1,243 @@
+"""Stream: what a client's connection does whichever protocol it speaks: whole frames or packets out, octets
+in, waiting for an answer, signs of life, and one way to end.
+
+Nothing happens behind the caller's back: octets are read while it waits in a call. While a write waits for
+room, whatever the broker sends is taken in, so that two peers that both write cannot wait for each other.
+"""
+import time
+
+from gomq_py.client.errors import ConnectionClosed, Timeout
+from gomq_py.client.transport import Transport
+
+_HELD_OCTETS = 65536  # what is held is written at that size: still a small share of a socket's buffer
+
+
+class Stream:
+    """Connects when made; a class of a protocol says what the octets mean.
+
+    It has ``timeout_s``, which bounds each wait for an answer, before it calls this constructor.
+    """
+
+    def __init__(self, parameters, socket_module, tls_context):
+        self.parameters = parameters
+        self.error: ConnectionClosed | None = None  # the ConnectionClosed that ended the connection
+        self._outgoing = bytearray()
+        self._sending = False
+        self._held = False  # between hold() and flush()
+        self._ended_by_peer = False
+        self._transport = Transport(socket_module)
+        self._last_sent = self._last_received = time.monotonic()
+        try:
+            self._transport.connect(parameters, self.timeout_s, tls_context)
+        except BaseException:
+            self._transport.close()
+            raise
+
+    # What a protocol says.
+
+    timeout_s: float
+
+    @property
+    def interval_s(self):
+        """A sign of life is sent after half of these seconds, the broker is given up after twice as many; 0
+        or None: both may be silent for ever.
+        """
+        raise NotImplementedError
+
+    def feed(self, octets):
+        """Octets have come."""
+        raise NotImplementedError
+
+    def dispatch(self):
+        """Handle every frame or packet that is there as a whole; False if there was none."""
+        raise NotImplementedError
+
+    def send_sign_of_life(self):
+        """Nothing has been sent for half an interval."""
+        raise NotImplementedError
+
+    def ended(self, error):
+        """The connection has ended."""
+
+    # What callers use.
+
+    @property
+    def closed(self):
+        """Whether the connection has ended; ``error`` says why."""
+        return self.error is not None
+
+    @property
+    def socket(self):
+        """The non-blocking socket, for a caller that takes over reading and writing: see ``take_over``."""
+        return self._transport.socket
+
+    def fileno(self):
+        """The socket's descriptor, for a select of one's own."""
+        return self._transport.socket.fileno()
+
+    def due_in(self):
+        """Seconds until a sign of life must be sent or is missed; None without an interval."""
+        if not self.interval_s:
+            return None
+        return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
+
+    def due_at(self):
+        """When a sign of life must be sent, by the monotonic clock."""
+        return self._last_sent + self.interval_s / 2
+
+    def hold(self):
+        """Collect what is sent up to ``flush`` or the next wait for an answer: many frames, one system call.
+        """
+        self._held = True
+
+    def flush(self):
+        """Send what ``hold`` collected. May switch."""
+        self._held = False
+        if self._outgoing:
+            self.send(b"")
+
+    def abort(self):
+        """Close the socket without a word, as a crashed client would."""
+        self.end(ConnectionClosed(0, "aborted by this client"))
+
+    def send(self, octets):
+        """Write whole frames. Raises ConnectionClosed. May switch."""
+        self.raise_if_closed()
+        self._outgoing += octets
+        if self._sending:
+            return  # another greenlet is in the loop below and takes this along
+        if self._held and len(self._outgoing) < _HELD_OCTETS:
+            return
+        self._sending = True
+        try:
+            while self._outgoing:
+                with memoryview(self._outgoing) as view:
+                    sent = self._transport.send(view)
+                del self._outgoing[:sent]
+                if self._outgoing and not sent:
+                    # No longer than silence is allowed: it is not for this loop to send the heartbeats in
+                    # between.
+                    silence_s = self._silence_left()
+                    if not self._transport.wait(silence_s, writable=True) and self._silence_left() <= 0:
+                        self._fail_of_silence()
+                    self._take()
+                    if self._ended_by_peer:
+                        break
+            self._last_sent = time.monotonic()
+        except OSError as error:
+            self._lost(error)
+        finally:
+            self._sending = False
+
+    def receive(self, deadline=None):
+        """Read and dispatch at least one frame; False once the monotonic ``deadline`` has passed.
+
+        Raises ConnectionClosed. May switch.
+        """
+        if self._held:
+            self.flush()
+        while True:
+            if self.dispatch():
+                return True
+            self._nothing_came()
+            wait_s = self.due_in()
+            if deadline is not None:
+                remaining_s = deadline - time.monotonic()
+                wait_s = remaining_s if wait_s is None else min(wait_s, remaining_s)
+                if remaining_s <= 0 and not self._transport.wait(0):
+                    return False
+            try:
+                self._transport.wait(wait_s)
+                self._take()
+            except OSError as error:
+                self._lost(error)
+
+    def receive_ready(self):
+        """Read and dispatch what has come by now, without waiting; whether anything had. Sends a sign of life
+        that is due. Raises ConnectionClosed. May switch, for it may write.
+        """
+        self.raise_if_closed()
+        try:
+            self._take()
+        except OSError as error:
+            self._lost(error)
+        came = self.dispatch()
+        if not came:
+            self._nothing_came()
+        return came
+
+    def wait_for(self, predicate, timeout_s=None):
+        """Receive until ``predicate()`` holds. Raises Timeout, ConnectionClosed. May switch."""
+        deadline = deadline_in(timeout_s)
+        while not predicate():
+            if not self.receive(deadline):
+                raise Timeout(
+                    f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s} s"
+                )
+
+    def raise_if_closed(self):
+        """Raise what has ended the connection, if anything has."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+
+    def fail(self, error, cause=None):
+        """End and raise the reason, which is an earlier one where there was one."""
+        self.end(error)
+        raise self.error or error from cause
+
+    def end(self, error):
+        """The one way out: keeps the first reason, closes the socket."""
+        if self.error is not None:
+            return
+        self.error = error
+        self.ended(error)
+        self._transport.close()
+
+    # The rest is private.
+
+    def _take(self):
+        """Move what the socket holds to the protocol's reader."""
+        octets = self._transport.receive()
+        if octets:
+            self._last_received = time.monotonic()
+            self.feed(octets)
+        elif octets is not None:
+            self._ended_by_peer = True
+
+    def _nothing_came(self):
+        self.raise_if_closed()
+        if self._ended_by_peer:
+            self.fail(ConnectionClosed(0, "the broker closed the socket without saying why"))
+        if self.interval_s:
+            if self._silence_left() < 0:
+                self._fail_of_silence()
+            if time.monotonic() >= self.due_at() and not self._outgoing:
+                self.send_sign_of_life()
+
+    def _silence_left(self):
+        """Seconds until the broker has been silent for too long; None without an interval."""
+        return self._last_received + 2 * self.interval_s - time.monotonic() if self.interval_s else None
+
+    def _fail_of_silence(self):
+        self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
+
+    def _lost(self, error):
+        """The socket failed.
+
+        What the broker said before may still be in the reader, and says more than the error.
+        """
+        if self.error is None:
+            try:
+                self._take()
+                self.dispatch()
+            except (OSError, ConnectionClosed):
+                pass
+        self.fail(
+            ConnectionClosed(0, f"connection to {self.parameters.host}:{self.parameters.port} lost: {error}"),
+            error,
+        )
+
+
+def deadline_in(timeout_s):
+    """The monotonic time in ``timeout_s`` seconds; None for None."""
+    return None if timeout_s is None else time.monotonic() + timeout_s
