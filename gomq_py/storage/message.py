@@ -8,17 +8,20 @@ Python object per message. ``buffer`` is the connection's read buffer (publishin
 ``peek``/``read``, whichever comes first.
 """
 from gomq_py import octets
+from gomq_py.content import forms
 
 KIND_AMQP = 1
 KIND_MQTT = 2
 
 
 class Message:
-    """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (wire
-    form), body.
+    """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (as
+    the publisher sent them: what they mean is said by ``kind``, see content.forms), body.
 
     ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the
-    store's handle, see message_store; ``delivery_count`` counts earlier deliveries that came back.
+    store's handle, see message_store, and ``ordinal`` the record's number in its segment, both of a message
+    that a store shows; ``delivery_count`` counts earlier deliveries that came back.
+    ``publisher``: whoever published it, where a door wants to know that while it is routed, or None.
     ``may_wait``: whoever publishes it waits where a thread has to make files for it first; ``lacking`` is the
     ``wait`` of the StoreLater then.
     """
@@ -26,7 +29,7 @@ class Message:
     __slots__ = (
         "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at",
         "body_length", "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags",
-        "priority", "persistent", "redelivered", "may_wait", "lacking",
+        "priority", "persistent", "redelivered", "may_wait", "lacking", "ordinal", "publisher",
     )
 
     def __init__(self):
@@ -36,10 +39,10 @@ class Message:
         self.routing_at = self.routing_length = self.properties_at = self.properties_length = 0
         self.body_at = self.body_length = 0
         self.timestamp_ms = self.expires_at_ms = self.location = 0
-        self.delivery_count = self.flags = self.priority = 0
-        self.kind = 1
+        self.delivery_count = self.flags = self.priority = self.ordinal = 0
+        self.kind = KIND_AMQP
         self.persistent = self.redelivered = self.may_wait = False
-        self.lacking = None
+        self.lacking = self.publisher = None
 
     def restamp(self, now_ms):
         """Count as published at ``now_ms``: its age begins there, and what is left of its time stays as long
@@ -55,7 +58,7 @@ class Message:
     ):
         """Point at parts given as bytes (slow lane): one buffer is built and owned.
 
-        Names are at most 255 octets, properties in wire form.
+        Names are at most 255 octets, properties basic in wire form.
         """
         if len(exchange) > 255 or len(routing_key) > 255:
             raise ValueError("exchange and routing key are short strings: at most 255 octets")
@@ -74,18 +77,28 @@ class Message:
         self.expires_at_ms = expires_at_ms
         self.priority = priority
         self.persistent = persistent
-        self.location = self.delivery_count = self.flags = 0
-        self.kind = 1
+        self.location = self.delivery_count = self.flags = self.ordinal = 0
+        self.kind = KIND_AMQP
         self.redelivered = False
+        self.publisher = None
+
+    def set_kind(self, kind, flags=0):
+        """The properties just assigned are of this kind, with the flags that go with them; bit 0 is not
+        among these.
+        """
+        self.kind = kind
+        self.flags = flags
 
     def own(self, properties=None):
         """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown
         in.
 
-        ``properties`` (octets in wire form) stand in for those it came with.
+        ``properties`` (basic, in wire form) stand in for those it came with, whatever its kind was.
         """
         if properties is None:
-            properties = self.get_properties()
+            properties = self.get_raw()
+        else:
+            self.kind = KIND_AMQP
         owner = b"".join((
             bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length]),
             properties,
@@ -120,9 +133,18 @@ class Message:
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
     def get_properties(self):
-        """The properties in wire form: flag words and fields, without the header frame's class, weight and
-        body size (a copy).
+        """The basic properties in wire form: flag words and fields, without the header frame's class, weight
+        and body size (a copy).
+
+        Raises Malformed for content of another kind that cannot be read as such.
         """
+        if self.kind != KIND_AMQP:
+            return forms.of(self.kind).basic(
+                self.buffer, self.routing_at, self.properties_at, self.properties_length, self.flags)
+        return self.get_raw()
+
+    def get_raw(self):
+        """The properties as they are stored, which only whoever knows the kind can read (a copy)."""
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):

@@ -158,6 +158,7 @@ class Segment:
         message.flags = p[at + 3] & 0xFE
         message.persistent = p[at + 3] & 1
         message.priority = p[at + 4]
+        message.ordinal = octets.le32(p, at + 16)
         message.timestamp_ms = octets.le64(p, at + 20)
         message.expires_at_ms = octets.le64(p, at + 28)
         message.routing_at = at + 40

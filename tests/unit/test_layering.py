@@ -75,7 +75,7 @@ MAP = {
     "patterns": set(),
     "hub": {"observability", "octets"},
     "storage.format": {"octets"},
-    "storage.message": {"octets"},
+    "storage.message": {"octets", "content"},
     # apart
     "client": {"amqp.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
     "perf": {"client", "amqp.wire", "content", "octets", "build_info", ""},

@@ -24,7 +24,7 @@ from gomq_py.broker.transfer.engine import (
 from gomq_py.content.properties import Properties
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-from gomq_py.storage.message import KIND_AMQP, Message
+from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
@@ -341,7 +341,7 @@ class DeadLetterExchanges(Target):
             or route.reason != dead.reason
         ):
             route = self._route = self._route_of(dead)
-        if route.exchange is None or message.kind != KIND_AMQP:
+        if route.exchange is None:
             return None
         pending = dead.pending
         routing, properties = message.get_routing(), message.get_properties()

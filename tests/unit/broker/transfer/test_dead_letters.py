@@ -429,6 +429,19 @@ def test_letter_that_cannot_be_made_is_set_aside_and_all_others_go_on_in_order(n
     assert lines[0].endswith("is set aside until the next restart: dead-lettering: malformed basic properties")
 
 
+def test_letter_of_a_kind_that_nobody_reads_is_set_aside_and_those_behind_it_go_on(node):
+    declare(node, "dead")
+    queue = declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+    unread = message(routing_key=b"q")
+    unread.set_kind(250)
+
+    queue.publish(unread)
+    node.publish("", "q", b"sound")
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.unacked_count == 1)
+    assert queue.aside.reasons == {"dead-lettering: Malformed: content of kind 250, which is unknown here": 1}
+
+
 def test_letter_that_was_set_aside_is_tried_again_after_a_restart(tmp_path):
     node = Node(tmp_path / "data")
     declare(node, "dead")
