@@ -22,6 +22,7 @@ from gomq_py.broker.signals.resource_watch import ResourceWatch
 from gomq_py.broker.signals.totals import Totals
 from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.topology import recovery
+from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.topology.vhost_deletion import VHostDeletion
@@ -47,10 +48,11 @@ class Broker:
     connections of the hub.
     """
 
-    def __init__(self, data_dir, files, durability, settings, hub):
+    def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
         """An empty model: nothing of the folder is read, or changed, before ``recover``.
 
-        ``hub``: the Hub it runs in.
+        ``hub``: the Hub it runs in. ``kinds``: those of queues and exchanges (broker.topology.kinds) where
+        there are more than every broker has.
 
         Raises BackendError.
         """
@@ -72,7 +74,7 @@ class Broker:
         self.moves = set()  # those of operators that are under way
         self._factory = QueueFactory(
             data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers,
-            self._queue_expired)
+            self._queue_expired, Kinds() if kinds is None else kinds)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
         algorithm = settings.default_consistent_hash_algorithm
         self._factory.exchange_defaults["consistent_hash_algorithm"] = algorithm

@@ -22,10 +22,11 @@ def cleaned(name):
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
-def check_not_reserved(kind, name):
-    """Refuse ``amq.`` to clients that create something. Raises AccessRefused."""
-    if name.startswith(RESERVED_PREFIX):
-        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+def check_not_reserved(kind, name, prefixes=()):
+    """Refuse ``amq.``, and these prefixes, to clients that create something. Raises AccessRefused."""
+    for prefix in (RESERVED_PREFIX, *prefixes):
+        if name.startswith(prefix):
+            raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{prefix}*'")
 
 
 def check_length(kind, name):

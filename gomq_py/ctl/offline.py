@@ -13,6 +13,7 @@ from gomq_py.auth.users import SHAPES as USER_SHAPES
 from gomq_py.broker.features.arguments import CLASSIC
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.topology.definitions import header, jsonable
+from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.recovery import replay, text
 from gomq_py.broker.topology.vhost import metadata
 from gomq_py.broker.topology_log import records
@@ -88,11 +89,13 @@ class Definitions:
     """The definitions in a data folder: ``exported()`` as the broker exports them; ``problems`` are lines
     about what cannot be read.
 
-    Raises FolderError when one of the logs cannot be read at all.
+    ``kinds`` are the broker's (broker.topology.kinds). Raises FolderError when one of the logs cannot be read
+    at all.
     """
 
-    def __init__(self, root):
+    def __init__(self, root, kinds=None):
         self.problems = []
+        self._kinds = Kinds() if kinds is None else kinds
         self._vhosts, self._global = replay(
             self._records(root, DEFINITIONS, records.SHAPES), lambda: bool(self.problems)
         )
@@ -157,7 +160,8 @@ class Definitions:
                     "name": name, "vhost": vhost, "durable": True, "auto_delete": record["auto_delete"],
                     "arguments": jsonable(record["arguments"]),
                 }
-                for vhost, name, record in self._each("queues")],
+                for vhost, name, record in self._each("queues")
+                if not self._kinds.is_state(record["arguments"])],
             "exchanges": [
                 {
                     "name": name, "vhost": vhost, "type": record["type"], "durable": True,
@@ -171,8 +175,12 @@ class Definitions:
                     "destination": text(record["destination"]), "destination_type": record["to"],
                     "routing_key": text(record["key"]), "arguments": jsonable(record["arguments"]),
                 }
-                for vhost, _, record in self._each("bindings")],
+                for vhost, _, record in self._each("bindings") if not self._is_to_state(vhost, record)],
         }
+
+    def _is_to_state(self, vhost, binding):
+        queue = self._vhosts[vhost].queues.get(text(binding["destination"]))
+        return binding["to"] == "queue" and queue is not None and self._kinds.is_state(queue["arguments"])
 
 
 def _vhost(name, record):

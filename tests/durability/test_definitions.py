@@ -90,6 +90,8 @@ def change(broker, random, number):
         broker.create_vhost("v", f"made {number}")
     elif draw < 0.03 and vhost.name == "v":
         broker.delete_vhost("v")
+    elif draw < 0.15 and queue in vhost.queues:
+        vhost.redefine_queue(vhost.queues[queue], {"x-number": number})
     elif draw < 0.35 and queue not in vhost.queues:
         vhost.declare_queue(queue, durable=True, arguments={"x-number": number})
     elif draw < 0.5:

@@ -1,6 +1,7 @@
 """A vhost without a disk: queues that keep nothing but their counts, and a log that keeps its records in a list."""
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
+from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.vhost import VHost
 
 
@@ -16,7 +17,7 @@ class FakeQueue(Destination):
         self.on_unused = None
         self.ready_count = 0
         self.consumer_count = 0
-        self.closed = self.paused = False
+        self.closed = self.paused = self.is_state = False
         self.settings = None
         self.limits = None
         for name in QUEUE_COUNTERS:
@@ -28,6 +29,12 @@ class FakeQueue(Destination):
     def close(self, reason=""):
         self.closed = True
 
+    def redefine(self, arguments):
+        self.arguments = arguments
+
+    def on_deleted(self, reason):
+        pass
+
     def lose_last_consumer(self):
         self.consumer_count = 0
         self.on_unused(self)
@@ -36,10 +43,11 @@ class FakeQueue(Destination):
 class FakeFactory:
     """Makes FakeQueues; ``removed`` are those that were deleted."""
 
-    def __init__(self):
+    def __init__(self, kinds=None):
         self.removed = []
         self.sliced = []
         self.exchange_defaults = {}
+        self.kinds = Kinds() if kinds is None else kinds
         self.scheduler = self
 
     def start(self, job):
@@ -91,9 +99,9 @@ class ListLog:
         self.records.append(record)
 
 
-def make_vhost(name="/"):
+def make_vhost(name="/", kinds=None):
     """(vhost, factory, log) of an empty vhost."""
-    factory, log = FakeFactory(), ListLog()
+    factory, log = FakeFactory(kinds), ListLog()
     return VHost(name, factory, log), factory, log
 
 

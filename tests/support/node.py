@@ -17,14 +17,14 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 class Node:
     """``stop`` ends it in order, ``kill`` leaves everything as it is once definitions have been answered."""
 
-    def __init__(self, path, files=None, **settings):
+    def __init__(self, path, files=None, kinds=None, **settings):
         files = Unflushed() if files is None else files
         self.files = files
         self.data_dir = DataDir(path, files).open()
         self.committer = GroupCommit(files)
         settings = Settings(**settings)
         self.hub = Hub(settings)
-        self.broker = Broker(self.data_dir, files, Durability(self.committer), settings, self.hub)
+        self.broker = Broker(self.data_dir, files, Durability(self.committer), settings, self.hub, kinds)
         self.broker.recover()
 
     @property

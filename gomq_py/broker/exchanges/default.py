@@ -12,6 +12,7 @@ class DefaultExchange(Exchange):
 
     def __init__(self, vhost, queues, sinks):
         super().__init__("", vhost, durable=True)
+        self.predeclared = True
         self._queues = queues
         self._sinks = sinks
 

@@ -16,6 +16,7 @@ class Exchange:
     checked against.
 
     ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached.
+    ``predeclared``: it is there in every run and cannot be deleted, and so stands in no log and no export.
     ``departed``: destinations that are gone and of whose bindings so many have still to be unbound; nothing
     is routed to them, whatever match() says.
     """
@@ -33,8 +34,10 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments or {}
         self.alternate = None  # set by the vhost: from the arguments or a policy
+        self.onward = None  # an exchange that gets all that this one gets, set by the vhost
         self.deduplication = None  # ExchangeIds, set by the vhost likewise
         self.in_force = UNDER_NONE  # policies, set by the vhost
+        self.predeclared = False  # set by the vhost
         self.state = ExchangeState()
         self._bindings = {}
         self.departed = {}

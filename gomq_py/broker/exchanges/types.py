@@ -1,4 +1,7 @@
-"""Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments."""
+"""Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments.
+
+Those that every broker has; more may be registered (broker.topology.kinds).
+"""
 from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HASH_ON, ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import INNER_TYPE, DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
@@ -10,7 +13,7 @@ from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE_AR
 from gomq_py.broker.features.arguments import check_values
 from gomq_py.broker.features.deduplication import ARGUMENTS as DEDUPLICATION
 from gomq_py.broker.values import type_name
-from gomq_py.errors import PreconditionFailed, UnknownType
+from gomq_py.errors import PreconditionFailed
 
 EXCHANGE_TYPES = {
     kind.type: kind for kind in (
@@ -36,14 +39,6 @@ PREDECLARED = (
 COMPARED_ARGUMENTS = (
     *ALTERNATE_ARGUMENTS, ALGORITHM, HASH_ON, HASH_HEADER, INNER_TYPE, *DEDUPLICATION,
 )
-
-
-def exchange_type(name):
-    """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""
-    kind = EXCHANGE_TYPES.get(name)
-    if kind is None:
-        raise UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
-    return kind
 
 
 def check_exchange_arguments(kind, entity, arguments):

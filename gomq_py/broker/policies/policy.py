@@ -29,21 +29,21 @@ OPERATOR_KEYS = {key: row for key, row in KEYS.items() if row.operator}
 # key: the component whose owner acts on it; nobody else does.
 KEYS_OF_COMPONENTS = {key: row.component for key, row in KEYS.items() if row.component is not None}
 
-# apply-to: the kinds of entity it means
+# apply-to: whether it means this kind of entity. Queues may be of kinds that are not known here.
 _APPLIES = {
-    ALL: {EXCHANGE, "classic", "quorum", "stream"},
-    QUEUES: {"classic", "quorum", "stream"},
-    EXCHANGES: {EXCHANGE},
-    "classic_queues": {"classic"},
-    "quorum_queues": {"quorum"},
-    "streams": {"stream"},
+    ALL: lambda kind: True,
+    QUEUES: EXCHANGE.__ne__,
+    EXCHANGES: EXCHANGE.__eq__,
+    "classic_queues": "classic".__eq__,
+    "quorum_queues": "quorum".__eq__,
+    "streams": "stream".__eq__,
 }
 
 
 class Policy:
     """One policy. Immutable: a change makes a new one."""
 
-    __slots__ = ("name", "pattern", "apply_to", "priority", "definition", "_pattern", "_kinds")
+    __slots__ = ("name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
         """Raises PolicyError."""
@@ -52,7 +52,7 @@ class Policy:
         self.apply_to = _apply_to(apply_to)
         self.priority = _priority(priority)
         self.definition = _checked(definition, OPERATOR_KEYS if operator else KEYS)
-        self._kinds = _APPLIES[self.apply_to]
+        self._means = _APPLIES[self.apply_to]
         if not isinstance(pattern, str):
             raise PolicyError(f"pattern should be a string but was {pattern!r}")
         try:
@@ -65,7 +65,7 @@ class Policy:
 
     def applies(self, kind, name):
         """Whether the policy is for the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
-        if kind not in self._kinds:
+        if not self._means(kind):
             return False
         try:
             return self._pattern.found_in(name)

@@ -6,30 +6,27 @@ take long, do not hold up the hub. An entity that is declared meanwhile gets the
 """
 import time
 
-from gomq_py.broker.features import alternate_exchange, consumer_timeout, tee
-from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.features import alternate_exchange, tee
+from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
-from gomq_py.broker.policies.policy import EXCHANGE, KEYS, UNDER_NONE, InForce, PolicySet, policy_of
+from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-# Keys that mean nothing for streams; what a consumer may take its time for is its channel's affair.
-_NOT_OF_STREAMS = frozenset(
-    key for key, row in KEYS.items() if STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
 
 
 class VHostPolicies(Job):
     """``user`` and ``operator`` are PolicySets. ``configure(queue, settings)`` and ``when_safe`` are the queue
-    factory's.
+    factory's. ``left_out(kind)``: the keys that mean nothing for entities of this kind.
     """
 
     name = "applying policies"
 
-    def __init__(self, vhost, scheduler, configure, when_safe):
+    def __init__(self, vhost, scheduler, configure, when_safe, left_out):
         super().__init__()
         self.user = PolicySet()
         self.operator = PolicySet()
@@ -37,6 +34,7 @@ class VHostPolicies(Job):
         self._scheduler = scheduler
         self._configure = configure
         self._when_safe = when_safe
+        self._left_out = left_out
         self._round = None
         # Of the processor's time, so that a change is in force at once for some queues however busy the
         # machine is.
@@ -89,7 +87,7 @@ class VHostPolicies(Job):
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
-        without = _NOT_OF_STREAMS if kind == STREAM else frozenset()
+        without = self._left_out(kind)
         found = self._pairs.get((pair, without))
         if found is None:
             found = self._pairs[pair, without] = InForce(*pair, without)

@@ -13,7 +13,7 @@ cdef Py_ssize_t TURN_OCTETS
 cdef class Queue(destination.Destination):
     cdef readonly object vhost, arguments
     cdef readonly bint auto_delete, closed
-    cdef public bint paused
+    cdef public bint paused, is_state
     cdef public object exclusive_owner, on_unused, on_closed, on_expiring, in_force
     cdef public QueueGuard limits
     cdef readonly Store store

@@ -35,7 +35,8 @@ class Queue(destination.Destination):
     without limits: it may give it some. ``consumer_timeout_ms``: how long a delivery may stay unacked, 0 for
     any time; channels see to it. ``dead_letter_count``: messages that are dead and wait for their copies.
     ``aside``: the SetAside of this queue, or None. ``in_force``: the policies it stands under
-    (broker.policies.InForce), as its vhost has applied them.
+    (broker.policies.InForce), as its vhost has applied them. ``is_state``: it is the state of somebody's
+    clients, and no definition (broker.topology.kinds).
     """
 
     __slots__ = (
@@ -43,7 +44,7 @@ class Queue(destination.Destination):
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "_waiting_for_files", "__weakref__",
+        "in_force", "is_state", "_waiting_for_files", "__weakref__",
     )
 
     def __init__(
@@ -57,7 +58,7 @@ class Queue(destination.Destination):
         self.exclusive_owner = exclusive_owner
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
-        self.closed = self.paused = self.behind = self.turning = False
+        self.closed = self.paused = self.behind = self.turning = self.is_state = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
         self.holds = self.complained_ms = 0
@@ -306,6 +307,11 @@ class Queue(destination.Destination):
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
 
+    def check_taking(self):
+        """Refuse a client that wants to take messages, where they are meant for somebody else. Raises
+        AccessRefused.
+        """
+
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
         if self.ring is None or not self.ring.remove(consumer):
@@ -484,6 +490,13 @@ class Queue(destination.Destination):
             self.fail(error)
         self.wake()
         return count
+
+    def redefine(self, arguments):
+        """Other arguments, for its vhost, which keeps them."""
+        self.arguments = arguments
+
+    def on_deleted(self, reason):
+        """It was deleted, and nobody finds it any more: for kinds that keep more than messages."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""

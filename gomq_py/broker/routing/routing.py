@@ -22,12 +22,13 @@ class Routing:
         self._bindings_to = {}
         self.needs_properties = False  # some exchange looks at properties besides headers
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
+        self._onward_of = {}  # exchange: {exchange that hands on to it: None}
         self._tees = {}  # queue or exchange: name of the stream that gets what it gets
         self._teed = {}  # name of such a stream: {queue or exchange: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None):
-        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings and
-        alternates, which may form cycles. Tees come last.
+        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings,
+        alternates and what an exchange hands on, which may form cycles. Tees come last.
 
         ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
         ``apart`` is a queue whose messages somebody moves. It is left out, as if nothing led to it, and no
@@ -60,6 +61,8 @@ class Routing:
                 matched.difference_update(current.departed)
             if not matched and current.alternate is not None and current.alternate in self.exchanges:
                 matched.add(self.exchanges[current.alternate])
+            if current.onward is not None:
+                matched.add(current.onward)
             for destination in matched:
                 if not isinstance(destination, Exchange):
                     found[destination] = None
@@ -139,6 +142,34 @@ class Routing:
             if not users:
                 del self._alternates[exchange.alternate]
 
+    # onward
+
+    def set_onward(self, exchange, onward):
+        """``exchange`` hands all that it gets to the exchange ``onward``, besides what it routes by its
+        bindings or to its alternate: that is asked as if there were no such exchange. None: to nobody.
+        """
+        if exchange.onward is onward:
+            return
+        self._part_from_onward(exchange)
+        exchange.onward = onward
+        if onward is not None:
+            self._onward_of.setdefault(onward, {})[exchange] = None
+        self.routes_changed(exchange)
+
+    def forget_onward(self, exchange):
+        """The exchange is gone: it hands on nothing, and nothing is handed to it."""
+        self._part_from_onward(exchange)
+        for source in list(self._onward_of.get(exchange, ())):
+            self.set_onward(source, None)
+
+    def _part_from_onward(self, exchange):
+        sources = self._onward_of.get(exchange.onward)
+        if sources is not None:
+            del sources[exchange]
+            if not sources:
+                del self._onward_of[exchange.onward]
+            exchange.onward = None
+
     def routes_changed(self, exchange):
         """What this exchange routes may have changed: throw away cached routes of it and of every exchange
         that leads to it.
@@ -150,6 +181,7 @@ class Routing:
             current.state.revision += 1
             upstream = [binding.source for binding in self._bindings_to.get(current, ())]
             upstream.extend(self._alternates.get(current.name, ()))
+            upstream.extend(self._onward_of.get(current, ()))
             for source in upstream:
                 if source not in seen:
                     seen.add(source)

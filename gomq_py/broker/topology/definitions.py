@@ -152,16 +152,23 @@ def _policies(vhost):
 
 def _queues(vhost):
     for queue in list(vhost.queues.values()):
-        if queue.exclusive_owner is None:
+        if _is_definition(queue):
             yield {
                 "name": queue.name, "vhost": vhost.name, "durable": bool(queue.durable),
                 "auto_delete": bool(queue.auto_delete), "arguments": jsonable(queue.arguments),
             }
 
 
+def _is_definition(queue):
+    """Whether an operator has set it up: a connection's own queue, or what keeps the state of somebody's
+    clients, is none.
+    """
+    return queue.exclusive_owner is None and not queue.is_state
+
+
 def _exchanges(vhost):
     for exchange in list(vhost.exchanges.values()):
-        if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
+        if not exchange.predeclared:
             yield {
                 "name": exchange.name, "vhost": vhost.name, "type": exchange.type,
                 "durable": exchange.durable, "auto_delete": exchange.auto_delete,
@@ -172,7 +179,9 @@ def _exchanges(vhost):
 def _bindings(vhost):
     for exchange in list(vhost.exchanges.values()):
         for binding in list(exchange.bindings()):
-            if binding.destination_type == "queue" and binding.destination.exclusive_owner is not None:
+            end = binding.destination
+            if binding.destination_type == "queue" and (
+                    vhost.queues.get(end.name) is not end or not _is_definition(end)):
                 continue
             yield {
                 "source": exchange.name, "vhost": vhost.name, "destination": binding.destination.name,
@@ -472,7 +481,11 @@ class Importer:
     def exchange(self, entry):
         if not entry["name"] or entry["name"].startswith(RESERVED_PREFIX):
             return _NOT_TAKEN  # every vhost has these
-        self._vhost_of(entry).declare_exchange(
+        vhost = self._vhost_of(entry)
+        there = vhost.exchanges.get(entry["name"])
+        if there is not None and there.predeclared:
+            return _NOT_TAKEN
+        vhost.declare_exchange(
             entry["name"], entry["type"], entry.get("durable", True), entry.get("auto_delete", False),
             entry.get("internal", False),
             with_octets(entry.get("arguments")))

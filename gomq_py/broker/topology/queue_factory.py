@@ -17,8 +17,8 @@ from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
-from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
@@ -41,10 +41,13 @@ class QueueFactory:
     """Makes the queues of one broker.
 
     ``pool``, which recycles segments, is there before the first queue is; ``scheduler`` gives queues turns;
-    ``on_idle(queue)`` hears of expired ones.
+    ``on_idle(queue)`` hears of expired ones. ``kinds`` (broker.topology.kinds) make them.
     """
 
-    def __init__(self, data_dir, files, durability, scheduler, segment_bytes, dead_letters, timers, on_idle):
+    def __init__(
+        self, data_dir, files, durability, scheduler, segment_bytes, dead_letters, timers, on_idle, kinds
+    ):
+        self.kinds = kinds
         self.pool = None
         self.scheduler = scheduler
         self.exchange_defaults = {}
@@ -72,8 +75,9 @@ class QueueFactory:
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """A queue, new or (with the incarnation it had) as the last run left it.
 
-        Raises OSError, StoreError.
+        Raises OSError, StoreError; UnknownType, before any file is touched.
         """
+        kind = self.kinds.queue_kind(arguments)
         recovered = incarnation is not None
         if not recovered:
             incarnation = os.urandom(INCARNATION_SIZE)
@@ -85,7 +89,7 @@ class QueueFactory:
             if not recovered:
                 raise
             failure = error
-        queue = self._make_queue(vhost, name, store, durable, auto_delete, owner, arguments)
+        queue = self._make_queue(kind, name, vhost, store, durable, owner, auto_delete, arguments)
         if failure is not None:
             queue.fail(failure)  # it is there, closed, and everything else goes on
         if durable:
@@ -94,13 +98,14 @@ class QueueFactory:
                 self._known_folders.add(folder)
         return queue
 
-    def _make_queue(self, vhost, name, store, durable, auto_delete, owner, arguments):
-        queue: Queue
+    def _make_queue(self, kind, name, vhost, store, durable, owner, auto_delete, arguments):
+        queue = kind.make(Parts(
+            name, vhost, store, self.scheduler, self._timers, durable, owner, auto_delete, arguments))
+        queue.is_state = kind.is_state
         if store is not None:
-            store.open_aside()
-        if queue_type_of(arguments) == STREAM:
-            return StreamQueue(name, vhost, store, self.scheduler, self._timers, arguments)
-        queue = Queue(name, vhost, store, self.scheduler, durable, owner, auto_delete, arguments)
+            store.open_aside()  # from here on: the maker may have looked at what is in it
+        if isinstance(queue, StreamQueue):
+            return queue
         queue.on_expiring = self._limit_expiring
         if store is not None and store.ready_count:
             self._limit_expiring(queue)  # the last run may have left messages that expire
@@ -132,8 +137,8 @@ class QueueFactory:
             store.forget_files()
             return None
         again = self._make_queue(
-            queue.vhost, queue.name, store, durable, bool(queue.auto_delete), queue.exclusive_owner,
-            queue.arguments)
+            self.kinds.queue_kind(queue.arguments), queue.name, queue.vhost, store, durable,
+            queue.exclusive_owner, bool(queue.auto_delete), queue.arguments)
         if durable:
             self._incarnations[again] = self._incarnations.pop(queue)
         return again
@@ -271,10 +276,11 @@ class QueueFactory:
                     "the definitions are damaged and name no queue for %s; it is kept as %s", path,
                     self._data_dir.set_aside(path),
                 )
+                listed.pop(path, None)
             elif listed.get(path):
                 LOG.error(
                     "the definitions name no queue for %s, and did when the last run stopped; its %d "
-                    "message(s) are kept as %s", path, listed[path], self._data_dir.set_aside(path),
+                    "message(s) are kept as %s", path, listed.pop(path), self._data_dir.set_aside(path),
                 )
             else:
                 LOG.info("removing %s: no queue of the definitions owns it", path)

@@ -7,12 +7,11 @@ stored keeps a broker from booting, whatever it brings about.
 """
 from functools import partial
 
-from gomq_py.broker.exchanges.types import exchange_type
-from gomq_py.broker.names import RESERVED_PREFIX
+from gomq_py.broker.names import described
 from gomq_py.broker.policies.parameters import decoded, encoded
 from gomq_py.broker.topology.binding import Binding, frozen, identity_of
 from gomq_py.broker.topology_log import records
-from gomq_py.errors import Refused
+from gomq_py.errors import PreconditionFailed, Refused
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
@@ -205,7 +204,9 @@ def _restore_parameter(key, record, vhost, parameters):
 
 
 def _restore_exchange(name, record, vhost):
-    kind = exchange_type(record["type"])
+    kind = vhost.kinds.exchange_type(record["type"])
+    if name in vhost.exchanges:  # a client declared it before an exchange of this name was predeclared
+        raise PreconditionFailed(f"{described('exchange', name, vhost.name)} is predeclared")
     incarnation = record.get("incarnation") or None
     vhost.add_exchange(
         vhost.make_exchange(
@@ -245,8 +246,7 @@ def snapshot(vhosts, parameters):
         for key in list(vhost.parameters):
             yield partial(_parameter_record, vhosts, vhost, key)
         for exchange in list(vhost.exchanges.values()):
-            # those of a reserved name are there anyway
-            is_kept = exchange.durable and exchange.name and not exchange.name.startswith(RESERVED_PREFIX)
+            is_kept = exchange.durable and not exchange.predeclared
             yield partial(_exchange_record, vhosts, vhost, exchange) if is_kept else None
         for queue in list(vhost.queues.values()):
             yield partial(_queue_record, vhosts, vhost, queue) if queue.durable else None

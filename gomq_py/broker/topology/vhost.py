@@ -14,11 +14,9 @@ from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.exchanges.exchange import Exchange
-from gomq_py.broker.exchanges.types import (
-    COMPARED_ARGUMENTS, PREDECLARED, check_exchange_arguments, exchange_type,
-)
+from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, check_exchange_arguments
 from gomq_py.broker.features.arguments import (
-    CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments,
+    CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of,
 )
 from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
 from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
@@ -29,7 +27,7 @@ from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
 from gomq_py.broker.signals.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.tables import TableLimits
-from gomq_py.broker.topology.binding import Binding, identity_of
+from gomq_py.broker.topology.binding import Binding, frozen, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.values import difference, difference_in, same_argument
 from gomq_py.content.properties import Properties
@@ -51,7 +49,9 @@ class VHost(Routing):
 
     ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` keeps what is durable
     (broker.topology_log.log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose
-    is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables).
+    is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables). ``kinds``: of
+    exchanges and queues (broker.topology.kinds); ``extras``: what those who registered some keep of this
+    vhost, each under its own name.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -64,6 +64,8 @@ class VHost(Routing):
         self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
         self.tracing = False
         self.tables = TableLimits()
+        self.kinds = factory.kinds
+        self.extras = {}
         self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
@@ -75,11 +77,13 @@ class VHost(Routing):
         self.waiting = set()  # those of them that nobody acted on when they were set
         self.limits = {}
         self.totals = Totals()
-        self.policies = VHostPolicies(self, factory.scheduler, factory.configure, factory.when_safe)
+        self.policies = VHostPolicies(
+            self, factory.scheduler, factory.configure, factory.when_safe, self.kinds.left_out)
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
-        for predeclared, type_, internal in PREDECLARED:
+        for predeclared, type_, internal in self.kinds.predeclared:
             self.predeclare(predeclared, type_, internal)
+        self.kinds.vhost_made(self)
 
     def __repr__(self):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
@@ -87,7 +91,10 @@ class VHost(Routing):
     def predeclare(self, name, type_, internal=False):
         """An exchange that is there in every run, and so is no part of the log."""
         if name not in self.exchanges:
-            self.add_exchange(exchange_type(type_)(name, self.name, durable=True, internal=internal))
+            kind = self.kinds.exchange_type(type_)
+            exchange = kind(name, self.name, durable=True, internal=internal)
+            exchange.predeclared = True
+            self.add_exchange(exchange)
 
     def metadata(self):
         """What is said about it, as RabbitMQ calls and groups that."""
@@ -158,7 +165,7 @@ class VHost(Routing):
 
         Raises AccessRefused, UnknownType, PreconditionFailed.
         """
-        kind = exchange_type(type_)
+        kind = self.kinds.declarable_exchange_type(type_)
         name = cleaned(name)
         self.check_not_default(name)
         durable, auto_delete, internal, arguments = (
@@ -175,7 +182,7 @@ class VHost(Routing):
                 if not same_argument(arguments, existing.arguments, key):
                     raise PreconditionFailed(difference_in(key, entity, arguments, existing.arguments))
             return existing
-        check_not_reserved("exchange", name)
+        check_not_reserved("exchange", name, self.kinds.reserved_prefixes)
         check_length("exchange", name)
         check_exchange_arguments(kind, entity, arguments)
         self.tables.check_table(f"arguments of {entity}", arguments)
@@ -243,9 +250,9 @@ class VHost(Routing):
         name = cleaned(name)
         self.check_not_default(name)
         entity = described("exchange", name, self.name)
-        if name.startswith(RESERVED_PREFIX):
-            raise AccessRefused(f"deletion of system {entity} not allowed")
         exchange = self.exchanges.get(name)
+        if name.startswith(RESERVED_PREFIX) or exchange is not None and exchange.predeclared:
+            raise AccessRefused(f"deletion of system {entity} not allowed")
         if exchange is None:
             return None
         if if_unused and exchange.binding_count:
@@ -279,7 +286,7 @@ class VHost(Routing):
             check_may_be_unnamed(arguments)
             name = name or names.server_named()
         else:
-            check_not_reserved("queue", name)
+            check_not_reserved("queue", name)  # of one that is there, too, as in RabbitMQ
             check_length("queue", name)
         entity = described("queue", name, self.name)
         existing = self.queues.get(name)
@@ -295,16 +302,25 @@ class VHost(Routing):
                 existing.limits.used()
             self.totals.queue_declared += 1
             return existing, False
+        if not unnamed:
+            check_not_reserved("queue", name, self.kinds.reserved_prefixes)
+        check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
+        self.tables.check_table(f"arguments of {entity}", arguments)
+        return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
+
+    def create_queue(self, name, durable, auto_delete, arguments, owner=None):
+        """A new queue of any kind, for those who know that they may have it: neither its name nor its
+        arguments are checked. ``owner``: of an exclusive one.
+
+        Raises PreconditionFailed, OutOfResources.
+        """
+        assert name not in self.queues, name
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached"
             )
-        check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
-        self.tables.check_table(f"arguments of {entity}", arguments)
-        queue = self._factory.create(
-            self.name, name, durable, auto_delete, owner if exclusive else None, arguments
-        )
+        queue = self._factory.create(self.name, name, durable, auto_delete, owner, arguments)
         if durable:
             try:
                 self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
@@ -315,7 +331,7 @@ class VHost(Routing):
         self.totals.queue_declared += 1
         self.totals.queue_created += 1
         self._events.emit("queue.created", events_.queue_created, queue)
-        return queue, True
+        return queue
 
     def _with_default_type(self, existing, may_be_another, arguments):
         """Arguments of a declare, with a type where they name none: that of the queue which is there, or the
@@ -358,6 +374,25 @@ class VHost(Routing):
                 queue.paused = before
                 raise
         queue.wake()
+
+    def redefine_queue(self, queue, arguments):
+        """Give a queue other arguments of the same kind; the settings that they make are in force at once.
+
+        Nothing is written where they are equal. Raises OutOfResources, PreconditionFailed; then nothing has
+        changed.
+        """
+        before = queue.arguments
+        if frozen(arguments) == frozen(before):
+            return
+        assert queue_type_of(arguments) == queue_type_of(before), arguments
+        queue.redefine(arguments)
+        if queue.durable:
+            try:
+                self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+            except Refused:
+                queue.redefine(before)
+                raise
+        self.policies.configure_queue(queue)
 
     def restart_queue(self, queue):
         """Open a queue again that a fault of its store has closed; what its files hold is ready.
@@ -461,6 +496,30 @@ class VHost(Routing):
         self.check_not_default(cleaned(destination))
         return self._unbind(source, self.exchanges.get(cleaned(destination)), routing_key, arguments or {})
 
+    def attach(self, source, destination, routing_key, arguments=None):
+        """Bind a Destination, which may have no name, to an exchange, for those who know that they may: the
+        binding is not checked.
+
+        Returns whether it is new. Raises OutOfResources, PreconditionFailed where it is durable and cannot be
+        recorded.
+        """
+        return self._bind_checked(Binding(source, destination, routing_key, arguments))
+
+    def detach(self, source, destination, routing_key, arguments=None):
+        """Undo one attach(). Returns whether there was such a binding. Raises as attach() does."""
+        binding = source.find(identity_of(destination, routing_key, arguments))
+        if binding is None:
+            return False
+        self._unbind_found(binding)
+        return True
+
+    def detach_all(self, destination):
+        """A Destination that is not durable is gone, which nobody can attach again: remove every binding to
+        it, in slices where they are very many.
+        """
+        assert not destination.durable
+        self._unbind_all_from(destination)
+
     def bindings_to(self, destination):
         """Every binding that leads to a queue or exchange, without the default exchange's."""
         return list(self._bindings_to.get(destination, ()))
@@ -474,8 +533,10 @@ class VHost(Routing):
         self.tables.check_table(
             f"arguments of a binding from {described('exchange', source.name, self.name)}", arguments
         )
-        binding = Binding(source, destination, routing_key, arguments)
-        if source.find(binding.identity) is not None:
+        return self._bind_checked(Binding(source, destination, routing_key, arguments))
+
+    def _bind_checked(self, binding):
+        if binding.source.find(binding.identity) is not None:
             return False
         if binding.durable:
             self._record(records.bound(binding))
@@ -492,11 +553,14 @@ class VHost(Routing):
             return False
         if not isinstance(destination, Exchange):
             self.check_access(destination, owner)
+        self._unbind_found(binding)
+        return True
+
+    def _unbind_found(self, binding):
         if binding.durable:
             self._record(records.unbound(binding))
         self._remove_binding(binding)
-        self._delete_if_unused([source])
-        return True
+        self._delete_if_unused([binding.source])
 
     # changing the model
 
@@ -577,6 +641,7 @@ class VHost(Routing):
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._remove_delayed_store(exchange)
         self.forget_alternate(exchange)
+        self.forget_onward(exchange)
         self.forget_tee(exchange)
         exchange.state.revision += 1
         self.alternate_changed(exchange.name)
@@ -605,8 +670,10 @@ class VHost(Routing):
         self.tee_changed(queue.name)
         queue.on_unused = None
         self._unbind_all_from(queue)
-        self._factory.remove(queue, f"{described('queue', queue.name, self.name)} deleted")
+        reason = f"{described('queue', queue.name, self.name)} deleted"
+        self._factory.remove(queue, reason)
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
+        queue.on_deleted(reason)
         return count
 
     def _disown(self, queue):
@@ -679,7 +746,9 @@ class VHost(Routing):
         self.totals.add_queue(queue)
         self._disown(queue)
         self._bindings_to.pop(queue, None)
-        self._factory.remove(queue, f"vhost '{self.name}' deleted")
+        reason = f"vhost '{self.name}' deleted"
+        self._factory.remove(queue, reason)
+        queue.on_deleted(reason)
 
     def _let_go_of_an_exchange(self):
         _, exchange = self.exchanges.popitem()

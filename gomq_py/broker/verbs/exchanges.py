@@ -4,7 +4,6 @@ Above the vhost, which knows the rules about exchanges. What they raise is for t
 """
 from typing import Any, NamedTuple
 
-from gomq_py.broker.exchanges.types import exchange_type
 from gomq_py.broker.names import check_not_reserved, cleaned
 from gomq_py.broker.verbs import rights
 
@@ -24,13 +23,13 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
     Returns Declared. Raises UnknownType, AccessRefused, PreconditionFailed.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
-    exchange_type(type_)
+    vhost.kinds.declarable_exchange_type(type_)
     vhost.check_not_default(name)
     configure, *to_send_on = rights.to_declare_exchange(vhost, name, arguments)
     caller.access.check([configure])
     created = name not in vhost.exchanges
     if created:
-        check_not_reserved("exchange", name)
+        check_not_reserved("exchange", name, vhost.kinds.reserved_prefixes)
     caller.access.check(to_send_on)
     exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
     return Declared(exchange, created, exchange.durable)

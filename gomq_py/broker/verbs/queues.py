@@ -77,10 +77,16 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """The queue, for a caller who consumes, gets or drops its messages. Needs read.
+    """The queue, for a caller who consumes or gets its messages. Needs read.
 
     Raises AccessRefused, NotFound, ResourceLocked.
     """
+    queue = _to_drop_from(caller, name)
+    queue.check_taking()
+    return queue
+
+
+def _to_drop_from(caller, name):
     caller.access.read("queue", cleaned(name))
     return caller.vhost.queue(name, caller.owner)
 
@@ -109,7 +115,7 @@ def purge(caller, name):
     Returns (queue, how many); the answer leaves ``queue.after_purge``. Raises AccessRefused, NotFound,
     ResourceLocked.
     """
-    queue = to_take_from(caller, name)
+    queue = _to_drop_from(caller, name)
     queue.serve()
     return queue, queue.purge()
 
@@ -118,7 +124,7 @@ def purge_some(caller, name, count):
     """Drop up to ``count`` ready messages, the oldest first. For the rest as purge. Returns the queue. May
     switch.
     """
-    queue = to_take_from(caller, name)
+    queue = _to_drop_from(caller, name)
     left = count
     while left > 0:
         dropped = queue.purge_some(min(left, PURGE_SLICE))

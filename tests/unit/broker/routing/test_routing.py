@@ -1,7 +1,11 @@
-"""Routing: what a tee adds to a route, and when remembered routes hear of it (exchanges: test_exchange.py)."""
+"""Routing: what a tee, or an exchange that is handed on to, adds to a route, and when remembered routes hear of it.
+
+Exchanges: test_exchange.py.
+"""
 import pytest
 
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
+from gomq_py.broker.routing.route import Route
 from tests.support.model import make_vhost, routed
 
 STREAM = {"x-queue-type": "stream"}
@@ -160,3 +164,101 @@ def test_policy_of_an_operator_has_no_tee():
     with pytest.raises(ValueError, match="tee-to-stream is not a recognised policy setting"):
         definition = {"tee-to-stream": "log"}
         PolicyComponent(operator=True).check(vhost, "p", {"pattern": "", "definition": definition})
+
+
+# what an exchange hands on
+
+@pytest.fixture
+def onward(vhost):
+    """The exchange to which amq.direct hands on; the queue far is bound to that with the key q."""
+    vhost.declare_queue("far")
+    vhost.bind_queue("far", "amq.topic", "q")
+    vhost.set_onward(vhost.exchange("amq.direct"), vhost.exchange("amq.topic"))
+    return vhost.exchange("amq.topic")
+
+
+def test_what_an_exchange_gets_is_routed_by_the_one_it_hands_on_to_as_well(vhost, onward):
+    assert routed(vhost, "amq.direct", "q") == ["far", "q"]
+    assert routed(vhost, "amq.direct", "r") == ["r"]
+    assert routed(vhost, "amq.topic", "q") == ["far"]
+
+
+def test_each_queue_gets_one_copy_of_what_is_handed_on(vhost, onward):
+    vhost.bind_queue("q", "amq.topic", "#")
+
+    assert [each.name for each in vhost.route(vhost.exchange("amq.direct"), "q")].count("q") == 1
+
+
+def test_alternate_counts_the_bindings_of_its_exchange_alone(vhost, onward):
+    vhost.declare_queue("unmatched")
+    vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "amq.fanout"})
+    vhost.bind_queue("unmatched", "amq.fanout", "")
+    vhost.set_onward(vhost.exchange("x"), onward)
+
+    assert routed(vhost, "x", "q") == ["far", "unmatched"]
+
+
+def test_tee_of_a_queue_gets_what_came_to_it_by_being_handed_on(vhost, onward):
+    tee(vhost, "^far$")
+
+    assert routed(vhost, "amq.direct", "q") == ["far", "log", "q"]
+
+
+def test_exchanges_that_hand_on_to_one_another_end(vhost, onward):
+    vhost.set_onward(onward, vhost.exchange("amq.direct"))
+
+    assert routed(vhost, "amq.topic", "q") == ["far", "q"]
+
+
+def test_remembered_routes_upstream_hear_of_a_binding_of_the_exchange_that_is_handed_on_to(vhost, onward):
+    vhost.bind_exchange("amq.direct", "amq.fanout", "")
+    before = revisions(vhost, "amq.direct", "amq.fanout")
+
+    vhost.bind_queue("r", "amq.topic", "q")
+    between = revisions(vhost, "amq.direct", "amq.fanout")
+    vhost.unbind_queue("r", "amq.topic", "q")
+
+    after = revisions(vhost, "amq.direct", "amq.fanout")
+    assert all(a < b < c for a, b, c in zip(before, between, after, strict=True))
+
+
+def test_route_that_is_remembered_is_found_anew_after_a_change_of_what_is_handed_on(vhost, onward):
+    source = vhost.exchange("amq.direct")
+    remembered = Route(vhost.route_by_key(source, "q"), source.state)
+
+    vhost.bind_queue("r", "amq.topic", "q")
+
+    assert not remembered.is_current()
+    assert sorted(queue.name for queue in vhost.route_by_key(source, "q")) == ["far", "q", "r"]
+
+
+def test_no_route_is_remembered_where_what_is_handed_on_is_routed_by_headers(vhost):
+    vhost.set_onward(vhost.exchange("amq.direct"), vhost.exchange("amq.headers"))
+
+    assert vhost.route_by_key(vhost.exchange("amq.direct"), "q") is None
+
+
+@pytest.mark.parametrize("other", [None, "amq.fanout"])
+def test_handing_on_can_be_changed_and_ended(vhost, onward, other):
+    source = vhost.exchange("amq.direct")
+    before = source.state.revision
+
+    vhost.set_onward(source, None if other is None else vhost.exchange(other))
+
+    assert routed(vhost, "amq.direct", "q") == ["q"]
+    assert source.state.revision > before
+    assert onward not in vhost._onward_of
+
+
+@pytest.mark.parametrize("gone", ["from", "to"])
+def test_exchange_that_is_deleted_hands_on_nothing_and_is_handed_nothing(vhost, gone):
+    for name in ("from", "to"):
+        vhost.declare_exchange(name, "fanout")
+    vhost.bind_queue("q", "to", "")
+    source = vhost.exchange("from")
+    vhost.set_onward(source, vhost.exchange("to"))
+
+    vhost.delete_exchange(gone)
+
+    assert vhost._onward_of == {} and source.onward is None
+    assert vhost.route(source, "any") == ()

@@ -1,0 +1,161 @@
+"""Kinds: which exchanges and queues this broker has, and what is there in each vhost from the start.
+
+Made by whoever builds the broker (node, gomq-py-ctl for a folder that no broker holds), who may register more
+kinds before the first vhost is made: a door that keeps its clients' state in queues has a kind of queue for
+it. Given to vhosts, the queue factory, recovery and exports, which know no kind by its name.
+
+Below vhosts and the queue factory, above exchanges and queues.
+"""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gomq_py.broker.exchanges.types import EXCHANGE_TYPES, PREDECLARED
+from gomq_py.broker.features import consumer_timeout
+from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
+from gomq_py.broker.features.table import POLICY_KEYS
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.errors import UnknownType
+
+# Keys of policies that mean nothing for streams; what a consumer may take its time for is its channel's
+# affair.
+_NOT_OF_STREAMS = frozenset(
+    key for key, row in POLICY_KEYS.items() if STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
+
+
+class Parts(NamedTuple):
+    """What the maker of a kind of queue is given. ``store`` is None where it could not be opened: then the
+    queue is closed when it is made.
+    """
+
+    name: str
+    vhost: str
+    store: Any
+    scheduler: Any
+    timers: Any
+    durable: bool
+    owner: Any
+    auto_delete: bool
+    arguments: dict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueKind:
+    """A kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns the Queue for Parts.
+
+    ``declarable``: clients may declare one; of other kinds only ``VHost.create_queue`` makes any.
+    ``is_state``: what it holds comes and goes with somebody's clients, so that exports leave it out; the log
+    keeps it. ``left_out``: keys of policies that mean nothing for it.
+    """
+
+    name: str
+    make: Callable[[Parts], Queue]
+    declarable: bool = False
+    is_state: bool = False
+    left_out: frozenset[str] = frozenset()
+
+
+class Kinds:
+    """The kinds of one broker.
+
+    ``predeclared``: (name, type, internal) of exchanges that every vhost has, durable, in every run.
+    ``reserved_prefixes``: of names that clients cannot give to new queues and exchanges, besides ``amq.``.
+    """
+
+    def __init__(self):
+        self._exchange_types = dict(EXCHANGE_TYPES)
+        self._not_declarable = set()
+        self._queue_kinds = {}
+        self._on_vhost = []
+        self.predeclared = list(PREDECLARED)
+        self.reserved_prefixes: tuple[str, ...] = ()
+        for kind in (
+            QueueKind(name=CLASSIC, make=_plain_queue, declarable=True),
+            QueueKind(name=QUORUM, make=_plain_queue, declarable=True),
+            QueueKind(name=STREAM, make=_stream, declarable=True, left_out=_NOT_OF_STREAMS),
+        ):
+            self.add_queue_kind(kind)
+
+    # for whoever builds the broker, before the first vhost is made
+
+    def add_exchange_type(self, kind, declarable=False):
+        """Register a class of exchanges under its ``type``. Clients declare none unless ``declarable``."""
+        assert kind.type not in self._exchange_types, kind.type
+        self._exchange_types[kind.type] = kind
+        if not declarable:
+            self._not_declarable.add(kind.type)
+
+    def add_queue_kind(self, kind):
+        """Register a QueueKind."""
+        assert kind.name not in self._queue_kinds, kind.name
+        self._queue_kinds[kind.name] = kind
+
+    def predeclare(self, name, type_, internal=False):
+        """Every vhost has this exchange."""
+        self.predeclared.append((name, type_, internal))
+
+    def reserve(self, prefix):
+        """Keep new names with this prefix from clients."""
+        self.reserved_prefixes += (prefix,)
+
+    def on_vhost(self, made):
+        """Call ``made(vhost)`` with each vhost when its predeclared exchanges are there and nothing else is:
+        a new one, or one that is about to be recovered. It must not switch.
+        """
+        self._on_vhost.append(made)
+
+    # for vhosts, the queue factory, recovery and exports
+
+    def vhost_made(self, vhost):
+        """Tell whoever asked to hear of it."""
+        for made in self._on_vhost:
+            made(vhost)
+
+    def exchange_type(self, name):
+        """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""
+        kind = self._exchange_types.get(name)
+        if kind is None:
+            raise _unknown_exchange_type(name)
+        return kind
+
+    def declarable_exchange_type(self, name):
+        """As exchange_type, for a client: it does not know of types that it cannot declare."""
+        if name in self._not_declarable:
+            raise _unknown_exchange_type(name)
+        return self.exchange_type(name)
+
+    def queue_kind(self, arguments):
+        """The QueueKind that these arguments ask for. Raises UnknownType."""
+        name = queue_type_of(arguments)
+        kind = self._queue_kinds.get(name)
+        if kind is None:
+            raise UnknownType(f"unknown queue type '{name}'")
+        return kind
+
+    def left_out(self, name):
+        """Keys of policies that mean nothing for queues of this type, and for exchanges none."""
+        kind = self._queue_kinds.get(name)
+        return frozenset() if kind is None else kind.left_out
+
+    def is_state(self, arguments):
+        """Whether a queue of these arguments is the state of somebody's clients, and no definition. False for
+        a kind that is not known.
+        """
+        kind = self._queue_kinds.get(queue_type_of(arguments))
+        return kind is not None and kind.is_state
+
+
+def _unknown_exchange_type(name):
+    return UnknownType(f"unknown exchange type '{name}'" if name else "invalid exchange type ''")
+
+
+def _plain_queue(parts):
+    return Queue(
+        parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner, parts.auto_delete,
+        parts.arguments,
+    )
+
+
+def _stream(parts):
+    return StreamQueue(parts.name, parts.vhost, parts.store, parts.scheduler, parts.timers, parts.arguments)
