@@ -1,8 +1,9 @@
 """Bodies: one budget for all message bodies that have been received in part, over all connections of a hub.
 
-Beside whoever receives them: it counts what is held, and says who must wait. A body that comes whole never comes here. Over the limit only the oldest
-unfinished body may grow, so that at least one always ends and the memory held stays below ``limit + max_message_size``; the others' connections are
-not read meanwhile. Messages that wait for files before they are stored count too. Never holds a body itself.
+Beside whoever receives them: it counts what is held, and says who must wait. A body that comes whole never
+comes here. Over the limit only the oldest unfinished body may grow, so that at least one always ends and the
+memory held stays below ``limit + max_message_size``; the others' connections are not read meanwhile. Messages
+that wait for files before they are stored count too. Never holds a body itself.
 """
 import gevent
 
@@ -19,7 +20,10 @@ class BodyBudget(Budget):
         self._seen = None
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. False: they are counted, but the connection must not be read until ``body.resume_held()`` is called."""
+        """Count ``octets`` more for ``body``.
+
+        False: they are counted, but the connection must not be read until ``body.resume_held()`` is called.
+        """
         self._sizes[body] = self._sizes.get(body, 0) + octets
         self.held += octets
         if self.held <= self.limit or (body is self._oldest() and not self._whole):
@@ -39,8 +43,10 @@ class BodyBudget(Budget):
             self._let_on()
 
     def count_whole(self, octets):
-        """Count a message that is complete and waits to be stored, or, less than 0, one that was. Over the limit nobody grows meanwhile: or one
-        after the other would become the oldest, and wait as well.
+        """Count a message that is complete and waits to be stored, or, less than 0, one that was.
+
+        Over the limit nobody grows meanwhile: or one after the other would become the oldest,
+        and wait as well.
         """
         self._whole += octets
         self.held += octets
@@ -60,7 +66,11 @@ class BodyBudget(Budget):
     def _give_up_stalled(self):
         oldest, size = self._progress()
         if (oldest, size) == self._seen and oldest not in self._waiting:
-            self._give_up(oldest, f"{size} octets of a message body, and no more for {self._stalled_s} s while others wait for memory")
+            self._give_up(
+                oldest,
+                f"{size} octets of a message body, and no more for {self._stalled_s} s "
+                "while others wait for memory",
+            )
             self.release(oldest)
 
     def _let_on(self):

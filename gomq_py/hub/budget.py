@@ -1,6 +1,8 @@
-"""Budget: octets that all connections of a hub may hold together, who waits for room, and what becomes of those who keep others waiting.
+"""Budget: octets that all connections of a hub may hold together, who waits for room, and what becomes of
+those who keep others waiting.
 
-Below the kinds of it (bodies, large_output), each of which has its own rule of who may have more. Never holds any octets itself.
+Below the kinds of it (bodies, large_output), each of which has its own rule of who may have more.
+Never holds any octets itself.
 """
 import gevent
 
@@ -8,13 +10,16 @@ from gomq_py.observability.log import logger
 
 LOG = logger("hub")
 
-# Whoever holds something that others wait for must get on with it at least this often: half a heartbeat's default, long for a network and short for
-# those who wait.
+# Whoever holds something that others wait for must get on with it at least this often: half a heartbeat's
+# default, long for a network and short for those who wait.
 STALLED_S = 30
 
 
 class Budget:
-    """``limit`` in octets, of which ``held`` are in use. While anybody waits somebody looks every ``stalled_s`` who has not got on."""
+    """``limit`` in octets, of which ``held`` are in use.
+
+    While anybody waits somebody looks every ``stalled_s`` who has not got on.
+    """
 
     def __init__(self, limit, stalled_s=STALLED_S, call_later=gevent.spawn_later):
         self.limit = limit

@@ -1,8 +1,11 @@
-"""Coalescer: reads the connections of one hub that send small segments in quick succession, every TICK_S instead of at each segment.
+"""Coalescer: reads the connections of one hub that send small segments in quick succession, every TICK_S
+instead of at each segment.
 
-A poll, a read and a walk cost 5 us of CPU time for a message that comes alone, and its sender has to wake us up. What pika and its like do, a segment
-for each message, is therefore read as network cards are: by a timer, once it floods. Beside Stream, which asks to be taken in and leaves by itself.
-The clock is the kernel's, because the loop's own timers are as coarse as a millisecond. Where there is none (not Linux) everything is read at once.
+A poll, a read and a walk cost 5 us of CPU time for a message that comes alone, and its sender has to wake us
+up. What pika and its like do, a segment for each message, is therefore read as network cards are: by a timer,
+once it floods. Beside Stream, which asks to be taken in and leaves by itself. The clock is the kernel's,
+because the loop's own timers are as coarse as a millisecond. Where there is none (not Linux) everything is
+read at once.
 """
 import ctypes
 import os
@@ -10,7 +13,8 @@ import posix
 
 import gevent
 
-# The longest that a message of such a connection waits to be read. It costs 1.7 us then; 3 us with 0.1 ms, 1.1 us with 0.5 ms.
+# The longest that a message of such a connection waits to be read.
+# It costs 1.7 us then; 3 us with 0.1 ms, 1.1 us with 0.5 ms.
 TICK_S = 250e-6
 READABLE = 1
 CLOCK_MONOTONIC = 1
@@ -28,7 +32,10 @@ class Coalescer:
         return len(self._streams)
 
     def add(self, stream):
-        """Call ``stream.read_together()`` at every tick from now on. Returns False where there is no clock for it."""
+        """Call ``stream.read_together()`` at every tick from now on.
+
+        Returns False where there is no clock for it.
+        """
         if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None

@@ -1,7 +1,8 @@
 """Endings: the channels of connections that end, given back in slices, over all connections of a server.
 
-Beside connection. A channel that ends costs some 10 us, and a connection may have thousands; where a network fails, hundreds of
-connections end at once. What is left of a slice waits for the next poll of the loop, connections in the order in which they ended. Never switches.
+Beside connection. A channel that ends costs some 10 us, and a connection may have thousands; where a network
+fails, hundreds of connections end at once. What is left of a slice waits for the next poll of the loop,
+connections in the order in which they ended. Never switches.
 """
 from collections import deque
 from itertools import chain, islice

@@ -1,7 +1,7 @@
 """Faults of greenlets and callbacks, said in the log: for hubs that are the broker's own.
 
-A leaf over gevent, which by itself prints what a greenlet died of on standard error, with the arguments of the call: passwords among them, past the
-log's file and format.
+A leaf over gevent, which by itself prints what a greenlet died of on standard error, with the arguments of
+the call: passwords among them, past the log's file and format.
 """
 import sys
 
@@ -13,20 +13,31 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log what greenlets and callbacks of this thread's hub die of. For a hub of the broker's own, never a host program's."""
+    """Log what greenlets and callbacks of this thread's hub die of.
+
+    For a hub of the broker's own, never a host program's.
+    """
     gevent.get_hub().print_exception = _log_fault
 
 
 def log_unraisable():
-    """What the interpreter cannot raise anywhere (in a destructor, say) goes to the log, too. For a process of the broker's own."""
+    """What the interpreter cannot raise anywhere (in a destructor, say) goes to the log, too.
+
+    For a process of the broker's own.
+    """
     sys.unraisablehook = _log_unraisable
 
 
 def _log_fault(context, kind, error, trace):
-    """As gevent's ``Hub.print_exception``, which says everything that it knows of the context: here its name alone."""
+    """As gevent's ``Hub.print_exception``, which says everything that it knows of the context:
+    here its name alone.
+    """
     if isinstance(context, tuple):
         return  # work in a thread, of a library's: whoever asked for it gets the exception
-    LOG.error("%s died of a fault of the broker", name_of(context), exc_info=(kind, error, trace) if kind is not None else None)
+    LOG.error(
+        "%s died of a fault of the broker", name_of(context),
+        exc_info=(kind, error, trace) if kind is not None else None,
+    )
 
 
 def _log_unraisable(unraisable):

@@ -1,8 +1,10 @@
-"""Large output: one budget for large messages that have been delivered but not read, over all connections of a hub.
+"""Large output: one budget for large messages that have been delivered but not read,
+over all connections of a hub.
 
-Beside delivery, which asks before it copies a message that is larger than the hub's output buffer. Such a copy stays with its connection until the
-socket has taken it; a hundred consumers that read nothing would hold a hundred of them. Beyond the limit consumers wait for each other, and whoever
-reads nothing while others wait is given up. Without a copy under way one is always admitted, whatever its size. Never holds a message itself.
+Beside delivery, which asks before it copies a message that is larger than the hub's output buffer. Such a
+copy stays with its connection until the socket has taken it; a hundred consumers that read nothing would hold
+a hundred of them. Beyond the limit consumers wait for each other, and whoever reads nothing while others wait
+is given up. Without a copy under way one is always admitted, whatever its size. Never holds a message itself.
 """
 import gevent
 
@@ -17,7 +19,9 @@ class LargeOutput(Budget):
         self._holders = {}  # consumer: (octets, what its output had sent at the last look)
 
     def admit(self, consumer, octets):
-        """Whether a copy of ``octets`` may be made now; False: not before ``consumer.resume_held()`` is called."""
+        """Whether a copy of ``octets`` may be made now. If not, ``consumer.resume_held()`` is called once
+        it may.
+        """
         if not self._holders or self.held + octets <= self.limit:
             return True
         self._wait(consumer)
@@ -42,5 +46,8 @@ class LargeOutput(Budget):
     def _give_up_stalled(self):
         for consumer, (octets, sent) in list(self._holders.items()):
             if consumer.output.sent_octets == sent:
-                self._give_up(consumer,
-                              f"the client has read nothing of a message of {octets} octets for {self._stalled_s} s while others wait for memory")
+                self._give_up(
+                    consumer,
+                    f"the client has read nothing of a message of {octets} octets for {self._stalled_s} s "
+                    "while others wait for memory",
+                )

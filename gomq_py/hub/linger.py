@@ -1,8 +1,11 @@
-"""Linger: the end of sockets whose peer may still be writing. Beside the doors, which call it when they have said their last word.
+"""Linger: the end of sockets whose peer may still be writing.
 
-A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write fails, and what it has not read yet, the
-answer to its close for one, may be thrown away. So only our side ends, and what the peer still sends is read and dropped until it has closed too: for
-a bounded time, of a bounded number of octets, and for a bounded number of sockets at a time. Never looks at what it reads.
+Beside the doors, which call it when they have said their last word.
+
+A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
+fails, and what it has not read yet, the answer to its close for one, may be thrown away. So only our side
+ends, and what the peer still sends is read and dropped until it has closed too: for a bounded time, of a
+bounded number of octets, and for a bounded number of sockets at a time. Never looks at what it reads.
 """
 from socket import SHUT_WR
 from typing import Any
@@ -14,7 +17,8 @@ from gevent import Timeout
 LINGER_S = 5
 # Some seconds of what a fast client publishes before it knows.
 LINGER_OCTETS = 16 * 1024 * 1024
-# Each takes a descriptor and a greenlet; beyond, they are closed at once, as everybody was before there was this.
+# Each takes a descriptor and a greenlet; beyond, they are closed at once,
+# as everybody was before there was this.
 LINGERING_MAX = 1000
 READ_OCTETS = 64 * 1024
 # Between two reads that were full, so that a peer that never stops writing keeps the hub from nothing else.
@@ -35,7 +39,9 @@ class Lingering:
         return len(self._greenlets)
 
     def end(self, socket: Any) -> None:
-        """Say that nothing more comes, and wait until the peer has closed too; the caller closes the socket then. May switch."""
+        """Say that nothing more comes, and wait until the peer has closed too;
+        the caller closes the socket then. May switch.
+        """
         if self._is_closed or len(self._greenlets) >= self._most:
             return
         greenlet = gevent.getcurrent()
@@ -67,7 +73,8 @@ class Lingering:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket, over TLS with its notice, without which a peer may take the end for an attack.
+    """Shut down the writing half of a gevent socket, over TLS with its notice,
+    without which a peer may take the end for an attack.
 
     What is read then is what lies below TLS.
     """

@@ -1,11 +1,15 @@
-"""Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled. One per hub (hub.context).
+"""Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled.
 
-A queue that was published to, or whose consumers may take again, is touched any number of times while a door walks its read buffer, and gets one
-turn when the door is done (docs/decisions/0003). Work beyond a turn's budget goes on after the next poll of the loop, so that no queue, however
-deep, keeps a socket from being read. Never blocks, never switches; an idle scheduler has no timer running.
+One per hub (hub.context).
 
-Long work is a job (hub.job), of which one slice is done per poll until there is no more to do. All jobs share one budget of time per poll and
-take turns, so that many of them hold the loop up no longer than one. A job that raises is logged, counted and told; the others go on.
+A queue that was published to, or whose consumers may take again, is touched any number of times while a door
+walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a turn's
+budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from being
+read. Never blocks, never switches; an idle scheduler has no timer running.
+
+Long work is a job (hub.job), of which one slice is done per poll until there is no more to do. All jobs share
+one budget of time per poll and take turns, so that many of them hold the loop up no longer than one. A job
+that raises is logged, counted and told; the others go on.
 """
 import time
 from collections import Counter, deque
@@ -18,21 +22,27 @@ from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("queue")
 
-# Octets written to sockets in one go before the loop is polled again: about the cost of reading four full buffers, some 0.3 ms.
+# Octets written to sockets in one go before the loop is polled again:
+# about the cost of reading four full buffers, some 0.3 ms.
 BUDGET_OCTETS = 512 * 1024
 
-# What all jobs together may take of one poll: one slice more, as a rule 2 to 5 ms, may have begun before it is over.
+# What all jobs together may take of one poll: one slice more, as a rule 2 to 5 ms,
+# may have begun before it is over.
 JOBS_S = 0.004
 
 
 class Scheduler:
-    """Whoever was touched (a TurnTaker) gets its turn in ``finish``; ``later`` and ``start`` put work behind the next poll.
+    """Whoever was touched (a TurnTaker) gets its turn in ``finish``;
+    ``later`` and ``start`` put work behind the next poll.
 
-    ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps and expiry. ``failed_jobs``: {name of a
-    job: how many of its slices raised}.
+    ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
+    and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}.
     """
 
-    __slots__ = ("now_ms", "failed_jobs", "walking", "touched", "late", "jobs", "budget", "quiet", "loop", "clock", "timer", "armed", "closed")
+    __slots__ = (
+        "now_ms", "failed_jobs", "walking", "touched", "late", "jobs", "budget", "quiet", "loop", "clock",
+        "timer", "armed", "closed",
+    )
 
     def __init__(self, loop=None, clock=None, budget=None):
         """``budget``: the SliceClock of all jobs of one poll."""
@@ -54,7 +64,9 @@ class Scheduler:
         self.walking = True
 
     def touch(self, taker):
-        """Give this one a turn soon: at the end of the batch, or after the next poll when no door is walking."""
+        """Give this one a turn soon: at the end of the batch,
+        or after the next poll when no door is walking.
+        """
         if not taker.touched:
             taker.touched = True
             self.touched.append(taker)
@@ -70,7 +82,9 @@ class Scheduler:
                 self._arm()
 
     def start(self, job):
-        """Do a slice of the job per poll of the loop, from the next one on, until it has no more to do. One that runs already goes on running.
+        """Do a slice of the job per poll of the loop, from the next one on, until it has no more to do.
+
+        One that runs already goes on running.
 
         What is started from within its own slice goes on only if that slice answers so.
         """
@@ -81,7 +95,9 @@ class Scheduler:
                 self._arm()
 
     def close(self):
-        """Nobody has a turn any more, and no job a slice: what waits is let go of, and nothing that comes is carried out."""
+        """Nobody has a turn any more, and no job a slice: what waits is let go of,
+        and nothing that comes is carried out.
+        """
         self.closed = True
         self.armed = False
         if self.timer is not None:
@@ -103,8 +119,9 @@ class Scheduler:
             self._finish()
 
     def _flush_late(self):
-        """Those whose turn comes later may have been acked to in this batch, and what the client hears next says that they were: a killed process
-        must not have them back."""
+        """Those whose turn comes later may have been acked to in this batch, and what the client hears next
+        says that they were: a killed process must not have them back.
+        """
         for taker in self.late:
             try:
                 taker.flush()
@@ -135,7 +152,8 @@ class Scheduler:
         if self.timer is None:
             if self.loop is None:
                 self.loop = gevent.get_hub().loop
-            # A timer of 0 s fires after the next poll; run_callback would run before it, up to a thousand times.
+            # A timer of 0 s fires after the next poll; run_callback would run before it,
+            # up to a thousand times.
             self.timer = self.loop.timer(0.0)
         self.armed = True
         self.timer.start(self._run_late)
@@ -163,7 +181,10 @@ class Scheduler:
             self._arm()
 
     def _run_jobs(self):
-        """A slice of each job, as many as there is time for. Those that got none are the first of the next poll."""
+        """A slice of each job, as many as there is time for.
+
+        Those that got none are the first of the next poll.
+        """
         self.budget.begin()
         for _ in range(len(self.jobs)):
             job = self.jobs.popleft()
@@ -191,7 +212,10 @@ class Scheduler:
         try:
             return job.failed(error)
         except Exception as again:
-            self.quiet.error((job.name, "given up"), "%s is given up: it failed again when it was told", job.name, exc_info=again)
+            self.quiet.error(
+                (job.name, "given up"), "%s is given up: it failed again when it was told", job.name,
+                exc_info=again,
+            )
             return False
 
 

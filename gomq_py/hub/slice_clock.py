@@ -1,7 +1,9 @@
-"""Slice clock: how long work may keep the hub before others get their turn, for loops whose items do not all cost the same.
+"""Slice clock: how long work may keep the hub before others get their turn,
+for loops whose items do not all cost the same.
 
-Beside turns and the scheduler. A slice of so many items is as long as its slowest item times that number; one that asks ``is_over()`` after each
-item is as long as others should wait, and one item more. The time is what passes, not what the processor spends: that is what others wait.
+Beside turns and the scheduler. A slice of so many items is as long as its slowest item times that number; one
+that asks ``is_over()`` after each item is as long as others should wait, and one item more. The time is what
+passes, not what the processor spends: that is what others wait.
 """
 import time
 
@@ -10,10 +12,11 @@ SLICE_S = 0.002
 
 
 class SliceClock:
-    """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another slice.
+    """``is_over()`` after each item says whether the slice has had its time;
+    ``begin()`` starts another slice.
 
-    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs less than a microsecond.
-    ``clock``: in seconds.
+    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
+    less than a microsecond. ``clock``: in seconds.
     """
 
     __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")

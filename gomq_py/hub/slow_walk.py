@@ -1,8 +1,10 @@
-"""Slow walk: how long connections may keep the hub busy with frames of the slow lane before others have their turn.
+"""Slow walk: how long connections may keep the hub busy with frames of the slow lane
+before others have their turn.
 
-Beside connection, which asks after every such frame, and before it looks for a route that is not remembered. A read of 64 KiB holds 2000 declares,
-which are a tenth of a second: ten clients that send nothing else would make everybody wait for a second. What is left of a read when its time is over
-is walked later, one connection for each poll of the loop, so that all who are busy in this way take together what one of them may take alone.
+Beside connection, which asks after every such frame, and before it looks for a route that is not remembered.
+A read of 64 KiB holds 2000 declares, which are a tenth of a second: ten clients that send nothing else would
+make everybody wait for a second. What is left of a read when its time is over is walked later, one connection
+for each poll of the loop, so that all who are busy in this way take together what one of them may take alone.
 """
 import time
 from collections import deque

@@ -1,7 +1,8 @@
 """Work in threads, of which only the caller gets the exceptions.
 
-A leaf over gevent, which by itself prints what a thread's work raised on standard error, with the arguments of the call: passwords among them, past
-the log's file and format, and as often as strangers can bring it about. Every piece of work in a thread therefore begins here.
+A leaf over gevent, which by itself prints what a thread's work raised on standard error, with the arguments
+of the call: passwords among them, past the log's file and format, and as often as strangers can bring it
+about. Every piece of work in a thread therefore begins here.
 """
 import gevent
 
@@ -38,7 +39,10 @@ class ThreadWork:
 
 
 def begin(function, *arguments, pool=None):
-    """Begin ``function(*arguments)`` in a thread of ``pool``, the hub's unless one is given. Returns the ThreadWork. May switch."""
+    """Begin ``function(*arguments)`` in a thread of ``pool``, the hub's unless one is given.
+
+    Returns the ThreadWork. May switch.
+    """
     if pool is None:
         pool = gevent.get_hub().threadpool
     return ThreadWork(pool.spawn(_attempt, function, arguments))

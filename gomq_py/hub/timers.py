@@ -1,4 +1,7 @@
-"""Timers: what time it is and what happens later, for the parts of the model that expire. Tests have their own."""
+"""Timers: what time it is and what happens later, for the parts of the model that expire.
+
+Tests have their own.
+"""
 import time
 
 import gevent
@@ -9,7 +12,10 @@ LOG = logger("broker")
 
 
 class HubTimers:
-    """Timers of this thread's hub. A pending one costs no greenlet, and none is pending where nothing can expire."""
+    """Timers of this thread's hub.
+
+    A pending one costs no greenlet, and none is pending where nothing can expire.
+    """
 
     def __init__(self):
         self._pending = set()
@@ -21,14 +27,19 @@ class HubTimers:
         return int(time.time() * 1000)
 
     def start(self, after_ms, callback):
-        """Call ``callback()`` in the hub, once, not before ``after_ms``. Returns an object with ``stop()``. Callbacks must not switch."""
+        """Call ``callback()`` in the hub, once, not before ``after_ms``.
+
+        Returns an object with ``stop()``. Callbacks must not switch.
+        """
         timer = _Timer(self._pending, callback)
         if not self._is_closed:
             timer.start(max(after_ms, 0) / 1000)
         return timer
 
     def close(self):
-        """None fires any more, nor one that is started later: a dead broker's would write into the files of the one that comes after it."""
+        """None fires any more, nor one that is started later: a dead broker's would write into the files of
+        the one that comes after it.
+        """
         self._is_closed = True
         for timer in list(self._pending):
             timer.stop()
@@ -58,9 +69,14 @@ class _Timer:
             watcher.close()
 
     def _fire(self):
-        """Its time has come. What the callback raises would end on standard error, where no operator looks."""
+        """Its time has come.
+
+        What the callback raises would end on standard error, where no operator looks.
+        """
         self.stop()
         try:
             self._callback()
         except Exception:
-            LOG.exception("a timer's work failed: %s", getattr(self._callback, "__qualname__", self._callback))
+            LOG.exception(
+                "a timer's work failed: %s", getattr(self._callback, "__qualname__", self._callback)
+            )

@@ -5,7 +5,10 @@ Below the scheduler and whatever is scheduled, such as destinations of messages.
 
 
 class TurnTaker:
-    """Does its further work once per read. ``touched`` belongs to the scheduler: True while this waits for its turn."""
+    """Does its further work once per read.
+
+    ``touched`` belongs to the scheduler: True while this waits for its turn.
+    """
 
     __slots__ = ("name", "touched")
 
@@ -17,5 +20,8 @@ class TurnTaker:
         """End of a batch: let everything taken so far outlive a kill of this process."""
 
     def turn(self):
-        """End of a batch, after flush(): a bounded amount of work, such as delivering. Returns the octets written to sockets, about."""
+        """End of a batch, after flush(): a bounded amount of work, such as delivering.
+
+        Returns the octets written to sockets, about.
+        """
         return 0

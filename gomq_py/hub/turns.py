@@ -1,6 +1,7 @@
 """Turns: how long work that is done in one greenlet lets everybody else have theirs in between.
 
-For work that somebody waits for: answers of the management door, an import of definitions. Work that nobody waits for is a job of the scheduler's.
+For work that somebody waits for: answers of the management door, an import of definitions. Work that nobody
+waits for is a job of the scheduler's.
 """
 import gevent
 
@@ -13,7 +14,8 @@ _SHORTEST_S = 1e-4
 def give_way():
     """Let the loop look at every socket and timer before going on. May switch.
 
-    ``gevent.sleep(0)`` does not: gevent runs up to 50 such callbacks between two polls, which with slices of 2 ms held messages up for 100 ms.
+    ``gevent.sleep(0)`` does not: gevent runs up to 50 such callbacks between two polls, which with slices of
+    2 ms held messages up for 100 ms.
     """
     gevent.sleep(_SHORTEST_S)
 
@@ -21,7 +23,8 @@ def give_way():
 def paced(objects, every=1):
     """The objects, giving way when what is done with them has had a slice's time. A generator; may switch.
 
-    ``every``: objects between two looks at the clock, where nothing that is done with one takes more than some microseconds.
+    ``every``: objects between two looks at the clock, where nothing that is done with one takes
+    more than some microseconds.
     """
     clock = SliceClock(every=every)
     for one in objects:
