@@ -33,7 +33,10 @@ class FilesTransport:
 
     def names(self):
         """Which streams there are is in the broker's own log."""
-        raise GomqError("option subscribePattern needs transport=http: a data folder does not tell names; name streams with subscribe")
+        raise GomqError(
+            "option subscribePattern needs transport=http: a data folder does not tell names; "
+            "name streams with subscribe"
+        )
 
     def describe(self, name):
         """The Shape of a stream. Raises NoStream, GomqError."""
@@ -68,8 +71,8 @@ class FilesTransport:
         yield from copied(self.octets_into, name, epoch, number, at, count)
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns; yields how many came.
-        Raises SegmentGone, NoStream.
+        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns; yields how
+        many came. Raises SegmentGone, NoStream.
         """
         try:
             with open(os.path.join(self._folder(name), f"msgs.{number:010}"), "rb") as file:
@@ -89,13 +92,21 @@ class FilesTransport:
     def _folder(self, name):
         queues = os.path.join(self.folder, "queues")
         if not os.path.isdir(queues):
-            raise GomqError(f"option dataDir: {self.folder} is no data folder of a gomq-py, it has no folder queues")
+            raise GomqError(
+                f"option dataDir: {self.folder} is no data folder of a gomq-py, it has no folder queues"
+            )
         wanted = folder_id(self.vhost, name) + "."
         found = sorted(entry for entry in os.listdir(queues) if entry.startswith(wanted))
         if not found:
-            raise NoStream(f"there is no stream '{name}' in vhost '{self.vhost}' in {self.folder}, or it never held a message")
+            raise NoStream(
+                f"there is no stream '{name}' in vhost '{self.vhost}' in {self.folder}, "
+                "or it never held a message"
+            )
         if len(found) > 1:
-            raise GomqError(f"there are several logs of stream '{name}' in {queues}, one is being deleted: {', '.join(found)}")
+            raise GomqError(
+                f"there are several logs of stream '{name}' in {queues}, "
+                f"one is being deleted: {', '.join(found)}"
+            )
         return os.path.join(queues, found[0])
 
     def _numbers(self, folder):
@@ -104,7 +115,9 @@ class FilesTransport:
         except FileNotFoundError:
             names = []  # deleted this moment
         if any(name.startswith("acks.") for name in names):
-            raise NoStream(f"what is in {folder} is a queue, no stream: attach a stream to its exchange and read that")
+            raise NoStream(
+                f"what is in {folder} is a queue, no stream: attach a stream to its exchange and read that"
+            )
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
@@ -132,8 +145,8 @@ class FilesTransport:
             epoch = found.incarnation.hex()
             if seal is not None:
                 return Segment(
-                    number, found.first_offset, found.first_offset + seal.next_ordinal, seal.end, seal.first_timestamp_ms,
-                    seal.last_timestamp_ms), epoch
+                    number, found.first_offset, found.first_offset + seal.next_ordinal, seal.end,
+                    seal.first_timestamp_ms, seal.last_timestamp_ms), epoch
             flushed = head.decode_mark(found.seed, head.SYNCED_SALT, first, head.SYNCED_AT)
             file.seek(0)
             content = file.read(flushed) if is_live else file.read()
@@ -154,7 +167,9 @@ def _scanned(content, number, found):
         first_ms = first_ms or _time_ms(block, 0)
         last_ms = _time_ms(block, block.count - 1)
     end = min(block.at, len(content))
-    return Segment(number, found.first_offset, found.first_offset + block.next_ordinal, end, first_ms, last_ms)
+    return Segment(
+        number, found.first_offset, found.first_offset + block.next_ordinal, end, first_ms, last_ms
+    )
 
 
 def _blocks(content, found, block):

@@ -18,7 +18,8 @@ from gomq_py.spark.transport import Segment, Shape
 # Waited between two tries; the broker may be starting.
 PAUSE_S = 0.2
 COPIED_BYTES = 65536
-# What the broker says to somebody it does not let in; it says 401 to those who may not do what they ask for as well.
+# What the broker says to somebody it does not let in; it says 401 to those who may not do
+# what they ask for as well.
 LOGIN_REFUSALS = ("Login failed", "User can only log in via localhost", "Unauthorized", "UNAUTHORIZED")
 LONGEST_REASON = 300
 QUEUES_AT_ONCE = 500
@@ -55,15 +56,24 @@ class HttpTransport:
 
     def names(self):
         """The names of the streams of the vhost that this user may read. Raises Refused, Unreachable."""
-        return [stream["name"] for stream in self._json(f"/api/streams/{_part(self.vhost)}", f"the streams of vhost '{self.vhost}'")["streams"]]
+        return [
+            stream["name"]
+            for stream in self._json(
+                f"/api/streams/{_part(self.vhost)}", f"the streams of vhost '{self.vhost}'"
+            )["streams"]
+        ]
 
     def describe(self, name):
         """The Shape of a stream. Raises NoStream, Refused, Unreachable."""
         given = self._json(f"{self._path(name)}/segments", self._called(name))
         try:
-            parts = tuple(Segment(
-                part["number"], part["first_offset"], part["next_offset"], part["bytes"], part["first_timestamp_ms"], part["last_timestamp_ms"],
-            ) for part in given["segments"])
+            parts = tuple(
+                Segment(
+                    part["number"], part["first_offset"], part["next_offset"], part["bytes"],
+                    part["first_timestamp_ms"], part["last_timestamp_ms"],
+                )
+                for part in given["segments"]
+            )
             return Shape(given["epoch"], given["first_offset"], given["synced_offset"], parts)
         except (KeyError, TypeError):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
@@ -72,21 +82,29 @@ class HttpTransport:
         """The offset of the first message at or after a Unix time in milliseconds. Raises as ``describe``
         does.
         """
-        return self._json(f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name))["offset"]
+        return self._json(
+            f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)
+        )["offset"]
 
     def arguments(self, kind, name):
-        """The arguments of a queue or exchange (``kind``: queues or exchanges). Raises as ``describe`` does."""
+        """The arguments of a queue or exchange (``kind``: queues or exchanges).
+
+        Raises as ``describe`` does.
+        """
         what = f"{kind[:-1]} '{name}' in vhost '{self.vhost}'"
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def queues(self):
-        """What the broker says of every queue of the vhost, as dicts; needs a tag that may look (monitoring). Raises Refused,
-        Unreachable.
+        """What the broker says of every queue of the vhost, as dicts; needs a tag that may look (monitoring).
+
+        Raises Refused, Unreachable.
         """
         page = pages = 1
         while page <= pages:
             query = urlencode({"page": page, "page_size": QUEUES_AT_ONCE})
-            given = self._json(f"/api/queues/{_part(self.vhost)}?{query}", f"the queues of vhost '{self.vhost}'")
+            given = self._json(
+                f"/api/queues/{_part(self.vhost)}?{query}", f"the queues of vhost '{self.vhost}'"
+            )
             yield from given["items"]
             page, pages = page + 1, given["page_count"]
 
@@ -95,8 +113,8 @@ class HttpTransport:
         yield from copied(self.octets_into, name, epoch, number, at, count)
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns, a memoryview each time;
-        yields how many came. Raises SegmentGone, Refused, Unreachable.
+        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns, a memoryview
+        each time; yields how many came. Raises SegmentGone, Refused, Unreachable.
         """
         deadline = time.monotonic() + self._retry_s
         end = at + count
@@ -128,7 +146,9 @@ class HttpTransport:
             if at > before:
                 deadline = time.monotonic() + self._retry_s
             elif at < end:
-                self._pause(deadline, f"{failure} (reading {self._called(name)}, segment {number}, position {at})")
+                self._pause(
+                    deadline, f"{failure} (reading {self._called(name)}, segment {number}, position {at})"
+                )
 
     # requests
 
@@ -172,7 +192,8 @@ class HttpTransport:
         except ssl.SSLCertVerificationError as error:
             self.close()
             raise Unreachable(
-                f"the certificate of {self.url} is not trusted ({error.verify_message}): name its authority with option caFile") from None
+                f"the certificate of {self.url} is not trusted ({error.verify_message}): "
+                "name its authority with option caFile") from None
         return self._connection.getresponse()
 
     def _connect(self):
@@ -183,7 +204,9 @@ class HttpTransport:
             context = ssl.create_default_context(cafile=self._ca_file)
         except (OSError, ssl.SSLError) as error:
             raise OptionError(f"option caFile: {self._ca_file} holds no certificate: {error}") from None
-        return http.client.HTTPSConnection(parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
+        return http.client.HTTPSConnection(
+            parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context
+        )
 
     def _raise_refusal(self, response, what, body=None):
         """Raise what an answer other than 200 means."""
@@ -196,7 +219,9 @@ class HttpTransport:
         if status == 401 and reason in LOGIN_REFUSALS:
             raise Refused(f"{self.url} does not let {user} in ({reason}): {CREDENTIALS_ADVICE}")
         if status in (401, 403):
-            raise Refused(f"{user} may not read {what} at {self.url} ({reason}): give it read permission there")
+            raise Refused(
+                f"{user} may not read {what} at {self.url} ({reason}): give it read permission there"
+            )
         if status in (429, 500, 502, 503, 504):
             raise http.client.HTTPException(f"{status} {reason}")
         raise Unreachable(f"{self.url} answers {status} when asked for {what}: {reason}")
@@ -205,8 +230,8 @@ class HttpTransport:
         """Wait before the next try. Raises Unreachable when there is to be none."""
         if time.monotonic() >= deadline:
             raise Unreachable(
-                f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): {failure}. "
-                "Is the broker running, and its management API there (option url)?")
+                f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): "
+                f"{failure}. Is the broker running, and its management API there (option url)?")
         time.sleep(PAUSE_S)
 
 

@@ -1,6 +1,7 @@
 """Where a query stands in each stream: what Spark keeps in its checkpoint.
 
-    {"v": 1, "streams": {"<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
+    {"v": 1, "streams": {
+        "<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
 
 ``next`` is the first offset that has not been read. ``epoch`` tells a stream from a later one of the same
 name. ``segment`` and ``at``, where they are known, say at which position of which segment that offset's
@@ -26,7 +27,9 @@ class Position:
 def encode(positions):
     """The JSON (as a dict) of {stream: Position}."""
     return {"v": VERSION, "streams": {
-        name: {"epoch": one.epoch, "next": one.next, **({"segment": one.segment, "at": one.at} if one.at else {})}
+        name: {
+            "epoch": one.epoch, "next": one.next, **({"segment": one.segment, "at": one.at} if one.at else {})
+        }
         for name, one in sorted(positions.items())}}
 
 
@@ -35,9 +38,16 @@ def decode(given):
     """
     try:
         if given["v"] != VERSION:
-            raise GomqError(f"the checkpoint holds offsets of version {given['v']}, this gomq-py knows {VERSION}: use the one that wrote it")
+            raise GomqError(
+                f"the checkpoint holds offsets of version {given['v']}, this gomq-py knows {VERSION}: "
+                "use the one that wrote it"
+            )
         return {
-            str(name): Position(str(one["epoch"]), int(one["next"]), int(one.get("segment", 0)), int(one.get("at", 0)))
+            str(name): Position(
+                str(one["epoch"]), int(one["next"]), int(one.get("segment", 0)), int(one.get("at", 0))
+            )
             for name, one in given["streams"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise GomqError(f"the checkpoint holds no offsets of the gomq source: {given!r}. Is it another query's?") from None
+        raise GomqError(
+            f"the checkpoint holds no offsets of the gomq source: {given!r}. Is it another query's?"
+        ) from None

@@ -18,7 +18,9 @@ TRANSPORTS = ("http", "files")
 EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_URL = "http://127.0.0.1:15672"
 
-_BYTES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_BYTES = {
+    "": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30
+}
 
 
 def _text(name, value):
@@ -42,7 +44,9 @@ def _count(name, value):
 def _octets(name, value):
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
     if not found or found[2] not in _BYTES or not int(found[1]):
-        raise OptionError(f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {value!r}")
+        raise OptionError(
+            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {value!r}"
+        )
     return int(found[1]) * _BYTES[found[2]]
 
 
@@ -87,7 +91,9 @@ def _url(name, value):
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(f"option {name} is the address of the management API, such as {DEFAULT_URL}")
     if parts.username is not None or parts.password is not None:
-        raise OptionError(f"option {name} holds a user or password, which plans and logs would show: {CREDENTIALS_ADVICE}")
+        raise OptionError(
+            f"option {name} holds a user or password, which plans and logs would show: {CREDENTIALS_ADVICE}"
+        )
     return value.rstrip("/").removesuffix("/api")
 
 
@@ -110,16 +116,23 @@ def _offsets(name, value):
         return {stream: _offset(offset) for stream, offset in given.items()}
     except (ValueError, RecursionError):
         raise OptionError(
-            f"option {name} is earliest, latest, an offset, or JSON such as {{\"orders\": 17, \"payments\": \"earliest\"}}, not {value!r}") from None
+            f"option {name} is earliest, latest, an offset, or JSON such as {{\"orders\": 17, \"payments\": "
+            f"\"earliest\"}}, not {value!r}") from None
 
 
 def _offset(value):
-    if value in (EARLIEST, LATEST) or isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
+    if (
+        value in (EARLIEST, LATEST)
+        or isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+    ):
         return value
     raise ValueError
 
 
-CREDENTIALS_ADVICE = "set GOMQ_USER and GOMQ_PASSWORD (or GOMQ_TOKEN) in the driver's environment, or name a file with the option credentialsFile"
+CREDENTIALS_ADVICE = (
+    "set GOMQ_USER and GOMQ_PASSWORD (or GOMQ_TOKEN) in the driver's environment, "
+    "or name a file with the option credentialsFile"
+)
 
 READER = "reading"
 WRITER = "writing"
@@ -207,7 +220,9 @@ class Options:
         reads = sorted(name for name in self.given if TABLE[name][2] == READER)
         writes = sorted(name for name in self.given if TABLE[name][2] == WRITER)
         if reads and writes:
-            raise OptionError(f"option {writes[0]} is for writing and option {reads[0]} for reading: give one kind")
+            raise OptionError(
+                f"option {writes[0]} is for writing and option {reads[0]} for reading: give one kind"
+            )
         if writes:
             self._check_writer()
         else:
@@ -216,31 +231,49 @@ class Options:
     def _check_reader(self):
         if self["subscribe"] is None and self["subscribePattern"] is None:
             raise OptionError(
-                "what to read is missing: give option subscribe with the names of streams, or subscribePattern; "
-                "to write, queue or exchange")
+                "what to read is missing: give option subscribe with the names of streams, or "
+                "subscribePattern; to write, queue or exchange")
         self._one_of("subscribe", "subscribePattern")
         self._one_of("startingOffsets", "startingTimestamp")
         self._one_of("endingOffsets", "endingTimestamp")
         if self["transport"] == "files" and self["dataDir"] is None:
-            raise OptionError("option dataDir is missing: with transport=files it names the broker's data folder, or a backup of it")
+            raise OptionError(
+                "option dataDir is missing: with transport=files it names the broker's data folder, "
+                "or a backup of it"
+            )
         if self["transport"] != "files" and self["dataDir"] is not None:
             raise OptionError(f"option dataDir is for transport=files, and transport is {self['transport']}")
         if self["endingOffsets"] == EARLIEST:
-            raise OptionError("option endingOffsets is latest, an offset or JSON; earliest would be nothing at all")
+            raise OptionError(
+                "option endingOffsets is latest, an offset or JSON; earliest would be nothing at all"
+            )
         for option in ("startingOffsets", "endingOffsets"):
-            strange = sorted(set(self[option]) - set(self["subscribe"] or self[option])) if isinstance(self[option], dict) else ()
+            strange = (
+                sorted(set(self[option]) - set(self["subscribe"] or self[option]))
+                if isinstance(self[option], dict) else ()
+            )
             if strange:
-                raise OptionError(f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name")
+                raise OptionError(
+                    f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name"
+                )
 
     def _check_writer(self):
         if self["queue"] is None and self["exchange"] is None:
-            raise OptionError("where to write is missing: give option queue, or exchange and a column or option routingKey")
+            raise OptionError(
+                "where to write is missing: give option queue, or exchange and a column or option routingKey"
+            )
         self._one_of("queue", "exchange")
         if self["queue"] is not None and self["routingKey"] is not None:
-            raise OptionError("option routingKey goes with option exchange: what goes to a queue has the queue's name for a key")
+            raise OptionError(
+                "option routingKey goes with option exchange: "
+                "what goes to a queue has the queue's name for a key"
+            )
         url = self["amqpUrl"] or ""
         if url and not re.match(r"amqps?://[^@/]+(/|$)", url):
-            raise OptionError(f"option amqpUrl is such as amqp://127.0.0.1:5672 and holds no user or password: {CREDENTIALS_ADVICE}")
+            raise OptionError(
+                "option amqpUrl is such as amqp://127.0.0.1:5672 and holds no user or "
+                f"password: {CREDENTIALS_ADVICE}"
+            )
 
     def _one_of(self, one, other):
         if self[one] is not None and self[other] is not None:
@@ -251,7 +284,9 @@ def _unknown(key):
     if key.lower() in _SECRETS:
         return f"option {key} is not taken, because plans and logs would show it: {CREDENTIALS_ADVICE}"
     near = difflib.get_close_matches(key.lower(), _BY_LOWER, 1)
-    return f"option {key} is unknown" + (f": did you mean {_BY_LOWER[near[0]]}?" if near else f"; there are {', '.join(sorted(TABLE))}")
+    return f"option {key} is unknown" + (
+        f": did you mean {_BY_LOWER[near[0]]}?" if near else f"; there are {', '.join(sorted(TABLE))}"
+    )
 
 
 def credentials(options, environment=None):
@@ -262,13 +297,23 @@ def credentials(options, environment=None):
     path = options["credentialsFile"]
     if path is None:
         return Credentials(
-            environment.get("GOMQ_USER", "guest"), environment.get("GOMQ_PASSWORD", "guest"), environment.get("GOMQ_TOKEN", ""))
+            environment.get("GOMQ_USER", "guest"), environment.get("GOMQ_PASSWORD", "guest"),
+            environment.get("GOMQ_TOKEN", ""))
     try:
         with open(path, encoding="utf-8") as file:
             given = json.load(file)
-        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()) or not given.keys() & {"user", "token"}:
-            raise ValueError('it is not JSON such as {"user": "spark", "password": "..."} or {"token": "..."}')
+        if (
+            not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values())
+            or not given.keys() & {"user", "token"}
+        ):
+            raise ValueError(
+                'it is not JSON such as {"user": "spark", "password": "..."} or {"token": "..."}'
+            )
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
+        reason = (
+            error.strerror if isinstance(error, OSError)
+            else "it is not JSON" if isinstance(error, json.JSONDecodeError)
+            else error
+        )
         raise OptionError(f"the credentials of {path} cannot be used: {reason}") from None
     return Credentials(given.get("user", ""), given.get("password", ""), given.get("token", ""))

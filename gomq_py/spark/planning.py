@@ -72,12 +72,17 @@ class Planner:
         found = {}
         for name, shape in shapes.items():
             if self.options["startingTimestamp"] is not None:
-                at = min(self.transport.offset_for_timestamp(name, self.options["startingTimestamp"]), shape.end_offset)
+                at = min(
+                    self.transport.offset_for_timestamp(name, self.options["startingTimestamp"]),
+                    shape.end_offset,
+                )
             else:
-                at = _resolve(asked.get(name, default) if isinstance(asked, dict) else default if asked is None else asked, shape)
+                wanted = asked.get(name) if isinstance(asked, dict) else asked
+                at = _resolve(default if wanted is None else wanted, shape)
                 if at > shape.end_offset:
                     raise OptionError(
-                        f"option startingOffsets begins stream '{name}' at {at}, and it ends at {shape.end_offset}: give an offset up to this")
+                        f"option startingOffsets begins stream '{name}' at {at}, and it ends at "
+                        f"{shape.end_offset}: give an offset up to this")
                 at = self.kept(name, shape, at)
             found[name] = end_position(shape, at)
         return found
@@ -90,9 +95,13 @@ class Planner:
             if self.options["endingTimestamp"] is not None:
                 at = self.transport.offset_for_timestamp(name, self.options["endingTimestamp"])
             else:
-                at = _resolve(asked.get(name, LATEST) if isinstance(asked, dict) else LATEST if asked is None else asked, shape)
+                wanted = asked.get(name) if isinstance(asked, dict) else asked
+                at = _resolve(LATEST if wanted is None else wanted, shape)
                 if at > shape.end_offset:
-                    self.lost(f"option endingOffsets ends stream '{name}' at {at}, and it holds messages up to {shape.end_offset} only")
+                    self.lost(
+                        f"option endingOffsets ends stream '{name}' at {at}, "
+                        f"and it holds messages up to {shape.end_offset} only"
+                    )
             found[name] = end_position(shape, min(at, shape.end_offset))
         return found
 
@@ -101,8 +110,9 @@ class Planner:
         if offset >= shape.first_offset:
             return offset
         self.lost(
-            f"stream '{name}' begins at offset {shape.first_offset} now, and {shape.first_offset - offset} messages from {offset} on were not read "
-            "before they were dropped (x-max-age, x-max-length-bytes, a purge)")
+            f"stream '{name}' begins at offset {shape.first_offset} now, and {shape.first_offset - offset} "
+            f"messages from {offset} on were not read before they were dropped (x-max-age, "
+            "x-max-length-bytes, a purge)")
         return shape.first_offset
 
     def lost(self, text):
@@ -121,14 +131,25 @@ class Planner:
         for part in shape.overlapping(first, until):
             begin, end = max(first, part.first_offset), min(until, part.next_offset)
             if begin > expected:
-                self.lost(f"stream '{name}' lacks offsets {expected} to {begin - 1}: the broker lost them, its log says when")
-            at, at_offset = (start.at, first) if start.at and start.segment == part.number and first == begin else (HEAD_BYTES, part.first_offset)
+                self.lost(
+                    f"stream '{name}' lacks offsets {expected} to {begin - 1}: "
+                    "the broker lost them, its log says when"
+                )
+            at, at_offset = (
+                (start.at, first) if start.at and start.segment == part.number and first == begin
+                else (HEAD_BYTES, part.first_offset)
+            )
             stop_at = stop.at if stop.at and stop.segment == part.number and until == end else part.bytes
             if end > begin:
-                found.append(Piece(name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end))
+                found.append(Piece(
+                    name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end
+                ))
             expected = max(expected, end)
         if expected < until:
-            self.lost(f"stream '{name}' lacks offsets {expected} to {until - 1}: the broker lost them, its log says when")
+            self.lost(
+                f"stream '{name}' lacks offsets {expected} to {until - 1}: "
+                "the broker lost them, its log says when"
+            )
         return found
 
     def partitions(self, pieces):
@@ -146,7 +167,9 @@ class Planner:
                 groups.append([piece])
                 sizes.append(piece.bytes)
         while groups and len(groups) < self.options["minPartitions"]:
-            largest = max(range(len(groups)), key=lambda index: sizes[index] if is_divisible(groups[index]) else -1)
+            largest = max(
+                range(len(groups)), key=lambda index: sizes[index] if is_divisible(groups[index]) else -1
+            )
             if not is_divisible(groups[largest]):
                 break
             groups[largest:largest + 1] = divided(groups[largest])
@@ -160,8 +183,10 @@ def is_divisible(group):
 
 
 def divided(group):
-    """Two groups: of half of the pieces each, or of half of the messages of the only one. Where the second half begins
-    in the segment is not known before somebody has walked there: who reads it passes over the first.
+    """Two groups: of half of the pieces each, or of half of the messages of the only one.
+
+    Where the second half begins in the segment is not known before somebody has walked there:
+    who reads it passes over the first.
     """
     if len(group) > 1:
         return [group[:len(group) // 2], group[len(group) // 2:]]
@@ -176,7 +201,10 @@ def end_position(shape, offset):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)
         if offset == shape.end_offset and part.first_offset < offset:
-            return Position(shape.epoch, offset, part.number, part.bytes) if part.bytes >= HEAD_BYTES else Position(shape.epoch, offset)
+            return (
+                Position(shape.epoch, offset, part.number, part.bytes) if part.bytes >= HEAD_BYTES
+                else Position(shape.epoch, offset)
+            )
         if part.first_offset < offset:
             break
     return Position(shape.epoch, offset)

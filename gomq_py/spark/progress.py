@@ -19,7 +19,9 @@ class Progress:
 
     def fix_target(self):
         """The query ends where the streams end now."""
-        self._target = {name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()}
+        self._target = {
+            name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
+        }
 
     def next_end(self, start, is_limited):
         """{stream: Position} where the batch that begins at ``start`` ends. The same Positions as in
@@ -32,7 +34,10 @@ class Progress:
         if is_limited and self._options["maxOffsetsPerTrigger"] is not None:
             lengths = shares(lengths, self._options["maxOffsetsPerTrigger"])
         if is_limited and self._options["maxBytesPerTrigger"] is not None:
-            lengths = {name: min(length, self._rows_of(shapes[name], spans[name], lengths)) for name, length in lengths.items()}
+            lengths = {
+                name: min(length, self._rows_of(shapes[name], spans[name], lengths))
+                for name, length in lengths.items()
+            }
         ends = dict(start)
         for name, length in lengths.items():
             if length:
@@ -51,12 +56,18 @@ class Progress:
             try:
                 shape = self._planner.transport.describe(name)
             except NoStream:
-                self._planner.lost(f"stream '{name}' was deleted before its messages up to offset {stop.next - 1} were read")
+                self._planner.lost(
+                    f"stream '{name}' was deleted before its messages up to offset {stop.next - 1} were read"
+                )
                 continue
             if shape.epoch != stop.epoch:
-                self._planner.lost(f"stream '{name}' was deleted and declared again before its messages up to offset {stop.next - 1} were read")
+                self._planner.lost(
+                    f"stream '{name}' was deleted and declared again before its messages up to offset "
+                    f"{stop.next - 1} were read"
+                )
                 continue
-            if begin is None or begin.epoch != stop.epoch:  # met while the query ran: from its first message on
+            # One that the query met while it ran is read from its first message on.
+            if begin is None or begin.epoch != stop.epoch:
                 begin = Position(stop.epoch, min(shape.first_offset, stop.next))
             found += self._planner.pieces(name, shape, begin, stop)
         return found
@@ -69,7 +80,9 @@ class Progress:
                 shapes[name] = self._planner.transport.describe(name)
             except NoStream:
                 if name in start:
-                    self._planner.lost(f"stream '{name}' is not there any more; it was read up to offset {start[name].next}")
+                    self._planner.lost(
+                        f"stream '{name}' is not there any more; it was read up to offset {start[name].next}"
+                    )
         return shapes
 
     def _span(self, name, shape, begin):
@@ -81,29 +94,36 @@ class Progress:
         if begin is None:
             at = shape.first_offset
         elif begin.epoch != shape.epoch:
-            self._planner.lost(f"stream '{name}' was deleted and declared again since it was read up to offset {begin.next}")
+            self._planner.lost(
+                f"stream '{name}' was deleted and declared again since it was read up to offset {begin.next}"
+            )
             at = shape.first_offset
         elif begin.next > shape.end_offset:
             self._planner.lost(
-                f"stream '{name}' was read up to offset {begin.next} and ends at {shape.end_offset}: its data folder is older than the checkpoint")
+                f"stream '{name}' was read up to offset {begin.next} and ends at {shape.end_offset}: its "
+                "data folder is older than the checkpoint")
             at = shape.end_offset
         else:
             at = self._planner.kept(name, shape, begin.next)
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Where a batch of at most ``length`` rows ends: with a segment where one ends in its second half, so that the
-        next batch begins at one.
+        """Where a batch of at most ``length`` rows ends: with a segment where one ends in its second half, so
+        that the next batch begins at one.
         """
         end = span[0] + length
         if end < span[1]:
-            bounds = [part.next_offset for part in shape.segments if span[0] + length // 2 < part.next_offset <= end]
+            bounds = [
+                part.next_offset for part in shape.segments if span[0] + length // 2 < part.next_offset <= end
+            ]
             return bounds[-1] if bounds else end
         return end
 
     def _rows_of(self, shape, span, lengths):
         """How many rows of a stream its share of maxBytesPerTrigger is, at least one."""
-        share = max(1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
+        share = max(
+            1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length))
+        )
         count, left = 0, share
         for part in shape.overlapping(*span):
             begin, end = max(part.first_offset, span[0]), min(part.next_offset, span[1])

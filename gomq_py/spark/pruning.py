@@ -1,8 +1,9 @@
-"""Pruning: which segments a filter on offsets excludes. Filters of Spark in, yes or no out; what is not understood
-excludes nothing.
+"""Pruning: which segments a filter on offsets excludes.
 
-Not filters on time: a segment tells the times of its first and last message, and a clock that was set back puts others
-between them.
+Filters of Spark in, yes or no out; what is not understood excludes nothing.
+
+Not filters on time: a segment tells the times of its first and last message, and a clock that was set back
+puts others between them.
 """
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 

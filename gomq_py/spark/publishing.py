@@ -1,8 +1,8 @@
 """Publishing rows: a worker's side of the sink. Rows in, confirmed messages out; no Spark in here.
 
-Above client. Every message is confirmed before ``publish`` returns: at least once. A connection that breaks is made anew
-and what was not confirmed is published again, so a message may come twice unless the target deduplicates: each
-message has an id for that, which is the same when Spark repeats the task.
+Above client. Every message is confirmed before ``publish`` returns: at least once. A connection that breaks
+is made anew and what was not confirmed is published again, so a message may come twice unless the target
+deduplicates: each message has an id for that, which is the same when Spark repeats the task.
 """
 import json
 import time
@@ -36,7 +36,10 @@ def check_columns(columns, options):
         if name in columns and columns[name] not in kinds:
             raise OptionError(f"column {name} is {columns[name]}, and is published as {' or '.join(kinds)}")
     if "properties" in columns and not columns["properties"].startswith("struct<"):
-        raise OptionError(f"column properties is {columns['properties']}, and is published as a struct such as the source gives")
+        raise OptionError(
+            f"column properties is {columns['properties']}, "
+            "and is published as a struct such as the source gives"
+        )
     wanted = options["messageIdColumn"]
     if wanted is not None and columns.get(wanted) not in ("string", "bigint", "int"):
         raise OptionError(
@@ -44,11 +47,14 @@ def check_columns(columns, options):
             "it is one of type string, bigint or int")
     if options["queue"] is None and options["routingKey"] is None and "routing_key" not in columns:
         raise OptionError("option routingKey is missing, and there is no column routing_key")
-    if options["deduplicationHeader"] is not None and wanted is None and not options["rowMessageIds"] and not (
-            "queue" in columns and "offset" in columns):
+    if (
+        options["deduplicationHeader"] is not None and wanted is None and not options["rowMessageIds"]
+        and not ("queue" in columns and "offset" in columns)
+    ):
         raise OptionError(
-            "option deduplicationHeader needs ids: give option messageIdColumn, or columns queue and offset, or, where "
-            "the query gives the same rows in the same order whenever it is repeated, option rowMessageIds=true")
+            "option deduplicationHeader needs ids: give option messageIdColumn, or columns queue and offset, "
+            "or, where the query gives the same rows in the same order whenever it is repeated, "
+            "option rowMessageIds=true")
 
 
 @dataclass
@@ -89,21 +95,37 @@ class Target:
     def connect(self):
         """A Connection. Raises Refused, Unreachable."""
         try:
-            return Connection(self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name="gomq-py spark sink")
+            return Connection(
+                self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name="gomq-py spark sink"
+            )
         except ConnectionClosed as error:
             if error.reply_code == _ACCESS_REFUSED:
-                raise Refused(f"{self.shown} does not let user '{self.credentials.user}' in ({error}): {CREDENTIALS_ADVICE}") from None
+                raise Refused(
+                    f"{self.shown} does not let user '{self.credentials.user}' in "
+                    f"({error}): {CREDENTIALS_ADVICE}"
+                ) from None
             raise Unreachable(f"{self.shown} closed the connection: {error}") from None
         except (OSError, ClientError) as error:
-            raise Unreachable(f"{self.shown} cannot be reached: {error}. Is the broker there (option amqpUrl)?") from None
+            raise Unreachable(
+                f"{self.shown} cannot be reached: {error}. Is the broker there (option amqpUrl)?"
+            ) from None
 
     def refused(self, error):
         """What a closed channel means."""
-        where = f"queue '{self.options['queue']}'" if self.options["queue"] is not None else f"exchange '{self.options['exchange']}'"
+        where = (
+            f"queue '{self.options['queue']}'" if self.options["queue"] is not None
+            else f"exchange '{self.options['exchange']}'"
+        )
         if error.reply_code == _NOT_FOUND:
-            return GomqError(f"there is no {where} in vhost '{self.options['vhost']}' at {self.shown} ({error}): declare it first")
+            return GomqError(
+                f"there is no {where} in vhost '{self.options['vhost']}' at {self.shown} ({error}): "
+                "declare it first"
+            )
         if error.reply_code == _ACCESS_REFUSED:
-            return Refused(f"user '{self.credentials.user}' may not publish to {where} ({error}): give it write permission there")
+            return Refused(
+                f"user '{self.credentials.user}' may not publish to {where} ({error}): "
+                "give it write permission there"
+            )
         return GomqError(f"publishing to {where} at {self.shown} was refused: {error}")
 
 
@@ -127,7 +149,10 @@ class Publisher:
                 batch.append(self._message(row))
                 self.count += 1
                 if self.count > (self._options["maxBatchRows"] or self.count):
-                    raise GomqError(f"a batch has more rows than option maxBatchRows says: {self._options['maxBatchRows']}")
+                    raise GomqError(
+                        "a batch has more rows than option maxBatchRows says: "
+                        f"{self._options['maxBatchRows']}"
+                    )
                 if len(batch) >= self._batch_rows():
                     self._send(batch)
                     batch = []
@@ -160,7 +185,10 @@ class Publisher:
                 self._open()
                 self._channel.publish_many(batch, mandatory=self._options["mandatory"])
                 if not self._channel.wait_for_confirms(self._options["confirmSeconds"]):
-                    raise GomqError(f"{self._target.shown} refused messages (basic.nack): the target is full, or its disk is")
+                    raise GomqError(
+                        f"{self._target.shown} refused messages (basic.nack): "
+                        "the target is full, or its disk is"
+                    )
                 self._raise_returned()
                 return
             except ChannelClosed as error:
@@ -171,7 +199,8 @@ class Publisher:
                 self._connection = None
                 if time.monotonic() >= deadline:
                     raise Unreachable(
-                        f"{self._target.shown} does not take messages, tried for {self._options['retrySeconds']:g} s: {error}") from None
+                        f"{self._target.shown} does not take messages, tried for "
+                        f"{self._options['retrySeconds']:g} s: {error}") from None
                 time.sleep(PAUSE_S)
 
     def _open(self):
@@ -185,8 +214,9 @@ class Publisher:
         if self._channel.returned:
             returned = self._channel.returned[0]
             raise GomqError(
-                f"{len(self._channel.returned)} messages were returned, the first with exchange '{returned.exchange}' and routing key "
-                f"'{returned.routing_key}': no queue is bound for it. Bind one, or drop such messages with mandatory=false")
+                f"{len(self._channel.returned)} messages were returned, the first with exchange "
+                f"'{returned.exchange}' and routing key '{returned.routing_key}': no queue is bound for it. "
+                "Bind one, or drop such messages with mandatory=false")
 
     def _message(self, row):
         """(exchange, routing key, body, properties) of a row."""
@@ -197,8 +227,13 @@ class Publisher:
             exchange, routing_key = "", options["queue"]
         else:
             exchange = options["exchange"]
-            routing_key = options["routingKey"] if options["routingKey"] is not None else row["routing_key"] or ""
-        values = {name: value for name, value in (row.get("properties") or {}).items() if value is not None and name in _NAMES}
+            routing_key = (
+                options["routingKey"] if options["routingKey"] is not None else row["routing_key"] or ""
+            )
+        values = {
+            name: value
+            for name, value in (row.get("properties") or {}).items() if value is not None and name in _NAMES
+        }
         if identity is not None:
             values.setdefault("message_id", identity[-255:])
         values.setdefault("delivery_mode", 2 if options["persistent"] else 1)

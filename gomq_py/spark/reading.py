@@ -47,7 +47,9 @@ class PieceReader:
             if block.next_ordinal == until:
                 _remember(piece, Place(piece.until, source.position, seed))
         except SegmentGone as error:
-            self._lose(piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it")
+            self._lose(
+                piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it"
+            )
             return
         finally:
             if source is not None:
@@ -79,8 +81,13 @@ class PieceReader:
 
     def _seed_of(self, piece, octets):
         found = head.decode(octets, head.MSGS_MAGIC)
-        if found is None or found.incarnation.hex() != piece.epoch or found.first_offset != piece.segment_first:
-            raise DataLoss(f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged")
+        if (
+            found is None or found.incarnation.hex() != piece.epoch
+            or found.first_offset != piece.segment_first
+        ):
+            raise DataLoss(
+                f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged"
+            )
         return found.seed
 
     def _walk(self, piece, source, seed, until):
@@ -106,11 +113,17 @@ class PieceReader:
             elif status == columns.SPOILED:
                 ordinal = block.next_ordinal
                 block.skip()
-                self._lose(piece, ordinal + 1, f"the record at {self._place(piece, source.position + at)} does not check", ordinal)
+                self._lose(
+                    piece, ordinal + 1,
+                    f"the record at {self._place(piece, source.position + at)} does not check", ordinal,
+                )
                 at = block.at
             elif status == columns.MISSING:
                 before = max(block.next_ordinal, first)
-                self._lose(piece, block.accept(source.buffer), f"they are missing before {self._place(piece, source.position + at)}", before)
+                self._lose(
+                    piece, block.accept(source.buffer),
+                    f"they are missing before {self._place(piece, source.position + at)}", before,
+                )
             else:
                 at = self._seek(source, at, seed)
                 if at < 0:
@@ -158,8 +171,9 @@ class Place(NamedTuple):
     seed: int
 
 
-# Where this process ended in segments that it did not read to their end. Spark uses a worker again for the next batch, which
-# would otherwise begin at the segment's start: batches much smaller than a segment would read it again and again.
+# Where this process ended in segments that it did not read to their end. Spark uses a worker again for the
+# next batch, which would otherwise begin at the segment's start: batches much smaller than a segment would
+# read it again and again.
 _PLACES: OrderedDict = OrderedDict()
 _MOST_PLACES = 1024
 
@@ -172,7 +186,9 @@ def _remember(piece, place):
 
 
 class Source:
-    """The octets of a piece, a window at a time: ``buffer`` up to ``end`` holds those from ``position`` of the file on."""
+    """The octets of a piece, a window at a time: ``buffer`` up to ``end`` holds those from
+    ``position`` of the file on.
+    """
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()

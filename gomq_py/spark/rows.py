@@ -14,8 +14,9 @@ from gomq_py.spark.errors import OptionError
 from gomq_py.storage.format import columns
 
 PROPERTIES = (
-    ("content_type", 0), ("content_encoding", 1), ("delivery_mode", columns.DELIVERY_MODE_PROPERTY), ("priority", columns.PRIORITY_PROPERTY),
-    ("correlation_id", 5), ("reply_to", 6), ("expiration", 7), ("message_id", 8), ("timestamp", columns.TIMESTAMP_PROPERTY), ("type", 10),
+    ("content_type", 0), ("content_encoding", 1), ("delivery_mode", columns.DELIVERY_MODE_PROPERTY),
+    ("priority", columns.PRIORITY_PROPERTY), ("correlation_id", 5), ("reply_to", 6), ("expiration", 7),
+    ("message_id", 8), ("timestamp", columns.TIMESTAMP_PROPERTY), ("type", 10),
     ("user_id", 11), ("app_id", 12), ("cluster_id", 13),
 )
 _OCTETS = {columns.DELIVERY_MODE_PROPERTY, columns.PRIORITY_PROPERTY}
@@ -36,12 +37,16 @@ def _property_words(place):
 PROPERTIES_TYPE = pa.struct([(name, _property_type(place)) for name, place in PROPERTIES])
 HEADERS_TYPE = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
-    ("vhost", pa.string()), ("queue", pa.string()), ("offset", pa.int64()), ("timestamp", _TIME), ("exchange", pa.string()),
-    ("routing_key", pa.string()), ("properties", PROPERTIES_TYPE), ("headers", HEADERS_TYPE), ("body", pa.binary()),
+    ("vhost", pa.string()), ("queue", pa.string()), ("offset", pa.int64()), ("timestamp", _TIME),
+    ("exchange", pa.string()), ("routing_key", pa.string()), ("properties", PROPERTIES_TYPE),
+    ("headers", HEADERS_TYPE), ("body", pa.binary()),
 ])
 DDL = {
-    "vhost": "string", "queue": "string", "offset": "bigint", "timestamp": "timestamp", "exchange": "string", "routing_key": "string",
-    "properties": "struct<" + ",".join(f"{name}:{_property_words(place)}" for name, place in PROPERTIES) + ">",
+    "vhost": "string", "queue": "string", "offset": "bigint", "timestamp": "timestamp", "exchange": "string",
+    "routing_key": "string",
+    "properties": (
+        "struct<" + ",".join(f"{name}:{_property_words(place)}" for name, place in PROPERTIES) + ">"
+    ),
     "headers": "map<string,string>", "body": "binary",
 }
 
@@ -77,8 +82,12 @@ class Rows:
             "queue": lambda block, buffer, stream: _repeated(stream, block.count),
             "offset": lambda block, buffer, stream: _fixed(pa.int64(), block.offsets, block.count),
             "timestamp": lambda block, buffer, stream: _fixed(_TIME, block.timestamps, block.count),
-            "exchange": lambda block, buffer, stream: _texts(block.count, *block.gather(columns.EXCHANGE, buffer)),
-            "routing_key": lambda block, buffer, stream: _texts(block.count, *block.gather(columns.ROUTING_KEY, buffer)),
+            "exchange": lambda block, buffer, stream: _texts(
+                block.count, *block.gather(columns.EXCHANGE, buffer)
+            ),
+            "routing_key": lambda block, buffer, stream: _texts(
+                block.count, *block.gather(columns.ROUTING_KEY, buffer)
+            ),
             "properties": _properties,
             "headers": _headers,
             "body": lambda block, buffer, stream: pa.BinaryArray.from_buffers(
@@ -89,7 +98,9 @@ class Rows:
         """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be used again."""
         if "properties" in self._names or "headers" in self._names:
             block.scan_properties(buffer)
-        return pa.RecordBatch.from_arrays([self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema)
+        return pa.RecordBatch.from_arrays(
+            [self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema
+        )
 
 
 def _repeated(text, count):
@@ -101,14 +112,18 @@ def _fixed(kind, buffer, count):
 
 
 def _texts(count, ends, content, present=None):
-    array = pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(content), None if present is None else pa.py_buffer(present))
+    array = pa.StringArray.from_buffers(
+        count, pa.py_buffer(ends), pa.py_buffer(content), None if present is None else pa.py_buffer(present)
+    )
     if content.isascii():
         return array
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         octets = array.cast(pa.binary()).to_pylist()
-        array = pa.array([None if one is None else one.decode("utf-8", "replace") for one in octets], pa.string())
+        array = pa.array(
+            [None if one is None else one.decode("utf-8", "replace") for one in octets], pa.string()
+        )
     return array
 
 
@@ -128,18 +143,24 @@ def _properties(block, buffer, stream):
 
 def _numbers(count, present, ends, content, place):
     """Octets, or big-endian seconds as times; a time that no timestamp can hold is null."""
-    octets = pa.BinaryArray.from_buffers(pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
+    octets = pa.BinaryArray.from_buffers(
+        pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)]
+    )
     if place in _OCTETS:
         return pa.array([None if one is None else one[0] for one in octets.to_pylist()], pa.int32())
     seconds = [None if one is None else int.from_bytes(one) for one in octets.to_pylist()]
-    return pa.array([None if one is None or one > LARGEST_SECONDS else one * 1000000 for one in seconds], pa.int64()).cast(_TIME)
+    return pa.array(
+        [None if one is None or one > LARGEST_SECONDS else one * 1000000 for one in seconds], pa.int64()
+    ).cast(_TIME)
 
 
 def _headers(block, buffer, stream):
     if not block.property_flags & _HEADERS_FLAG:
         return pa.nulls(block.count, HEADERS_TYPE)
     present, ends, content = block.gather_property(columns.HEADERS_PROPERTY, buffer)
-    tables = pa.BinaryArray.from_buffers(pa.binary(), block.count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
+    tables = pa.BinaryArray.from_buffers(
+        pa.binary(), block.count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)]
+    )
     return pa.array([None if table is None else _table(table) for table in tables.to_pylist()], HEADERS_TYPE)
 
 
@@ -147,7 +168,10 @@ def _headers(block, buffer, stream):
 def _table(octets):
     """(name, JSON of the value) of every header."""
     try:
-        return [(name, json.dumps(value, default=_plain)) for name, value in decode_table(len(octets).to_bytes(4) + octets, 0)[0].items()]
+        return [
+            (name, json.dumps(value, default=_plain))
+            for name, value in decode_table(len(octets).to_bytes(4) + octets, 0)[0].items()
+        ]
     except Malformed:
         return []
 

@@ -1,6 +1,8 @@
-"""The sink, as Spark's Python Data Source API calls it: batches of rows, published and confirmed by publishing.
+"""The sink, as Spark's Python Data Source API calls it:
+batches of rows, published and confirmed by publishing.
 
-No transaction spans partitions: a batch that fails is published again by Spark from its beginning, or by the next run.
+No transaction spans partitions: a batch that fails is published again by Spark from its beginning,
+or by the next run.
 """
 import logging
 from dataclasses import dataclass
@@ -34,13 +36,20 @@ class _Writer:
     def write(self, iterator):
         """Publish the batches of a partition; returns when all of it is confirmed."""
         context = TaskContext.get()
-        query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-        run = f"{query}/{batch}" if query else f"{context.getLocalProperty('spark.app.id') or ''}/{context.stageId()}"
+        query, batch = (
+            context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")
+        )
+        run = (
+            f"{query}/{batch}" if query
+            else f"{context.getLocalProperty('spark.app.id') or ''}/{context.stageId()}"
+        )
         publisher = Publisher(self._target, f"{run}/{context.partitionId()}")
         return Published(publisher.publish(row for one in iterator for row in _rows(one)))
 
     def _log(self, messages, batch):
-        LOG.info("published %d messages of batch %s", sum(one.count for one in messages if one is not None), batch)
+        LOG.info(
+            "published %d messages of batch %s", sum(one.count for one in messages if one is not None), batch
+        )
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -52,7 +61,10 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages):
         """What other tasks published stays: a broker takes nothing back."""
-        LOG.warning("a batch was not published as a whole; what was, stays: publish it again with ids and a target that deduplicates")
+        LOG.warning(
+            "a batch was not published as a whole; what was, stays: "
+            "publish it again with ids and a target that deduplicates"
+        )
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):

@@ -9,7 +9,9 @@ import logging
 import sys
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow,
+)
 
 from gomq_py.spark import rows, sink
 from gomq_py.spark.errors import OptionError
@@ -119,14 +121,18 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Reads no segment that a filter on offsets excludes. A class of its own, because Spark refuses every query of a
-    reader that takes filters unless spark.sql.python.filterPushdown.enabled is true.
+    """Reads no segment that a filter on offsets excludes.
+
+    A class of its own, because Spark refuses every query of a reader that takes filters unless
+    spark.sql.python.filterPushdown.enabled is true.
     """
 
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note what they exclude, and leave all of them to Spark too: a segment that is read may hold other rows."""
+        """Note what they exclude, and leave all of them to Spark too:
+        a segment that is read may hold other rows.
+        """
         self._bounds = Bounds(filters)
         return filters
 
@@ -178,7 +184,9 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _columns(schema):
-    return rows.check_projection([one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields])
+    return rows.check_projection(
+        [one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields]
+    )
 
 
 def log_to_stderr():

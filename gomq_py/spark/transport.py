@@ -31,4 +31,8 @@ class Shape:
 
     def overlapping(self, first, until):
         """The segments that hold offsets from ``first`` up to, not including, ``until``."""
-        return [part for part in self.segments if part.first_offset < until and part.next_offset > first and part.first_offset < self.end_offset]
+        return [
+            part
+            for part in self.segments
+            if part.first_offset < until and part.next_offset > first and part.first_offset < self.end_offset
+        ]
