@@ -1,4 +1,7 @@
-"""The commands of ``gomq-py-pipeline``. Options in, one line on standard error and an exit code where a job fails."""
+"""The commands of ``gomq-py-pipeline``.
+
+Options in, one line on standard error and an exit code where a job fails.
+"""
 import functools
 import json
 import os
@@ -33,22 +36,33 @@ def _an_address(context, parameter, given):
 
 _STREAMS = click.option("--streams", help="Names of streams, separated by commas.")
 _PATTERN = click.option("--pattern", help="A regular expression: streams whose whole name matches.")
-_DATA_DIR = click.option("--data-dir", help="Read the files of this data folder or backup instead of asking the broker.")
+_DATA_DIR = click.option(
+    "--data-dir", help="Read the files of this data folder or backup instead of asking the broker."
+)
 _READING = (
     click.option("--url", help="Address of the broker's management API."),
     click.option("--vhost", help="Virtual host of the streams."),
-    click.option("--credentials-file", help="JSON with user and password, or token; else GOMQ_USER and GOMQ_PASSWORD."),
+    click.option(
+        "--credentials-file", help="JSON with user and password, or token; else GOMQ_USER and GOMQ_PASSWORD."
+    ),
     click.option("--ca-file", help="Who vouches for the broker's certificate (PEM)."),
     _STREAMS,
     _PATTERN,
     _DATA_DIR,
-    click.option("--option", "extra", multiple=True, metavar="NAME=VALUE", help="Any other option of the source."),
+    click.option(
+        "--option", "extra", multiple=True, metavar="NAME=VALUE", help="Any other option of the source."
+    ),
 )
-_NAMES = {"url": "url", "vhost": "vhost", "credentials_file": "credentialsFile", "ca_file": "caFile", "streams": "subscribe",
-          "pattern": "subscribePattern", "data_dir": "dataDir"}
+_NAMES = {
+    "url": "url", "vhost": "vhost", "credentials_file": "credentialsFile", "ca_file": "caFile",
+    "streams": "subscribe", "pattern": "subscribePattern", "data_dir": "dataDir",
+}
 _SPARK = (
     click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
-    click.option("--memory", default="1g", show_default=True, help="Memory of the driver, which in local mode is all of it."),
+    click.option(
+        "--memory", default="1g", show_default=True,
+        help="Memory of the driver, which in local mode is all of it.",
+    ),
     click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Any setting of Spark."),
 )
 _COUNTING = (
@@ -93,7 +107,10 @@ def reading_options(given):
 
 def _session(command, given):
     from gomq_py.pipeline.session import make_session  # here: whoever asks for --help waits for no Spark
-    return make_session(f"gomq-py-pipeline {command}", given.pop("master"), given.pop("memory"), _pairs(given.pop("conf")).items())
+    return make_session(
+        f"gomq-py-pipeline {command}", given.pop("master"), given.pop("memory"),
+        _pairs(given.pop("conf")).items(),
+    )
 
 
 def _fails_in_a_line(command):
@@ -140,7 +157,9 @@ def bronze(out, **given):
     """Streams to Parquet, by date and stream; each offset once."""
     from gomq_py.pipeline.jobs import bronze as job
     reading = reading_options(given)
-    _run(_session("bronze", given), lambda spark: job.writers(spark, reading, out, given["checkpoint"]), given)
+    _run(
+        _session("bronze", given), lambda spark: job.writers(spark, reading, out, given["checkpoint"]), given
+    )
 
 
 @pipeline.command()
@@ -189,9 +208,14 @@ def metrics(out, **given):
 
 
 @pipeline.command()
-@_with([one for one in _READING if one is not _PATTERN and one is not _STREAMS and one is not _DATA_DIR], _SPARK)
+@_with(
+    [one for one in _READING if one is not _PATTERN and one is not _STREAMS and one is not _DATA_DIR], _SPARK
+)
 @click.option("--out", required=True, help="Folder of the table.")
-@click.option("--every", metavar="DURATION", help="Go on, a sample every so often, such as '1 minute'; one sample unless given.")
+@click.option(
+    "--every", metavar="DURATION",
+    help="Go on, a sample every so often, such as '1 minute'; one sample unless given.",
+)
 @_fails_in_a_line
 def queues(out, every, **given):
     """Samples of what the broker says of its queues: lengths, consumers, counters."""
@@ -269,7 +293,10 @@ def dead_letters(table, out, samples, **given):
 @_fails_in_a_line
 def replay(table, where, rate, keep_deaths, dry_run, **given):
     """Publish messages of a table or a stream again."""
-    names = {"amqp_url": "amqpUrl", "to_vhost": "vhost", "to_queue": "queue", "to_exchange": "exchange", "routing_key": "routingKey"}
+    names = {
+        "amqp_url": "amqpUrl", "to_vhost": "vhost", "to_queue": "queue", "to_exchange": "exchange",
+        "routing_key": "routingKey",
+    }
     writing = {name: value for key, name in names.items() if (value := given.pop(key)) is not None}
     if given["credentials_file"]:
         writing["credentialsFile"] = given["credentials_file"]

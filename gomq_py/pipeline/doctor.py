@@ -1,4 +1,7 @@
-"""Doctor: is there everything that a pipeline needs? Java, pyspark, a broker that lets us read, room on the disk."""
+"""Doctor: is there everything that a pipeline needs?
+
+Java, pyspark, a broker that lets us read, room on the disk.
+"""
 import importlib.util
 import os
 import shutil
@@ -58,7 +61,10 @@ def _packages():
 def _codec():
     name = "gomq_py.storage.format.columns"
     if name in build_info.interpreted_modules():
-        return Finding(WARNING, "codec", "records are parsed by interpreted Python, 30 times slower: install a compiled wheel")
+        return Finding(
+            WARNING, "codec",
+            "records are parsed by interpreted Python, 30 times slower: install a compiled wheel",
+        )
     return Finding(OK, "codec", "compiled")
 
 
@@ -76,7 +82,10 @@ def _broker(reading):
     if not shapes:
         yield Finding(WARNING, "streams", "no stream matches that this user may read")
     for name, shape in sorted(shapes.items()):
-        yield Finding(OK, f"stream {name}", f"offsets {shape.first_offset} to {shape.end_offset}, {len(shape.segments)} segments")
+        yield Finding(
+            OK, f"stream {name}",
+            f"offsets {shape.first_offset} to {shape.end_offset}, {len(shape.segments)} segments",
+        )
 
 
 def _disk(folder):
@@ -87,4 +96,7 @@ def _disk(folder):
     text = f"{free / (1 << 30):.1f} GiB free at {place}"
     if free < LITTLE_DISK:
         return Finding(BAD, "disk", f"{text}: Spark writes shuffles and tables there, make room")
-    return Finding(OK, "disk", text) if os.access(place, os.W_OK) else Finding(BAD, "disk", f"{place} cannot be written to")
+    return (
+        Finding(OK, "disk", text) if os.access(place, os.W_OK)
+        else Finding(BAD, "disk", f"{place} cannot be written to")
+    )

@@ -51,7 +51,9 @@ class Endpoint:
         try:
             self._server = (_Server6 if ":" in host else _Server)((host, port), _Handler)
         except OSError as error:
-            raise OptionError(f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from None
+            raise OptionError(
+                f"metrics cannot be served at {host}:{port}: {error.strerror or error}"
+            ) from None
         self.text = text_of({}, {}, 0)
         self._server.endpoint = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_EVERY_S,), daemon=True)
@@ -73,11 +75,14 @@ class _Server(HTTPServer):
     endpoint: Endpoint
 
     def server_bind(self):
-        super(HTTPServer, self).server_bind()  # HTTPServer's own asks the name service for this machine's name
+        # Past HTTPServer's own, which asks the name service for this machine's name.
+        super(HTTPServer, self).server_bind()
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 
     def finish_request(self, request, client_address):
-        """Serve a client, for CLIENT_S in all: one that sends an octet now and then keeps nobody waiting for longer."""
+        """Serve a client, for CLIENT_S in all: one that sends an octet now and then keeps
+        nobody waiting for longer.
+        """
         guard = threading.Timer(CLIENT_S, _cut_off, (request,))
         guard.daemon = True
         guard.start()

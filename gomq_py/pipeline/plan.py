@@ -81,7 +81,9 @@ def make_plan(given, folder):
 def _known(where, given, keys):
     strange = sorted(set(given) - keys)
     if strange:
-        raise OptionError(f"{where} has the key {strange[0]}, which is unknown; there are {', '.join(sorted(keys))}")
+        raise OptionError(
+            f"{where} has the key {strange[0]}, which is unknown; there are {', '.join(sorted(keys))}"
+        )
 
 
 def _job(given, source, folder):
@@ -95,7 +97,10 @@ def _job(given, source, folder):
     if (kind == "telemetry") != ("schema" in given):
         raise OptionError(f"job {name} {'needs a schema' if kind == 'telemetry' else 'takes no schema'}")
     reading = {**source, **given.get("options", {})}
-    reading.update({option: given[key] for key, option in (("streams", "subscribe"), ("pattern", "subscribePattern")) if key in given})
+    reading.update({
+        option: given[key]
+        for key, option in (("streams", "subscribe"), ("pattern", "subscribePattern")) if key in given
+    })
     reading = {option: _words(value) for option, value in reading.items()}
     try:
         Options(reading)
@@ -103,7 +108,8 @@ def _job(given, source, folder):
         raise OptionError(f"job {name}: {error}") from None
     checkpoint = given.get("checkpoint")
     return Job(
-        kind, name, reading, os.path.join(folder, given["out"]), None if checkpoint is None else os.path.join(folder, checkpoint),
+        kind, name, reading, os.path.join(folder, given["out"]),
+        None if checkpoint is None else os.path.join(folder, checkpoint),
         read_schema(os.path.join(folder, given["schema"])) if "schema" in given else None)
 
 

@@ -128,7 +128,10 @@ def _value(value, name, kind):
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "double" and is_number:
         return _finite(value, name)
-    if kind == "long" and is_number and value == math.floor(_finite(value, name)) and -1 << 63 <= value < 1 << 63:
+    if (
+        kind == "long" and is_number and value == math.floor(_finite(value, name))
+        and -1 << 63 <= value < 1 << 63
+    ):
         return int(value)
     if kind == "boolean" and isinstance(value, bool) or kind == "string" and isinstance(value, str):
         return value

@@ -1,7 +1,7 @@
 """Running queries to their end, or until somebody stops them, and telling how far they are.
 
-On a terminal one line that is written over, otherwise a line of JSON for each batch. Counts go to Prometheus as well
-where that is wanted (exposition).
+On a terminal one line that is written over, otherwise a line of JSON for each batch. Counts go to Prometheus
+as well where that is wanted (exposition).
 """
 import json
 import re
@@ -16,8 +16,8 @@ from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode
 
 LOOK_EVERY_S = 0.2
-# Spark waits 10 s, which no setting changes, for the Python process that plans a streaming query. On a busy machine it may
-# need longer: so many tries are five minutes.
+# Spark waits 10 s, which no setting changes, for the Python process that plans a streaming query. On a busy
+# machine it may need longer: so many tries are five minutes.
 MOST_STARTS = 30
 
 
@@ -26,8 +26,10 @@ class JobFailed(Exception):
 
 
 class Reporter:
-    """Counts of all queries of a run, told as they change. ``prometheus``: a file; ``address``: where they are served,
-    too, until end(). Raises OptionError where that cannot be.
+    """Counts of all queries of a run, told as they change.
+
+    ``prometheus``: a file; ``address``: where they are served, too, until end().
+    Raises OptionError where that cannot be.
     """
 
     def __init__(self, out=None, prometheus=None, address=None):
@@ -43,7 +45,10 @@ class Reporter:
     def look(self, name, query):
         """Tell what is new of a query."""
         progress = query.lastProgress
-        if progress is None or self._seen.get(name) == (progress["runId"], progress["batchId"], progress["timestamp"]):
+        if (
+            progress is None
+            or self._seen.get(name) == (progress["runId"], progress["batchId"], progress["timestamp"])
+        ):
             return
         self._seen[name] = (progress["runId"], progress["batchId"], progress["timestamp"])
         for one in query.recentProgress:
@@ -59,11 +64,17 @@ class Reporter:
         rate = progress.get("processedRowsPerSecond") or 0
         if self._is_terminal:
             behind = "" if lag is None else f", {lag} behind"
-            self._out.write(f"\r\033[K{name}: batch {progress['batchId']}, {self.rows[name]} rows, {rate:.0f} rows/s{behind}")
+            self._out.write(
+                f"\r\033[K{name}: batch {progress['batchId']}, {self.rows[name]} rows, "
+                f"{rate:.0f} rows/s{behind}"
+            )
         elif progress["numInputRows"]:
-            self._out.write(json.dumps({
-                "job": name, "batch": progress["batchId"], "rows": progress["numInputRows"], "rows_per_second": round(rate),
-                "rows_total": self.rows[name], "lag": lag, "at": progress["timestamp"]}) + "\n")
+            line = {
+                "job": name, "batch": progress["batchId"], "rows": progress["numInputRows"],
+                "rows_per_second": round(rate), "rows_total": self.rows[name], "lag": lag,
+                "at": progress["timestamp"],
+            }
+            self._out.write(json.dumps(line) + "\n")
         self._out.flush()
 
     def end(self):
@@ -72,7 +83,8 @@ class Reporter:
             self._out.write("\n")
         for name in sorted(self.rows):
             line = {"job": name, "done": True, "rows_total": self.rows[name], "lag": self.lags.get(name)}
-            self._out.write((f"{name}: {self.rows[name]} rows" if self._is_terminal else json.dumps(line)) + "\n")
+            shown = f"{name}: {self.rows[name]} rows" if self._is_terminal else json.dumps(line)
+            self._out.write(shown + "\n")
         self._out.flush()
         try:
             self._expose()
@@ -89,21 +101,25 @@ class Reporter:
 
 
 def lag_of(progress):
-    """How many messages the sources of a progress report have that were not read; None where they do not say."""
+    """How many messages the sources of a progress report have that were not read;
+    None where they do not say.
+    """
     lag = 0
     for source in progress["sources"]:
         try:
             ends, latest = decode(json.loads(source["endOffset"])), decode(json.loads(source["latestOffset"]))
         except Exception:  # another kind of source, or none that tells
             return None
-        lag += sum(max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
-                   for name, one in latest.items())
+        lag += sum(
+            max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
+            for name, one in latest.items()
+        )
     return lag
 
 
 def run(writers, every=None, reporter=None):
-    """Start {name: DataStreamWriter} and return when all have ended: for what is there now, or (``every``, such as
-    "10 seconds") until a signal comes. Raises JobFailed.
+    """Start {name: DataStreamWriter} and return when all have ended: for what is there now, or (``every``,
+    such as "10 seconds") until a signal comes. Raises JobFailed.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -112,7 +128,9 @@ def run(writers, every=None, reporter=None):
     try:
         for name, writer in writers.items():
             writer = writer.queryName(name)
-            running[name] = Running(name, writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every))
+            once = every is None
+            started = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
+            running[name] = Running(name, started)
         while _look(running, reporter) and not stop.is_set():
             stop.wait(LOOK_EVERY_S)
     except JobFailed:
@@ -135,8 +153,10 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """False where it has ended well. Starts it again where it ended only because the machine is busy; it goes on at
-        its checkpoint. Raises JobFailed.
+        """False where it has ended well.
+
+        Starts it again where it ended only because the machine is busy; it goes on at its checkpoint.
+        Raises JobFailed.
         """
         if self.query.isActive:
             return True
@@ -157,7 +177,8 @@ def was_slow_to_start(error):
 
 def _look(running, reporter):
     """Tell what is new; whether any query goes on."""
-    still = [one for one in running.values() if one.query.isActive]  # before its progress, whose last part comes before its end
+    # Before their progress is read, whose last part comes before their end.
+    still = [one for one in running.values() if one.query.isActive]
     for name, one in running.items():
         reporter.look(name, one.query)
     return any([one.goes_on() for one in running.values()]) or bool(still)

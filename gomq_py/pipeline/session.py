@@ -1,4 +1,6 @@
-"""The Spark session that jobs run in: small by default, on loopback alone, with this Python for its workers."""
+"""The Spark session that jobs run in: small by default, on loopback alone,
+with this Python for its workers.
+"""
 import os
 import sys
 
@@ -6,7 +8,8 @@ from gomq_py.pipeline.java import find_java
 
 DEFAULTS = {
     "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
-    # A job's parts are files; hundreds of empty ones for each batch are what the default of 200 means on one machine.
+    # A job's parts are files; hundreds of empty ones for each batch are what the default of
+    # 200 means on one machine.
     "spark.sql.shuffle.partitions": "4",
 }
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -1,7 +1,8 @@
-"""Where a new query begins: "latest" and times are made numbers once, before Spark is asked, and kept beside the checkpoint.
+"""Where a new query begins: "latest" and times are made numbers once, before Spark is asked,
+and kept beside the checkpoint.
 
-Spark asks a source for its first offset again when it dies before the first batch is committed. With "latest" that would
-be a later one, and what came in between would never be read.
+Spark asks a source for its first offset again when it dies before the first batch is committed. With "latest"
+that would be a later one, and what came in between would never be read.
 """
 import json
 import os
@@ -26,7 +27,9 @@ def fixed_start(given, checkpoint):
         finally:
             transport.close()
         _write(path, kept)
-    fixed = {name: value for name, value in given.items() if name not in ("startingOffsets", "startingTimestamp")}
+    fixed = {
+        name: value for name, value in given.items() if name not in ("startingOffsets", "startingTimestamp")
+    }
     if kept:
         fixed["startingOffsets"] = json.dumps(kept)
     return fixed

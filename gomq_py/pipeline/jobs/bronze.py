@@ -1,13 +1,17 @@
-"""Bronze: streams as they are, to Parquet by date and stream. Each offset once, as long as the stream keeps it.
+"""Bronze: streams as they are, to Parquet by date and stream.
 
-That rests on the list of files that Spark's file sink keeps in ``_spark_metadata``: nothing else may write into the table,
-and whoever reads it reads it through Spark. ``compact`` writes a second table with fewer files, and leaves the first alone.
+Each offset once, as long as the stream keeps it.
+
+That rests on the list of files that Spark's file sink keeps in ``_spark_metadata``: nothing else may write
+into the table, and whoever reads it reads it through Spark. ``compact`` writes a second table with fewer
+files, and leaves the first alone.
 """
 from pyspark.sql import functions as f
 
 from gomq_py.pipeline.starting import fixed_start
 
-# What a batch takes at most unless options say otherwise: the size of the files, and of the memory that it needs.
+# What a batch takes at most unless options say otherwise:
+# the size of the files, and of the memory that it needs.
 MAX_OFFSETS = "1000000"
 
 
@@ -25,13 +29,13 @@ def writers(spark, reading, out, checkpoint=None, name="bronze"):
     options = source_options({"includeHeaders": "true", **reading}, checkpoint)
     rows = spark.readStream.format("gomq").options(**options).load()
     table = rows.withColumn("date", f.to_date("timestamp")).withColumn("stream", f.col("queue"))
-    return {name: table.writeStream.format("parquet").partitionBy("date", "stream").option("path", out).option(
-        "checkpointLocation", checkpoint)}
+    writer = table.writeStream.format("parquet").partitionBy("date", "stream").option("path", out)
+    return {name: writer.option("checkpointLocation", checkpoint)}
 
 
 def compact(spark, source, out, files_per_partition=1):
     """Write the whole table into another one with fewer files. Returns how many rows there were."""
     table = spark.read.parquet(source)
-    table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset").write.mode(
-        "overwrite").partitionBy("date", "stream").parquet(out)
+    table = table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset")
+    table.write.mode("overwrite").partitionBy("date", "stream").parquet(out)
     return spark.read.parquet(out).count()

@@ -1,5 +1,6 @@
-"""Dead letters: why messages died, by queue, reason and hour, with a few of them to look at. A batch over a stream that
-takes the dead letters of queues (docs/spark.md), or over a table of bronze.
+"""Dead letters: why messages died, by queue, reason and hour, with a few of them to look at.
+
+A batch over a stream that takes the dead letters of queues (docs/spark.md), or over a table of bronze.
 """
 from pyspark.sql import functions as f
 
@@ -19,21 +20,28 @@ def deaths(messages):
     """Messages that died: with ``died_in``, ``reason``, ``deaths`` (how often there) and ``hour``."""
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(
-        f.col("death.queue").alias("died_in"), f.col("death.reason").alias("reason"), f.col("death.count").alias("deaths"),
-        f.date_trunc("hour", "timestamp").alias("hour"), *messages.columns)
+        f.col("death.queue").alias("died_in"), f.col("death.reason").alias("reason"),
+        f.col("death.count").alias("deaths"), f.date_trunc("hour", "timestamp").alias("hour"),
+        *messages.columns)
 
 
 def summary(messages):
     """One row per queue, reason and hour, with how many messages and of how many octets."""
     return deaths(messages).groupBy("died_in", "reason", "hour").agg(
-        f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"), f.max("deaths").alias("most_deaths"),
+        f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
+        f.max("deaths").alias("most_deaths"),
     ).orderBy("died_in", "reason", "hour")
 
 
 def samples(messages, count=3):
-    """The newest messages of each queue and reason: where they stand, and the beginning of what they hold as text."""
+    """The newest messages of each queue and reason: where they stand,
+    and the beginning of what they hold as text.
+    """
     from pyspark.sql import Window
     newest = Window.partitionBy("died_in", "reason").orderBy(f.desc("timestamp"), f.desc("offset"))
     text = f.make_valid_utf8(f.substring("body", 1, LONGEST_SAMPLE).cast("string"))
-    return deaths(messages).withColumn("place", f.row_number().over(newest)).where(f.col("place") <= count).select(
-        "died_in", "reason", "queue", "offset", "routing_key", text.alias("beginning")).orderBy("died_in", "reason", "place")
+    return (
+        deaths(messages).withColumn("place", f.row_number().over(newest)).where(f.col("place") <= count)
+        .select("died_in", "reason", "queue", "offset", "routing_key", text.alias("beginning"))
+        .orderBy("died_in", "reason", "place")
+    )

@@ -1,18 +1,32 @@
-"""Metrics: how many messages and octets came, by stream, exchange and minute. What a dashboard asks, without the bodies."""
+"""Metrics: how many messages and octets came, by stream, exchange and minute.
+
+What a dashboard asks, without the bodies.
+"""
 from pyspark.sql import functions as f
 
 from gomq_py.pipeline.jobs.bronze import source_options
 
 _NEEDED = "queue string, timestamp timestamp, exchange string, body binary"
-# Minutes are written when messages this much later have come: segments of several streams are not read in the order of their times.
+# Minutes are written when messages this much later have come:
+# segments of several streams are not read in the order of their times.
 WATERMARK = "1 minute"
 
 
 def writers(spark, reading, out, checkpoint=None, name="metrics"):
     """{name: DataStreamWriter} of the job. The newest minutes wait for later messages."""
     checkpoint = checkpoint or f"{out}.checkpoint"
-    rows = spark.readStream.format("gomq").schema(_NEEDED).options(**source_options(reading, checkpoint)).load()
-    counts = rows.withWatermark("timestamp", WATERMARK).groupBy(f.window("timestamp", "1 minute"), "queue", "exchange").agg(
-        f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"), f.max(f.length("body")).alias("largest"))
-    table = counts.select(f.col("window.start").alias("minute"), f.col("queue").alias("stream"), "exchange", "messages", "octets", "largest")
-    return {name: table.writeStream.format("parquet").outputMode("append").option("path", out).option("checkpointLocation", checkpoint)}
+    options = source_options(reading, checkpoint)
+    rows = spark.readStream.format("gomq").schema(_NEEDED).options(**options).load()
+    minutes = rows.withWatermark("timestamp", WATERMARK).groupBy(
+        f.window("timestamp", "1 minute"), "queue", "exchange"
+    )
+    counts = minutes.agg(
+        f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
+        f.max(f.length("body")).alias("largest"),
+    )
+    table = counts.select(
+        f.col("window.start").alias("minute"), f.col("queue").alias("stream"), "exchange", "messages",
+        "octets", "largest",
+    )
+    writer = table.writeStream.format("parquet").outputMode("append").option("path", out)
+    return {name: writer.option("checkpointLocation", checkpoint)}

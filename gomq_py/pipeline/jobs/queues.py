@@ -1,5 +1,6 @@
-"""Queues: what the broker says of its queues, sample after sample, as a table by date. For questions about last month, which
-the broker, whose own history is short, cannot answer.
+"""Queues: what the broker says of its queues, sample after sample, as a table by date.
+
+For questions about last month, which the broker, whose own history is short, cannot answer.
 
 Counters (published, delivered, acked, redelivered) are since the broker started; a sample is one file.
 """
@@ -11,8 +12,8 @@ from gomq_py.spark.options import Options, credentials
 from gomq_py.spark.transports import make_transport
 
 COLUMNS = (
-    "at timestamp, vhost string, queue string, type string, state string, consumers bigint, ready bigint, unacked bigint, octets bigint, "
-    "published bigint, delivered bigint, acked bigint, redelivered bigint")
+    "at timestamp, vhost string, queue string, type string, state string, consumers bigint, ready bigint, "
+    "unacked bigint, octets bigint, published bigint, delivered bigint, acked bigint, redelivered bigint")
 
 
 def sample(reading):
@@ -35,6 +36,6 @@ def append(spark, rows, out):
 def _figures(queue):
     counts = queue.get("message_stats") or {}
     return (
-        queue["vhost"], queue["name"], queue["type"], queue["state"], queue["consumers"], queue["messages_ready"],
-        queue["messages_unacknowledged"], queue["message_bytes"],
+        queue["vhost"], queue["name"], queue["type"], queue["state"], queue["consumers"],
+        queue["messages_ready"], queue["messages_unacknowledged"], queue["message_bytes"],
         *(counts.get(name, 0) for name in ("publish", "deliver_get", "ack", "redeliver")))

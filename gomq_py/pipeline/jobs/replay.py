@@ -1,7 +1,9 @@
-"""Replay: messages of a table, or of a stream, published again. Filters, a rate, and a dry run that only counts.
+"""Replay: messages of a table, or of a stream, published again.
 
-Messages keep their properties and headers, and get queue and offset for an id where they have none. ``x-death`` is left
-out unless it is wanted: a message that is replayed starts anew.
+Filters, a rate, and a dry run that only counts.
+
+Messages keep their properties and headers, and get queue and offset for an id where they have none.
+``x-death`` is left out unless it is wanted: a message that is replayed starts anew.
 """
 from pyspark.sql import functions as f
 
@@ -11,17 +13,19 @@ def chosen(messages, where=None, keep_deaths=False):
     if where:
         messages = messages.where(where)
     if "headers" in messages.columns and not keep_deaths:
-        messages = messages.withColumn("headers", f.map_filter("headers", lambda name, _: ~name.startswith("x-death")
-                                                               & ~name.startswith("x-first-death-")
-                                                               & ~name.startswith("x-last-death-")))
+        kept = f.map_filter("headers", lambda name, _: (
+            ~name.startswith("x-death")
+            & ~name.startswith("x-first-death-") & ~name.startswith("x-last-death-")
+        ))
+        messages = messages.withColumn("headers", kept)
     return messages.orderBy("queue", "offset")
 
 
 def counts(messages):
     """(queue, messages, octets, first offset, last offset) of what would be published."""
     return messages.groupBy("queue").agg(
-        f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"), f.min("offset").alias("first"),
-        f.max("offset").alias("last")).orderBy("queue")
+        f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
+        f.min("offset").alias("first"), f.max("offset").alias("last")).orderBy("queue")
 
 
 def publish(messages, writing, rate=None):

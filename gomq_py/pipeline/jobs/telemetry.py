@@ -1,7 +1,9 @@
-"""Telemetry: payloads of devices to typed readings, windows per device, and a quarantine for what cannot be decoded.
+"""Telemetry: payloads of devices to typed readings, windows per device,
+and a quarantine for what cannot be decoded.
 
-Three queries over the same streams, each with its own checkpoint, so that each table has every offset once whatever dies
-when. A window is written when the watermark has passed its end: with ``--once`` the newest ones wait for the next data.
+Three queries over the same streams, each with its own checkpoint, so that each table has every offset once
+whatever dies when. A window is written when the watermark has passed its end: with ``--once`` the newest ones
+wait for the next data.
 """
 import os
 
@@ -26,12 +28,15 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
         return rows.withColumn("reading", f.explode(found)).select("*", "reading.*").drop("reading")
 
     def table(name, rows, *parts):
-        writer = rows.writeStream.format("parquet").outputMode("append").option("path", os.path.join(out, name))
+        writer = rows.writeStream.format("parquet").outputMode("append")
+        writer = writer.option("path", os.path.join(out, name))
         writer = writer.option("checkpointLocation", os.path.join(checkpoint, name))
         return writer.partitionBy(*parts) if parts else writer
     names = [name for name, _ in schema.fields]
     good = decoded().where("error is null").select("queue", "offset", "device", "time", *names)
-    bad = decoded().where("error is not null").select("queue", "offset", "timestamp", "routing_key", "body", "error")
+    bad = decoded().where("error is not null").select(
+        "queue", "offset", "timestamp", "routing_key", "body", "error"
+    )
     return {
         f"{prefix}readings": table("readings", good.withColumn("date", f.to_date("time")), "date"),
         f"{prefix}windows": table("windows", windows(good, schema)),
@@ -44,8 +49,10 @@ def windows(rows, schema):
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
-    return rows.withWatermark("time", schema.watermark).groupBy(f.window("time", schema.window), "device").agg(
-        f.count("*").alias("readings"), *sums).select(
+    by_device = rows.withWatermark("time", schema.watermark).groupBy(
+        f.window("time", schema.window), "device"
+    )
+    return by_device.agg(f.count("*").alias("readings"), *sums).select(
         f.col("window.start").alias("start"), f.col("window.end").alias("end"), "device", "readings",
         *[f"{name}_{word}" for name in numbers for word in ("avg", "min", "max")])
 
