@@ -35,8 +35,8 @@ LONG_FUNCTIONS = {
 COLUMNS = 110  # two files stand side by side
 # Packages and modules that still have longer lines; config.settings is a table, read by its columns.
 WIDE = (
-    "gomq_py.auth", "gomq_py.dispatcher", "gomq_py.hub", "gomq_py.perf", "gomq_py.pipeline", "gomq_py.spark",
-    "gomq_py.__main__", "gomq_py.amqp.server.connection", "gomq_py.amqp.server.handshake",
+    "gomq_py.auth", "gomq_py.dispatcher", "gomq_py.perf", "gomq_py.__main__",
+    "gomq_py.amqp.server.connection", "gomq_py.amqp.server.handshake",
     "gomq_py.amqp.server.login", "gomq_py.amqp.server.server", "gomq_py.broker.broker",
     "gomq_py.broker.features.deduplication", "gomq_py.broker.features.table",
     "gomq_py.broker.policies.vhost_policies", "gomq_py.broker.signals.event_sources",
@@ -44,7 +44,8 @@ WIDE = (
     "gomq_py.broker.transfer.moves", "gomq_py.client.backoff", "gomq_py.client.link",
     "gomq_py.config.settings", "gomq_py.http.api.session", "gomq_py.http.api.vhosts", "gomq_py.http.cookie",
     "gomq_py.http.kinds", "gomq_py.http.login", "gomq_py.http.openapi.document", "gomq_py.http.rates",
-    "gomq_py.http.session", "gomq_py.net.stream", "gomq_py.node", "gomq_py.storage.durability",
+    "gomq_py.http.session", "gomq_py.hub.context", "gomq_py.hub.heartbeats",
+    "gomq_py.net.stream", "gomq_py.node", "gomq_py.storage.durability",
     "gomq_py.storage.files", "gomq_py.storage.framed_log", "gomq_py.storage.log_records",
     "gomq_py.storage.pool", "gomq_py.storage.segment_log", "gomq_py.storage.sync",
 )
