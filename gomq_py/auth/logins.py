@@ -65,12 +65,22 @@ class Logins:
         """Give a user that came in by token a newer one. Raises LoginRefused. May switch."""
         user.renew(self._tokens.verify(token))
 
-    def _by_password(self, name, password, address):
+    def ask_ahead(self, name, password, address=""):
+        """Compare a password that is about to be set with a costly hash, so that ``Users.set_user`` knows whether the
+        user has it. May switch.
+        """
+        if self._users.is_costly(name, password):
+            self._matching_hash(name, password, address)
+
+    def _matching_hash(self, name, password, address):
         users = self._users
         if users.is_costly(name, password):
-            matched = self._hashes.run(address, users.matching_hash, name, password)
-        else:
-            matched = users.matching_hash(name, password)
+            return self._hashes.run(address, users.matching_hash, name, password)
+        return users.matching_hash(name, password)
+
+    def _by_password(self, name, password, address):
+        users = self._users
+        matched = self._matching_hash(name, password, address)
         if matched is None:
             costs = users.costs_left(name)
             if costs:

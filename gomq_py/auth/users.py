@@ -63,6 +63,10 @@ class User:
     def has_tag(self, tag):
         return tag in self.tags
 
+    def has_login(self, password_hash, hashing_algorithm, tags):
+        """Whether these are the user's already, the tags in this order."""
+        return (self.password_hash, self.hashing_algorithm, self.tags) == (password_hash, hashing_algorithm, tuple(tags))
+
     def change_login(self, password_hash, hashing_algorithm, tags):
         """Take these over. Where they are those that there were, whoever has logged in stays so."""
         before = self.password_hash, self.hashing_algorithm, frozenset(self.tags)
@@ -205,11 +209,19 @@ class Users:
         """Create a user or change password and tags of one; neither password nor hash: no login by password. Raises ValueError, OSError.
 
         ``grants`` are vhosts the user gets all rights in, in the same record: a crash leaves both or neither.
+
+        A password that the user has already keeps its hash, for another salt would end the user's sessions; whether it
+        has a costly hash must have been asked before, see Logins.ask_ahead. What changes nothing is not written.
         """
         algorithm = passwords.algorithm_named(hashing_algorithm)
-        if password is not None:
+        user = self._users.get(name)
+        if password is not None and self._keeps_hash(user, password, algorithm):
+            password_hash, algorithm = user.password_hash, user.hashing_algorithm
+        elif password is not None:
             password_hash = passwords.hash_password(password, algorithm)
         password_hash = passwords.check_hash(password_hash or "", algorithm)
+        if user is not None and not grants and user.has_login(password_hash, algorithm, tags):
+            return user
         self._append(_user_record(name, password_hash, algorithm, tags, grants))
         return self._put(name, password_hash, algorithm, tags, grants)
 
@@ -299,6 +311,12 @@ class Users:
                         name, vhost, self._log.path)
 
     # helpers
+
+    def _keeps_hash(self, user, password, algorithm):
+        """Whether this password has the user's hash, and that is as good as one of the algorithm."""
+        if user is None or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash):
+            return False
+        return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
         """What is remembered of a password that was right: useless outside this process, and void when the hash changes."""

@@ -231,6 +231,15 @@ def put_the_same(api, name):
     api.put(f"users/{name}", user).raise_for_status()
 
 
+def put_the_same_password(api, name):
+    api.put(f"users/{name}", {"password": "ann's", "tags": "management"}).raise_for_status()
+
+
+def import_the_same_password(api, name):
+    users = [{"name": name, "password": "ann's", "tags": "management"}]
+    api.post("definitions", {"users": users}).raise_for_status()
+
+
 def import_definitions(api, name):
     api.post("definitions", api.get("definitions").json()).raise_for_status()
 
@@ -241,7 +250,11 @@ def make_and_delete_a_vhost(api, name):
     api.delete("vhosts/session-vhost").raise_for_status()
 
 
-@pytest.mark.parametrize("change", [change_rights, take_rights, put_the_same, import_definitions, make_and_delete_a_vhost])
+@pytest.mark.parametrize(
+    "change",
+    [change_rights, take_rights, put_the_same, put_the_same_password, import_the_same_password, import_definitions,
+     make_and_delete_a_vhost],
+)
 def test_a_session_outlives_what_does_not_change_the_login_of_its_user(api, page, ann, change):
     page.log_in(*ann)
 

@@ -403,8 +403,10 @@ class Importer:
         password_hash = entry.get("password_hash") or ""
         algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
         tags = [tag for tag in tags if tag]
+        if (password := entry.get("password")) is not None:
+            self._broker.logins.ask_ahead(entry["name"], password)
         self._broker.users.set_user(
-            entry["name"], password=entry.get("password"), password_hash=password_hash,
+            entry["name"], password=password, password_hash=password_hash,
             hashing_algorithm=algorithm, tags=tags)
         if entry.get("limits"):
             self._broker.user_limits.replace(entry["name"], entry["limits"])

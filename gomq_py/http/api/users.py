@@ -1,5 +1,5 @@
 """/api/users: who may come in. For administrators."""
-from flask import Blueprint
+from flask import Blueprint, request
 
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node
@@ -37,18 +37,25 @@ def get_user(name):
 @blueprint.put("/api/users/<name>")
 @access(ADMINISTRATOR)
 def put_user(name):
-    """Create or change: a password, or a hash from another broker; tags as a comma list or an array."""
+    """Create or change: a password, or a hash from another broker; tags as a comma list or an array.
+
+    May switch.
+    """
     wanted = body()
     if "tags" not in wanted:
         raise BadRequest("tags_not_present")
     tags = tags_of(wanted["tags"])
-    users = node().broker.users
+    broker = node().broker
+    users = broker.users
+    if wanted.get("password") and wanted.get("password_hash"):
+        raise BadRequest("both_password_and_password_hash_are_provided")
+    password = text_of(wanted, "password") if "password" in wanted else ""
+    if password:
+        broker.logins.ask_ahead(name, password, request.remote_addr or "")
     existed = name in users
     try:
-        if wanted.get("password") and wanted.get("password_hash"):
-            raise BadRequest("both_password_and_password_hash_are_provided")
-        if "password" in wanted and text_of(wanted, "password"):
-            users.set_user(name, password=text_of(wanted, "password"), tags=tags)
+        if password:
+            users.set_user(name, password=password, tags=tags)
         else:
             algorithm = text_of(wanted, "hashing_algorithm", "SHA256")
             users.set_user(

@@ -153,3 +153,25 @@ def test_user_who_is_made_anew_with_the_same_hash_while_it_is_checked_comes_in(u
     login_of_ann.go_on()
 
     assert login_of_ann.get(timeout=TIMEOUT_S) is users.get("ann")
+
+
+def test_a_costly_hash_is_asked_in_a_thread_before_its_password_is_set_again(users, spent):
+    """And set_user, which computes none itself, keeps it."""
+    fill(users, ["costly4"])
+    before = users.get("costly4").password_hash
+    spent.clear()
+
+    Logins(users).ask_ahead("costly4", "right", "192.0.2.1")
+    users.set_user("costly4", password="right", tags=("management",))
+
+    assert (users.get("costly4").password_hash, spent) == (before, [(4, True)])
+
+
+def test_a_costly_hash_that_nobody_has_asked_gives_way_to_a_new_one(users, spent):
+    """Asking it then would hold everybody up."""
+    fill(users, ["costly4"])
+    spent.clear()
+
+    users.set_user("costly4", password="right")
+
+    assert spent == [] and not passwords.is_costly(users.get("costly4").password_hash)

@@ -305,3 +305,34 @@ def test_change_is_told_when_it_is_written_and_what_was_is_still_there(reopen):
     store.set_tags("ann", ["monitoring"])
 
     assert told == [(["monitoring"], ("management",), 2)]
+
+
+def test_a_user_who_gets_what_there_is_stays_as_it_is(reopen):
+    """Neither a record nor an event, and whoever has logged in stays so: by the password as by its hash."""
+    store = reopen()
+    ann = store.set_user("ann", password="secret", tags=["management", "monitoring"])
+    before, count, told = (ann.password_hash, ann.login_revision), store._log.record_count, []
+    store.on_change = told.append
+
+    store.set_user("ann", password="secret", tags=["management", "monitoring"])
+    store.set_user("ann", password_hash=ann.password_hash, tags=("management", "monitoring"))
+
+    assert ((ann.password_hash, ann.login_revision), store._log.record_count, told) == (before, count, [])
+
+
+def test_a_user_who_gets_other_tags_with_the_same_password_keeps_the_hash(reopen):
+    store = reopen()
+    before = store.set_user("ann", password="secret", tags=["management"]).password_hash
+
+    store.set_user("ann", password="secret", tags=["monitoring"])
+
+    assert [(user.password_hash, user.tags) for user in reopen()] == [(before, ("monitoring",))]
+
+
+def test_the_same_password_of_a_weaker_hash_gets_a_new_one(reopen):
+    store = reopen()
+    store.set_user("ann", password="secret", hashing_algorithm="MD5")
+
+    ann = store.set_user("ann", password="secret")
+
+    assert ann.hashing_algorithm == passwords.SHA256 and has_password(store, "ann", "secret")

@@ -1,7 +1,9 @@
 """Definitions: out and in again, files of others, and files that are wrong."""
 import json
 import weakref
+from functools import partial
 
+import bcrypt
 import pytest
 
 from gomq_py.auth import passwords
@@ -304,3 +306,15 @@ def test_definitions_that_are_kept_stay_as_they_are(make):
     Importer(make("a").broker).run(definitions)
 
     assert definitions == {"queues": [{"name": "q", "vhost": "/", "durable": False}]}
+
+
+@pytest.mark.parametrize("algorithm", [passwords.SHA256, passwords.BCRYPT])
+def test_a_password_that_the_user_has_keeps_its_hash(make, monkeypatch, algorithm):
+    """A new salt would end the user's sessions with each import."""
+    monkeypatch.setattr(bcrypt, "gensalt", partial(bcrypt.gensalt, 4))
+    broker = make("a").broker
+    before = broker.users.set_user("u", password="secret", hashing_algorithm=algorithm).password_hash
+
+    Importer(broker).run({"users": [{"name": "u", "password": "secret", "tags": ""}]})
+
+    assert broker.users.get("u").password_hash == before
