@@ -34,30 +34,37 @@ def parse_url(url):
             f"not an AMQP URL, the scheme is {parts.scheme or 'missing'!r}: amqp and amqps are known"
         )
     tls = parts.scheme == "amqps"
-    try:
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"the port in the URL of {parts.hostname} is not a number up to 65535") from None
     return Parameters(
         host=unquote(parts.hostname or "localhost"),
-        port=port or (5671 if tls else 5672),
+        port=port_of(parts) or (5671 if tls else 5672),
         user=unquote(parts.username) if parts.username is not None else "guest",
         password=unquote(parts.password) if parts.password is not None else "guest",
         virtual_host=unquote(parts.path[1:]) or "/",
         tls=tls,
-        options=_options(parts.query),
+        options=query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL"),
     )
 
 
-def _options(query):
+def port_of(parts):
+    """The port of a split URL, or None. Raises ValueError."""
+    try:
+        return parts.port
+    except ValueError:
+        raise ValueError(f"the port in the URL of {parts.hostname} is not a number up to 65535") from None
+
+
+def query_options(query, integers, texts, what):
+    """The keys of a query: ``integers`` as int, ``texts`` as they are. Raises ValueError for any other key;
+    ``what`` names the URL in its text.
+    """
     options: dict = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key in _INTEGERS:
+        if key in integers:
             if not value.isdecimal():
-                raise ValueError(f"{key} in an AMQP URL is a number, not {value!r}")
+                raise ValueError(f"{key} in {what} is a number, not {value!r}")
             options[key] = int(value)
-        elif key in _TEXTS:
+        elif key in texts:
             options[key] = value
         else:
-            raise ValueError(f"{key!r} is not a query key of AMQP URLs: {', '.join(_INTEGERS + _TEXTS)}")
+            raise ValueError(f"{key!r} is not a query key of {what}: {', '.join(integers + texts)}")
     return options

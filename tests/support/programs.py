@@ -21,6 +21,7 @@ DEBIAN_PACKAGES = {
     "/usr/share/gocode/src/github.com/rabbitmq/amqp091-go": "golang-github-rabbitmq-amqp091-go-dev",
     "/usr/share/doc/ruby-bunny": "ruby-bunny",
     "strace": "strace",
+    "mosquitto": "mosquitto",
     "chromium": "chromium",
 }
 # Debian puts servers where an ordinary user's PATH does not look.

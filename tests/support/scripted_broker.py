@@ -77,8 +77,32 @@ class Peer:
         self.send(0, ConnectionCloseOk())
 
 
+class OctetPeer:
+    """One accepted connection of which the script knows every octet. Every wait is bounded by the socket's timeout."""
+
+    def __init__(self, sock):
+        sock.settimeout(TIMEOUT_S)
+        self.socket = sock
+
+    def expect(self, *parts):
+        """The next octets must be these."""
+        expected = b"".join(parts)
+        octets = b""
+        while len(octets) < len(expected) and (more := self.socket.recv(len(expected) - len(octets))):
+            octets += more
+        assert octets == expected
+
+    def expect_end(self):
+        """The client must have closed the socket, and written nothing before."""
+        assert self.socket.recv(100) == b""
+
+    def send(self, *parts):
+        """Write octets."""
+        self.socket.sendall(b"".join(parts))
+
+
 @contextmanager
-def scripted_broker(script, tls_context=None):
+def scripted_broker(script, tls_context=None, peer_class=Peer, schemes=("amqp", "amqps"), login="guest:guest@", path="/%2f"):
     """The URL of a broker that runs ``script(peer)`` for its one client. What the script raises is raised at the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(TIMEOUT_S)
@@ -87,14 +111,14 @@ def scripted_broker(script, tls_context=None):
         def run():
             try:
                 with listener.accept()[0] as sock:
-                    script(Peer(sock if tls_context is None else tls_context.wrap_socket(sock, server_side=True)))
+                    script(peer_class(sock if tls_context is None else tls_context.wrap_socket(sock, server_side=True)))
             except BaseException as error:
                 failures.append(error)
 
         thread = threading.Thread(target=run, name="scripted-broker", daemon=True)
         thread.start()
         try:
-            yield f"{'amqps' if tls_context else 'amqp'}://guest:guest@127.0.0.1:{listener.getsockname()[1]}/%2f"
+            yield f"{schemes[tls_context is not None]}://{login}127.0.0.1:{listener.getsockname()[1]}{path}"
         finally:
             thread.join(2 * TIMEOUT_S)
         if failures:

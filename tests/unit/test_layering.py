@@ -77,8 +77,8 @@ MAP = {
     "storage.format": {"octets"},
     "storage.message": {"octets", "content"},
     # apart
-    "client": {"amqp.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
-    "perf": {"client", "amqp.wire", "content", "octets", "build_info", ""},
+    "client": {"amqp.wire", "mqtt.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
+    "perf": {"client", "amqp.wire", "mqtt.wire", "content", "octets", "build_info", ""},
     "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", "dispatcher.metrics", ""},  # "": the version
     "dispatcher.__main__": {"dispatcher"},
     "dispatcher.greenlets": set(),

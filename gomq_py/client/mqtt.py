@@ -1,0 +1,395 @@
+"""A blocking MQTT client for tests and load generation, of 3.1, 3.1.1 and 5: stdlib only, one thread or
+greenlet at a time.
+
+Nothing happens behind the caller's back: packets are read while it waits in a call, and PINGREQ is sent then
+too, so a program that stays away longer than the keep alive should ask for ``keep_alive_s=0``. Whoever tests
+a server may write octets of any kind (``send``), leave out CONNECT (``login=False``), read packet by packet
+(``next_packet``) and acknowledge by hand (``automatic=False``).
+"""
+import socket
+import time
+from collections import deque
+
+from gomq_py.client.errors import ConnectionClosed, Refused, Timeout
+from gomq_py.client.mqtt_url import DEFAULT_URL, parse_mqtt_url
+from gomq_py.client.stream import Stream, deadline_in
+from gomq_py.mqtt.wire import reason_codes
+from gomq_py.mqtt.wire.codec import PacketReader
+from gomq_py.mqtt.wire.constants import (
+    CONNACK, DISCONNECT, MQTT_3_1_1, MQTT_5, PUBACK, SERVER, STRING_MAX, VERSION_NAMES,
+)
+from gomq_py.mqtt.wire.errors import MQTTError
+from gomq_py.mqtt.wire.packets import (
+    ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PingrespPacket, PubackPacket,
+    PubcompPacket, PublishPacket, PubrecPacket, PubrelPacket, SubackPacket, SubscribePacket, Subscription,
+    UnsubackPacket, UnsubscribePacket,
+)
+
+DEFAULT_TIMEOUT_S = 30  # an acknowledgement of a durable publish waits for the disk, which may be busy
+
+
+class Session:
+    """What a client keeps of a session between two connections (MQTT 5 §4.1): hand it to the next client, and
+    what was not acknowledged is sent again, and what was received once at QoS 2 is not given out twice.
+    """
+
+    def __init__(self):
+        # By packet identifier, in the order of sending: PublishPacket, or PubrelPacket once PUBREC has come.
+        self.outgoing = {}
+        self.incoming = set()  # packet identifiers of QoS 2 that PUBREL has not come for
+        self._last_identifier = 0
+
+    def next_identifier(self):
+        """A packet identifier that is not in use. Raises ValueError where all are."""
+        for _ in range(STRING_MAX):
+            self._last_identifier = self._last_identifier % STRING_MAX + 1
+            if self._last_identifier not in self.outgoing:
+                return self._last_identifier
+        raise ValueError("all 65535 packet identifiers are in use")
+
+
+class MQTTClient(Stream):
+    """Connects and logs in when made.
+
+    Raises ConnectionClosed with the server's reason code, Timeout, or OSError where nothing listens.
+
+    Keyword arguments win over the URL's query. ``properties`` are those of CONNECT, ``will`` a
+    gomq_py.mqtt.wire.packets.Will, ``connack`` is the answer. ``timeout_s`` bounds each wait for an answer.
+    ``login=False`` connects the socket only: ``connect`` or octets are the caller's. ``automatic=False``
+    leaves PUBACK, PUBREC and PUBCOMP to the caller. ``socket_module`` may be ``gevent.socket``.
+    """
+
+    def __init__(
+        self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, version=None,
+        client_identifier=None, clean_start=None, keep_alive_s=None, will=None, properties=None, session=None,
+        automatic=True, login=True,
+    ):
+        self.parameters = parse_mqtt_url(url)
+        options = self.parameters.options
+        self.timeout_s = (
+            timeout_s if timeout_s is not None
+            else options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000) / 1000
+        )
+        self.version = version or options.get("version", MQTT_3_1_1)
+        self.client_identifier = (
+            options.get("client_id", "") if client_identifier is None else client_identifier)
+        self.clean_start = options.get("clean_start", True) if clean_start is None else clean_start
+        self.keep_alive_s = options.get("keep_alive", 0) if keep_alive_s is None else keep_alive_s
+        self.will = will
+        self.properties = dict(properties or {})
+        if "session_expiry" in options:
+            self.properties.setdefault("session_expiry_interval", options["session_expiry"])
+        if self.properties and self.version < MQTT_5:
+            raise ValueError(
+                f"{VERSION_NAMES[self.version]} has no properties: {', '.join(self.properties)}")
+        self.session = session or Session()
+        self.automatic = automatic
+        self.connack = None
+        self.messages: deque = deque()  # PublishPackets nobody has asked for yet
+        self.receive_maximum = STRING_MAX  # publishes of QoS 1 and 2 that the server takes at once
+        self._reader = PacketReader(self.version, SERVER)
+        self._packets: deque = deque()  # other packets, that are not answered by themselves
+        self._refused: dict = {}  # packet identifier -> the answer with a reason code of failure
+        self._answers: dict = {}  # packet identifier -> reason code of a publish that was taken on
+        self._aliases: dict = {}
+        self._pinged_at = 0.0
+        super().__init__(self.parameters, socket_module, tls_context)
+        if login:
+            try:
+                self.connect()
+            except BaseException:
+                self._transport.close()
+                raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # Asking.
+
+    def connect(self):
+        """Send CONNECT and wait for CONNACK. What an earlier connection of the session left unacknowledged is
+        sent again where the server has the session, and forgotten where it has not.
+
+        Raises ConnectionClosed with the reason code of a refusal, Timeout.
+        """
+        parameters = self.parameters
+        self.send_packet(ConnectPacket(
+            version=self.version, clean_start=self.clean_start, keep_alive_s=self.keep_alive_s,
+            properties=self.properties, client_identifier=self.client_identifier, will=self.will,
+            user_name=parameters.user_name,
+            password=None if parameters.password is None else parameters.password.encode(),
+        ))
+        self.connack = connack = self._answer(ConnackPacket)
+        code = connack.reason_code
+        if code:
+            self.fail(ConnectionClosed(
+                code, self._said("CONNECT refused", CONNACK, code, connack.properties)))
+        self.client_identifier = connack.properties.get("assigned_client_identifier", self.client_identifier)
+        self.keep_alive_s = connack.properties.get("server_keep_alive", self.keep_alive_s)
+        self.receive_maximum = connack.properties.get("receive_maximum", STRING_MAX)
+        if not connack.session_present and self.version >= MQTT_3_1_1:
+            self.session.outgoing.clear()
+            self.session.incoming.clear()
+        for packet in list(self.session.outgoing.values()):  # [MQTT-4.4.0-1]
+            if isinstance(packet, PublishPacket):
+                packet.dup = True
+            self.send_packet(packet)
+        return connack
+
+    def subscribe(self, *filters, qos=0, properties=None):
+        """Subscribe to filters, each a text or a gomq_py.mqtt.wire.packets.Subscription; the SUBACK, which
+        has a reason code for each.
+        """
+        subscriptions = tuple(
+            each if isinstance(each, Subscription) else Subscription(each, qos) for each in filters)
+        identifier = self.session.next_identifier()
+        self.send_packet(SubscribePacket(
+            packet_identifier=identifier, subscriptions=subscriptions, properties=properties))
+        return self._answer(SubackPacket, identifier)
+
+    def unsubscribe(self, *filters, properties=None):
+        """Take back subscriptions; the UNSUBACK."""
+        identifier = self.session.next_identifier()
+        self.send_packet(UnsubscribePacket(
+            packet_identifier=identifier, topic_filters=filters, properties=properties))
+        return self._answer(UnsubackPacket, identifier)
+
+    def publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
+        """Publish, and at QoS 1 and 2 wait until the server has taken the message on; the reason code.
+
+        Raises Refused with the reason code's name, Timeout, ConnectionClosed.
+        """
+        identifier = self.begin_publish(topic_name, payload, qos, retain, properties)
+        return self.wait_acknowledged(identifier) if qos else reason_codes.SUCCESS
+
+    def begin_publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
+        """Publish without waiting for the answer; the packet identifier, for ``wait_acknowledged``, 0 at QoS
+        0. Waits while as many are unacknowledged as the server takes at once.
+        """
+        if qos:
+            self.wait_for(lambda: len(self.session.outgoing) < self.receive_maximum, self.timeout_s)
+        identifier = self.session.next_identifier() if qos else 0
+        packet = PublishPacket(
+            topic_name=topic_name, payload=payload, qos=qos, retain=retain, packet_identifier=identifier,
+            properties=properties)
+        octets = packet.encode(self.version)
+        if qos:
+            self.session.outgoing[identifier] = packet
+        self.send(octets)
+        return identifier
+
+    def wait_acknowledged(self, identifier=None):
+        """Wait until the server has taken on a publish (None: all of them); the reason code, None for all.
+
+        Raises Refused with the reason code's name, Timeout, ConnectionClosed.
+        """
+        outgoing = self.session.outgoing
+        self.wait_for(
+            (lambda: not outgoing) if identifier is None else lambda: identifier not in outgoing,
+            self.timeout_s)
+        if self._refused and (identifier is None or identifier in self._refused):
+            packet = self._refused.pop(next(iter(self._refused)) if identifier is None else identifier)
+            raise Refused(
+                self._said("PUBLISH refused", packet.TYPE, packet.reason_code, packet.properties))
+        if identifier is not None:
+            return self._answers.pop(identifier, reason_codes.SUCCESS)
+        self._answers.clear()
+        return None
+
+    def next_message(self, timeout_s=None):
+        """The next PublishPacket; None where none comes within ``timeout_s`` (None: wait for ever).
+
+        Raises ConnectionClosed. May switch.
+        """
+        deadline = deadline_in(timeout_s)
+        while not self.messages:
+            if not self.receive(deadline):
+                return None
+        return self.messages.popleft()
+
+    def acknowledge(self, message, reason_code=0, properties=None):
+        """Answer a message of QoS 1 or 2 (``automatic=False``): PUBACK or PUBREC."""
+        kind = PubackPacket if message.qos == 1 else PubrecPacket
+        self.send_packet(kind(
+            packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
+
+    def ping(self):
+        """PINGREQ, and wait for PINGRESP."""
+        self.send_sign_of_life()
+        self._answer(PingrespPacket)
+
+    def disconnect(self, reason_code=0, properties=None):
+        """DISCONNECT and close; does nothing on a closed connection. 0x04 asks for the will."""
+        if self.error is not None:
+            return
+        try:
+            self.send_packet(DisconnectPacket(reason_code=reason_code, properties=properties))
+        except ConnectionClosed:
+            return  # it is closed either way
+        self.end(ConnectionClosed(0, "closed by this client"))
+
+    def close(self):
+        """DISCONNECT of a client that is content."""
+        self.disconnect()
+
+    # Packets and octets, for tests; ``send`` writes any octets.
+
+    def send_packet(self, packet):
+        """Send a packet as it is."""
+        self.send(packet.encode(self.version))
+
+    def next_packet(self, timeout_s=None):
+        """The next packet that nobody has waited for: an answer, or with ``automatic=False`` a step of QoS 2;
+        None where none comes within ``timeout_s``. PUBLISH comes from ``next_message``.
+        """
+        deadline = deadline_in(timeout_s)
+        while not self._packets:
+            if not self.receive(deadline):
+                return None
+        return self._packets.popleft()
+
+    def wait_closed(self, timeout_s=None):
+        """Wait until the server ends the connection; the ConnectionClosed, with its reason code where it said
+        one. Raises Timeout where it does not.
+        """
+        deadline = deadline_in(self.timeout_s if timeout_s is None else timeout_s)
+        try:
+            while self.receive(deadline):
+                pass
+        except ConnectionClosed as error:
+            return error
+        raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
+
+    def take_over(self):
+        """What was received and not handled yet. From here on the caller reads and writes the socket."""
+        octets = bytes(self._reader.buffer)
+        self._reader.buffer.clear()
+        return octets
+
+    def give_back(self, octets):
+        """The caller has stopped reading, with these octets of an incomplete packet left over."""
+        self._reader.feed(octets)
+
+    # What the stream asks.
+
+    @property
+    def interval_s(self):
+        """The keep alive."""
+        return self.keep_alive_s
+
+    def due_at(self):
+        """A server need not say anything but PINGRESP, so it is asked whenever it has been silent, too."""
+        return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
+
+    def send_sign_of_life(self):
+        """PINGREQ."""
+        self._pinged_at = time.monotonic()
+        self.send_packet(PingreqPacket())
+
+    def feed(self, octets):
+        """Octets have come."""
+        self._reader.feed(octets)
+
+    def dispatch(self):
+        """Handle every whole packet; False if there was none. What lies behind a CONNACK waits until
+        ``connect`` has seen whether the server has the session.
+        """
+        any_packet = False
+        try:
+            while self.error is None and (packet := self._reader.next_packet()) is not None:
+                any_packet = True
+                _HANDLERS.get(type(packet), MQTTClient._keep)(self, packet)
+                if isinstance(packet, ConnackPacket):
+                    break
+        except MQTTError as error:
+            # The server broke the protocol: say so, where there are words for it, and leave.
+            if self.version >= MQTT_5 and reason_codes.may_carry(DISCONNECT, error.reason_code):
+                self.send_packet(DisconnectPacket(reason_code=error.reason_code))
+            self.fail(ConnectionClosed(error.reason_code, f"closed by this client: {error}"), error)
+        return any_packet
+
+    # The rest is private.
+
+    def _answer(self, kind, identifier=None):
+        """Wait for a packet of a kind, and for one SUBSCRIBE or UNSUBSCRIBE where given."""
+
+        def arrived():
+            return next((packet for packet in self._packets if type(packet) is kind and (
+                identifier is None or packet.packet_identifier == identifier)), None)
+
+        self.wait_for(arrived, self.timeout_s)
+        packet = arrived()
+        self._packets.remove(packet)
+        return packet
+
+    def _said(self, what, kind, code, properties):
+        text = f"{what}: {reason_codes.name_of(kind, code, self.version)}"
+        reason = properties.get("reason_string")
+        return f"{text} ({reason})" if reason else text
+
+    def _keep(self, packet):
+        self._packets.append(packet)
+
+    def _publish(self, packet):
+        alias = packet.properties.get("topic_alias")
+        if alias is not None:
+            if packet.topic_name:
+                self._aliases[alias] = packet.topic_name
+            packet.topic_name = packet.topic_name or self._aliases.get(alias, "")
+        identifier = packet.packet_identifier
+        if packet.qos == 2:
+            if identifier not in self.session.incoming:  # once, whatever is sent again [MQTT-4.3.3-10]
+                self.session.incoming.add(identifier)
+                self.messages.append(packet)
+            elif not self.automatic:
+                self._keep(packet)
+        else:
+            self.messages.append(packet)
+        if packet.qos and self.automatic:
+            self.acknowledge(packet)
+
+    def _pubrel(self, packet):
+        self.session.incoming.discard(packet.packet_identifier)
+        if self.automatic:
+            self.send_packet(PubcompPacket(packet_identifier=packet.packet_identifier))
+        else:
+            self._keep(packet)
+
+    def _acknowledged(self, packet):
+        """PUBACK or PUBCOMP, or a PUBREC that refuses."""
+        if self.session.outgoing.pop(packet.packet_identifier, None) is None:
+            return self._keep(packet)
+        if packet.reason_code >= reason_codes.UNSPECIFIED_ERROR:
+            self._refused[packet.packet_identifier] = packet
+        elif packet.TYPE == PUBACK and packet.reason_code:
+            self._answers[packet.packet_identifier] = packet.reason_code
+
+    def _pubrec(self, packet):
+        identifier = packet.packet_identifier
+        if packet.reason_code >= reason_codes.UNSPECIFIED_ERROR:
+            return self._acknowledged(packet)
+        if identifier in self.session.outgoing:
+            if packet.reason_code:
+                self._answers[identifier] = packet.reason_code
+            self.session.outgoing[identifier] = PubrelPacket(packet_identifier=identifier)
+        if not self.automatic:
+            return self._keep(packet)
+        # One of which nothing is known is answered, too, or the server would ask for ever.
+        known = identifier in self.session.outgoing or self.version < MQTT_5
+        code = reason_codes.SUCCESS if known else reason_codes.PACKET_IDENTIFIER_NOT_FOUND
+        self.send_packet(PubrelPacket(packet_identifier=identifier, reason_code=code))
+
+    def _disconnected(self, packet):
+        code = packet.reason_code
+        self.fail(ConnectionClosed(
+            code, self._said("the server disconnected", DISCONNECT, code, packet.properties)))
+
+
+_HANDLERS = {
+    PublishPacket: MQTTClient._publish, PubackPacket: MQTTClient._acknowledged,
+    PubrecPacket: MQTTClient._pubrec, PubrelPacket: MQTTClient._pubrel,
+    PubcompPacket: MQTTClient._acknowledged, DisconnectPacket: MQTTClient._disconnected,
+}
