@@ -1,8 +1,8 @@
 """Alarm news: connections are told that publishers are held, or that it is over.
 
-Beside clients, which begins a round at each change. A connection is told by ``block(reason)`` or ``unblock()``;
-what its client hears of it is its door's business. In slices: thousands that were told at once would hold
-everybody up. Never reads, never writes.
+Beside clients, which begins a round at each change. A connection is told by ``block(reason)`` or
+``unblock()``; what its client hears of it is its door's business. In slices: thousands that were told at once
+would hold everybody up. Never reads, never writes.
 """
 import time
 

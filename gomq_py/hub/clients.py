@@ -1,12 +1,12 @@
 """Clients: every connection that has logged in, whichever door it came through.
 
-Doors register a connection when its login is done and forget it when it has ended; the management API, metrics,
-limits and the broker's stop ask here, and never a door. Counts are kept by user and by vhost, so that a login
-costs the same whether there are ten connections or a hundred thousand.
+Doors register a connection when its login is done and forget it when it has ended; the management API,
+metrics, limits and the broker's stop ask here, and never a door. Counts are kept by user and by vhost, so
+that a login costs the same whether there are ten connections or a hundred thousand.
 
-A connection has ``user``, ``vhost`` and ``name``; it is told of alarms by ``block(reason)`` and ``unblock()``, and
-ends by ``force_close(reason)`` (its client is told, and waited for) or ``abort(why)`` (without a word). Never
-reads, never writes.
+A connection has ``user``, ``vhost`` and ``name``; it is told of alarms by ``block(reason)`` and
+``unblock()``, and ends by ``force_close(reason)`` (its client is told, and waited for) or ``abort(why)``
+(without a word). Never reads, never writes.
 """
 from gevent.event import Event
 
@@ -14,8 +14,8 @@ from gomq_py.hub.alarm_news import AlarmNews
 
 # RabbitMQ's words to clients when the broker stops.
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
-# What clients have to agree to the end of their connection when the broker stops. An idle one that reads later
-# finds it in its socket all the same.
+# What clients have to agree to the end of their connection when the broker stops. An idle one that reads
+# later finds it in its socket all the same.
 STOP_TIMEOUT_S = 1
 
 
@@ -115,7 +115,9 @@ class Clients:
             self._empty.clear()
             self._empty.wait(STOP_TIMEOUT_S)
         for connection in self.all():
-            connection.abort("the client did not agree to the end of its connection before the broker stopped")
+            connection.abort(
+                "the client did not agree to the end of its connection before the broker stopped"
+            )
 
 
 def _leave(groups, key, connection):

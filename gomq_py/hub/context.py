@@ -1,8 +1,11 @@
-"""Hub: what one event loop has for everything that runs in it: the broker and all of its doors. One per broker; close() ends it.
+"""Hub: what one event loop has for everything that runs in it: the broker and all of its doors.
+
+One per broker; close() ends it.
 
 Made by the node, handed to the broker and to every door. A door finds here what its connections share with
-those of others (who is connected, buffers, budgets, whose turn it is, who may come in) and keeps what only its protocol has. Knows no
-protocol, no queue and no file: what writes to the disk is stopped by whoever made it, in the order it needs.
+those of others (who is connected, buffers, budgets, whose turn it is, who may come in) and keeps what only
+its protocol has. Knows no protocol, no queue and no file: what writes to the disk is stopped by whoever made
+it, in the order it needs.
 """
 import gevent
 
@@ -24,9 +27,12 @@ LOG = logger("hub")
 
 
 class Hub:
-    """Everything of this kind that a broker has. ``settings`` are the broker's; those of admission are read at every arrival.
+    """Everything of this kind that a broker has.
 
-    ``scheduler`` and ``timers`` are for the model as well, the rest for doors. ``slow_turns``: connections that have had their time in the slow lane.
+    ``settings`` are the broker's; those of admission are read at every arrival.
+
+    ``scheduler`` and ``timers`` are for the model as well, the rest for doors. ``slow_turns``: connections
+    that have had their time in the slow lane.
     """
 
     def __init__(self, settings):
@@ -63,7 +69,8 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub is closed, or at once where it is: for what only its owner knows how to end.
+        """Call ``function()`` when the hub is closed, or at once where it is:
+        for what only its owner knows how to end.
 
         The last one first. It must not switch.
         """
@@ -77,8 +84,8 @@ class Hub:
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Orderly: every client of every door is told, and has a bounded time to agree; then those that have not
-        logged in are cut off, and all that connections held is given back. May switch.
+        """Orderly: every client of every door is told, and has a bounded time to agree; then those that have
+        not logged in are cut off, and all that connections held is given back. May switch.
         """
         self.clients.close(SHUTDOWN)
         self.lingering.close()
@@ -88,10 +95,12 @@ class Hub:
         self.endings.finish()
 
     def close(self):
-        """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every socket that is still served ends.
+        """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every
+        socket that is still served ends.
 
-        At once: nobody is told, and what was under way stays as it is. After an orderly stop little is left to do; alone it is what a kill leaves.
-        What is begun later is not carried out. A second call does nothing.
+        At once: nobody is told, and what was under way stays as it is. After an orderly stop little is left
+        to do; alone it is what a kill leaves. What is begun later is not carried out. A second call does
+        nothing.
         """
         if self.is_closed:
             return

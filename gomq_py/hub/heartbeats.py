@@ -1,8 +1,9 @@
 """Heartbeats: one timer for all connections of every door, both directions.
 
-Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays nothing. Connections lie in buckets of an
-eighth of a second, and the timer is armed for the next bucket that is not empty; without connections nothing
-ticks. Nothing of a connection that has ended is kept, however long the interval it had chosen. Never writes: the connection does.
+Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays
+nothing. Connections lie in buckets of an eighth of a second, and the timer is armed for the next bucket that
+is not empty; without connections nothing ticks. Nothing of a connection that has ended is kept, however long
+the interval it had chosen. Never writes: the connection does.
 """
 import heapq
 import math
@@ -73,7 +74,8 @@ class Heartbeats:
         while self._order and self._order[0] <= now * TICKS_PER_S:
             for connection in list(self._buckets.pop(heapq.heappop(self._order), ())):
                 if connection in self._intervals:  # the check of another one may have ended it
-                    # Scheduled from now, not from when it was due: a late timer must not make two checks follow each other closely.
+                    # Scheduled from now, not from when it was due: a late timer must not make two checks
+                    # follow each other closely.
                     self._schedule(connection, now)
                     try:
                         connection.check_heartbeat()

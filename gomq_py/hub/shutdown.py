@@ -21,8 +21,9 @@ class Shutdown:
     def do(self, step, *arguments, **options):
         """Call ``step``. What it raises is kept. May switch, if the step does.
 
-        So is what was thrown into the greenlet that closes (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout):
-        it cuts this step short, and must not leave the listeners, the logs or the lock of the data folder open.
+        So is what was thrown into the greenlet that closes (KeyboardInterrupt, SystemExit, GreenletExit, a
+        gevent.Timeout): it cuts this step short, and must not leave the listeners, the logs or the lock of
+        the data folder open.
         """
         try:
             step(*arguments, **options)
@@ -36,7 +37,9 @@ class Shutdown:
                 LOG.exception("%r failed at the end, too", step)
 
     def raise_failure(self):
-        """Raise the first failure, if any; an interruption before any other, for it is an order to whoever closes."""
+        """Raise the first failure, if any; an interruption before any other,
+        for it is an order to whoever closes.
+        """
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
