@@ -26,8 +26,8 @@ def given():
 
 
 def all_given():
-    """The numbers of all sessions that this request came with: a browser may hold a cookie of a page over TLS and one
-    of a page that was not.
+    """The numbers of all sessions that this request came with: a browser may hold a cookie of a page over TLS
+    and one of a page that was not.
     """
     return [request.cookies[each] for each in _names() if each in request.cookies]
 
@@ -40,7 +40,8 @@ def name():
 def give(response, number):
     """Have the browser keep the number of a session."""
     response.set_cookie(
-        name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True, samesite="Strict",
+        name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True,
+        samesite="Strict",
     )
 
 
@@ -57,8 +58,10 @@ def _names():
 
 
 def _plain_name():
-    """Without the prefix. The port is the one in ``Host``, which the browser keeps cookies for, or the proxy that
-    changes it; none: the scheme's own.
+    """Without the prefix.
+
+    The port is the one in ``Host``, which the browser keeps cookies for, or the proxy that changes it;
+    none: the scheme's own.
     """
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port

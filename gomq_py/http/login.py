@@ -1,7 +1,10 @@
-"""Login and access: who asks, and whether this route is for them. RabbitMQ's tags, checked per route by ``@access``.
+"""Login and access: who asks, and whether this route is for them.
 
-Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go from here to ``auth.logins``, which slows down
-whoever guesses, and nowhere else. A request without them may be one of a session (``http.session``).
+RabbitMQ's tags, checked per route by ``@access``.
+
+Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go from here to ``auth.logins``, which
+slows down whoever guesses, and nowhere else. A request without them may be one of a session
+(``http.session``).
 """
 import functools
 
@@ -25,7 +28,9 @@ IMPLIED = {
     "policymaker": frozenset({"policymaker", "management"}),
     "management": frozenset({"management"}),
 }
-MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = "management", "monitoring", "policymaker", "administrator"
+MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = (
+    "management", "monitoring", "policymaker", "administrator"
+)
 # No tag is needed: the view asks for a permission, as AMQP does.
 ANYBODY = ""
 
@@ -76,7 +81,8 @@ def _by_session(number):
     """The user of a session. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number)
-    is_kept = session is not None and session.user.expires_at_s is None  # a token's user is none of ours, whatever it is called
+    # A token's user is none of ours, whatever it is called.
+    is_kept = session is not None and session.user.expires_at_s is None
     if session is None or is_kept and not users.may_come_from(session.user.name, request.remote_addr or ""):
         raise SessionEnded("The session has ended")
     foreign_pages.check_token(sessions().token(number))
@@ -90,7 +96,10 @@ def basic(name, password):
 
 
 def by_password(given):
-    """The user of what an Authorization header gives. Raises NotAuthorised, LoginFailed or Throttled. May switch."""
+    """The user of what an Authorization header gives. Raises NotAuthorised, LoginFailed or Throttled.
+
+    May switch.
+    """
     counts = current_app.extensions["gomq.logins"]
     address = request.remote_addr or ""
     try:
@@ -109,7 +118,10 @@ def by_password(given):
 
 
 def _login(logins, given, address):
-    """The user of an Authorization header: Basic, where the password may be a token, or Bearer. Raises LoginRefused, LoginFailed. May switch."""
+    """The user of an Authorization header: Basic, where the password may be a token, or Bearer.
+
+    Raises LoginRefused, LoginFailed. May switch.
+    """
     if given is not None and given.type == "basic" and given.username is not None:
         return logins.login(given.username, given.password or "", address)
     if given is not None and given.type == "bearer" and given.token:
@@ -119,16 +131,19 @@ def _login(logins, given, address):
 
 # RabbitMQ's words, by the tag that is missing.
 REFUSALS = {
-    MANAGEMENT: "Not management user", POLICYMAKER: "User not authorised to access object", MONITORING: "Not monitor user",
-    ADMINISTRATOR: "Not administrator user",
+    MANAGEMENT: "Not management user", POLICYMAKER: "User not authorised to access object",
+    MONITORING: "Not monitor user", ADMINISTRATOR: "Not administrator user",
 }
 
 
 def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
-    """Only for users whose tags reach ``tag``. Sets ``g.user``, ``g.tags`` and ``g.session`` (None: it came with a password or token).
+    """Only for users whose tags reach ``tag``.
 
-    The body, of at most ``max_octets``, is there when the view begins, and the login still good then, whichever kind it
-    was. ``who()`` answers the user, and does not switch after it has found that the login is good.
+    Sets ``g.user``, ``g.tags`` and ``g.session`` (None: it came with a password or token).
+
+    The body, of at most ``max_octets``, is there when the view begins, and the login still good then,
+    whichever kind it was. ``who()`` answers the user, and does not switch after it has found that the login
+    is good.
     """
 
     def decorate(view):
@@ -152,8 +167,8 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 def check_login():
     """After a wait, of whatever length: who logged in may still act. Raises LoginFailed, SessionEnded.
 
-    Meanwhile the user may have been deleted or have got another password or other tags, a token may have expired, a
-    page have logged out.
+    Meanwhile the user may have been deleted or have got another password or other tags, a token may have
+    expired, a page have logged out.
     """
     if g.session is not None and not sessions().is_good(g.session):
         raise SessionEnded("The session has ended")

@@ -84,11 +84,14 @@ class View:
 
 
 class Rates:
-    """``interval_s`` between two samples of a history, ``samples_max`` of them are kept. ``spawn`` begins the greenlet
-    that takes them; clocks are given by tests.
+    """``interval_s`` between two samples of a history, ``samples_max`` of them are kept.
+
+    ``spawn`` begins the greenlet that takes them; clocks are given by tests.
     """
 
-    def __init__(self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time, spawn=gevent.spawn):
+    def __init__(
+        self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time, spawn=gevent.spawn
+    ):
         self._interval_s = interval_s
         self._samples_max = samples_max
         self._now_s = now_s

@@ -1,10 +1,11 @@
-"""Sessions: a page that has logged in once asks with a cookie, and shows with a token that a request which changes something is its own.
+"""Sessions: a page that has logged in once asks with a cookie, and shows with a token that a request which
+changes something is its own.
 
-Beside login, which asks here who sent a cookie. In memory only: a restart ends every session. A session's number is 256
-random bits, and what is kept is its hash; the token is made of the number with a key of this process, so that neither can be
-told from what is here. A session is as good as the login it began with (auth.users.LoginProof): it ends when the user is
-deleted or gets another password or other tags. What the user may do is looked up for each request. Bounded, for each user
-and in all. Never yields.
+Beside login, which asks here who sent a cookie. In memory only: a restart ends every session. A session's
+number is 256 random bits, and what is kept is its hash; the token is made of the number with a key of this
+process, so that neither can be told from what is here. A session is as good as the login it began with
+(auth.users.LoginProof): it ends when the user is deleted or gets another password or other tags. What the
+user may do is looked up for each request. Bounded, for each user and in all. Never yields.
 """
 import hashlib
 import hmac
@@ -16,7 +17,8 @@ from collections import OrderedDict
 from gomq_py.auth.users import LoginProof
 
 TOKEN_HEADER = "X-CSRF-Token"
-# A working day, as RabbitMQ's login_session_timeout; and a break, in which no page of the user asked for anything.
+# A working day, as RabbitMQ's login_session_timeout;
+# and a break, in which no page of the user asked for anything.
 ENDS_AFTER_S = 8 * 3600
 ENDS_IDLE_S = 1800
 # Beyond, the one that was not used for longest ends.
@@ -38,7 +40,10 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one door. Clocks are given by tests: ``now_s`` only moves forward, ``unix_s`` is what tokens expire by."""
+    """The sessions of one door.
+
+    Clocks are given by tests: ``now_s`` only moves forward, ``unix_s`` is what tokens expire by.
+    """
 
     def __init__(self, now_s=time.monotonic, unix_s=time.time):
         self._now_s = now_s

@@ -15,14 +15,19 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user of a request to log in: of the Authorization header where there is one, else of the body; never of a cookie. May switch."""
+    """The user of a request to log in: of the Authorization header where there is one, else of the body;
+    never of a cookie. May switch.
+    """
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
-        receive_body(MAX_CREDENTIALS_OCTETS)  # first: a session may not begin with a password that was changed while the body came
+        # First: a session may not begin with a password that was changed while the body came.
+        receive_body(MAX_CREDENTIALS_OCTETS)
         return login.by_password(request.authorization)
     if request.mimetype != "application/json":
-        raise UnsupportedType("send Content-Type: application/json with username and password, or an Authorization header")
+        raise UnsupportedType(
+            "send Content-Type: application/json with username and password, or an Authorization header"
+        )
     receive_body(MAX_CREDENTIALS_OCTETS)
     wanted = body(required=("username", "password"))
     return login.by_password(login.basic(text_of(wanted, "username"), text_of(wanted, "password")))
@@ -31,7 +36,9 @@ def _authenticate():
 @blueprint.post("/api/session")
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
-    """Log in: the answer sets a cookie, and has the token that requests which change something bring in X-CSRF-Token."""
+    """Log in: the answer sets a cookie, and has the token that requests which change
+    something bring in X-CSRF-Token.
+    """
     _end_all_given()  # which the browser forgets by this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)

@@ -40,7 +40,10 @@ def put_vhost(name):
         "description": text_of(wanted, "description") if "description" in wanted else None,
         "tags": _tags(wanted.get("tags")),
         "default_queue_type": _queue_type(wanted.get("default_queue_type", wanted.get("defaultqueuetype"))),
-        "protected_from_deletion": None if wanted.get("protected_from_deletion") is None else boolean_of(wanted, "protected_from_deletion")}
+        "protected_from_deletion": (
+            None if wanted.get("protected_from_deletion") is None
+            else boolean_of(wanted, "protected_from_deletion")
+        )}
     node().broker.wait_until_gone(name)
     check_login()
     existed = name in node().broker.vhosts

@@ -63,9 +63,11 @@ def session_scheme(name):
     """The security scheme of a session whose cookie has this name."""
     return {
         "type": "apiKey", "in": "cookie", "name": name,
-        "description": f"What POST /api/session gives: {COOKIE}_PORT with the port that was asked, without one "
-        f"{COOKIE}; over TLS with {TLS_PREFIX} before it. Requests that change something bring its csrf_token in "
-        f"{TOKEN_HEADER}.",
+        "description": (
+            f"What POST /api/session gives: {COOKIE}_PORT with the port that was asked, without one "
+            f"{COOKIE}; over TLS with {TLS_PREFIX} before it. Requests that change something bring its "
+            f"csrf_token in {TOKEN_HEADER}."
+        ),
     }
 
 
