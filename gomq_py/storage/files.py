@@ -1,19 +1,21 @@
 """Files: the one seam. Every change the broker makes to a file or folder goes through here.
 
-Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks), whose writers change the mapping
-themselves and announce the ranges once per batch, or ``write`` a batch, and *logs*, which grow by ``append``. Listeners
-(``storage.replication.Replicator``) hear each change after it succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or
-forgets what was not synced.
+Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks),
+whose writers change the mapping themselves and announce the ranges once per batch, or ``write`` a batch, and
+*logs*, which grow by ``append``. Listeners (``storage.replication.Replicator``) hear each change after it
+succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or forgets what was not
+synced.
 
-Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the path in it. Everything runs on the
-hub's thread except what ``storage.sync`` calls from its pool: ``sync``, ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``,
-``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is ``storage.sync``.
-A mapped file needs no descriptor: its mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both are one open file
-to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that are written with calls.
-A log takes octets in two ways: ``append`` writes them at once; ``accept`` keeps them in memory, in room that was
-reserved ahead, until ``sync_log`` writes and flushes them in a thread.
-Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time later, and takes
-a descriptor of another thread that has the same number for one that is closed already.
+Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the
+path in it. Everything runs on the hub's thread except what ``storage.sync`` calls from its pool: ``sync``,
+``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``, ``make_log``, ``unmake`` and the first half of a
+``Change``. Never decides what is durable: that is ``storage.sync``. A mapped file needs no descriptor: its
+mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both are one open file
+to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that are written with calls. A
+log takes octets in two ways: ``append`` writes them at once; ``accept`` keeps them in memory, in room that
+was reserved ahead, until ``sync_log`` writes and flushes them in a thread.
+Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time
+later, and takes a descriptor of another thread that has the same number for one that is closed already.
 """
 import contextlib
 import errno
@@ -24,18 +26,20 @@ from collections import Counter, deque
 from gomq_py.storage.mapping import CAN_FLUSH_MAPPINGS, flush_mapping, map_file
 from gomq_py.storage.pages import fetch_ahead, populate, read_range
 
-FILE_MODE = 0o600  # messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file)
+# Messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file).
+FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
-# So many mapped files keep a descriptor. A level of a priority queue is two files, a process may have 1024 descriptors.
+# So many mapped files keep a descriptor. A level of a priority queue is two files,
+# a process may have 1024 descriptors.
 MAPPED_DESCRIPTORS = 128
-# So many files that have lost their names wait for their room to be given back aside. A mapping holds each: a process
-# may have 65 530.
+# So many files that have lost their names wait for their room to be given back aside.
+# A mapping holds each: a process may have 65 530.
 LEAVING = 4096
 _ZEROS = bytes(1 << 20)
 
-# What is reserved behind the end of a log, and again when half of it is used: some 3500 declares between two flushes
-# ask the disk for no room.
+# What is reserved behind the end of a log, and again when half of it is used: some 3500 declares between two
+# flushes ask the disk for no room.
 ROOM_AHEAD = 1 << 20
 
 # What fallocate says of a file system that cannot reserve: NFS before 4.2, ZFS before 2.1.
@@ -44,25 +48,33 @@ NO_RESERVING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 # Modes of fallocate, linux/falloc.h.
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 
-# What open() says where O_TMPFILE is not known: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
+# What open() says where O_TMPFILE is not known: NFS, old overlay file systems,
+# kernels that see O_DIRECTORY in it.
 NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class File:
-    """An open file. ``map`` is its read-write mapping, or None for a log or an empty file; pointers into it die at truncate, extend and close.
-    ``fd`` is -1 where the mapping has to do, and once it is closed; ``identity`` (device, inode) is known of those without.
+    """An open file.
 
-    While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner must not recycle it. Hub thread only.
+    ``map`` is its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
+    extend and close. ``fd`` is -1 where the mapping has to do, and once it is closed; ``identity`` (device,
+    inode) is known of those without.
+
+    While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner
+    must not recycle it. Hub thread only.
     """
 
-    __slots__ = ("path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "identity", "closed", "_holders", "_closing",
-                 "_aside", "_counted_in")
+    __slots__ = (
+        "path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "identity", "closed",
+        "_holders", "_closing", "_aside", "_counted_in",
+    )
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
         self.fd = -1  # still the caller's
         self.size = size
-        self.synced_size = 0  # how long the file was when the last successful sync of this File began; 0: not known
+        # how long the file was when the last successful sync of this File began; 0: not known
+        self.synced_size = 0
         self.map = None
         self.mapped = mapped
         self.named = named
@@ -108,15 +120,18 @@ class File:
         return os.pread(self.fd, end - start, start)
 
     def remap(self, fd=-1):
-        """Map the whole file anew, at its present size; one without a descriptor by ``fd``. Raises BufferError while a view into the old mapping
-        lives.
+        """Map the whole file anew, at its present size; one without a descriptor by ``fd``.
+
+        Raises BufferError while a view into the old mapping lives.
         """
         self.unmap()
         self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
     def grow(self, size, fd):
-        """The file has grown to ``size``: map the whole of it anew. The mapping before stays for whoever uses it this
-        moment: a thread may be about to flush it. Raises OSError, and nothing has changed.
+        """The file has grown to ``size``: map the whole of it anew.
+
+        The mapping before stays for whoever uses it this moment: a thread may be about to flush it. Raises
+        OSError, and nothing has changed.
         """
         self.map = map_file(fd, size, self.path) if self.mapped else None
         self.size = size
@@ -150,8 +165,10 @@ class File:
             self.map = None
 
     def close(self, aside=None):
-        """Close now, or when the last holder lets go. ``aside(function, *arguments)``: have it done elsewhere, for a file that has lost its name:
-        giving its room back to the disk may take tens of milliseconds.
+        """Close now, or when the last holder lets go.
+
+        ``aside(function, *arguments)``: have it done elsewhere, for a file that has lost its name: giving its
+        room back to the disk may take tens of milliseconds.
         """
         self._closing = True
         self._aside = aside or self._aside
@@ -167,10 +184,13 @@ class File:
 
 
 class LogFile(File):
-    """An open log. ``size`` is how long the file is; ``accepted`` holds what is to follow, up to ``end``, in order.
+    """An open log.
 
-    ``room``: up to where the disk has reserved room for it; None where it cannot, and everything is written at once.
-    The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the rest is the hub's.
+    ``size`` is how long the file is; ``accepted`` holds what is to follow, up to ``end``, in order.
+
+    ``room``: up to where the disk has reserved room for it; None where it cannot, and everything is written
+    at once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the
+    rest is the hub's.
     """
 
     __slots__ = ("accepted", "end", "room", "told")
@@ -191,16 +211,18 @@ class LogFile(File):
         return self.named and bool(self.accepted)
 
     def forget_accepted(self):
-        """Another log has taken this one's place: nobody reads what it holds any more, nor hears of it. A thread that
-        cannot write it in this moment may put it back.
+        """Another log has taken this one's place: nobody reads what it holds any more, nor hears of it.
+
+        A thread that cannot write it in this moment may put it back.
         """
         self.named = False
         self.accepted.clear()
 
 
 class Change:
-    """A change of a name in two halves: ``act`` asks the system and may block, so that a thread does it; ``told``, in the hub, tells
-    the listeners. ``needed``: that what it is about is not there is a fault as well, not only that the system refuses.
+    """A change of a name in two halves: ``act`` asks the system and may block, so that a thread does it;
+    ``told``, in the hub, tells the listeners. ``needed``: that what it is about is not there is a fault as
+    well, not only that the system refuses.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -233,10 +255,13 @@ class Files:
 
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
-        self._coming_folders = Counter()  # path -> changes that having_folder gave for it, while nobody was told of it
-        self._folder_jobs = Counter()  # path -> the same that are not over, whoever has told
+        # path -> changes that having_folder gave for it, while nobody was told of it
+        self._coming_folders = Counter()
+        # path -> the same that are not over, whoever has told
+        self._folder_jobs = Counter()
         self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
-        self._leaving = set()  # what holds files that have lost their names; threads add to it and take from it
+        # what holds files that have lost their names; threads add to it and take from it
+        self._leaving = set()
 
     @property
     def has_listeners(self):
@@ -246,7 +271,8 @@ class Files:
     # mapped files
 
     def create(self, path, size):
-        """A new mapped file of ``size`` zero octets whose room on the disk is taken now, so that writing to it cannot fail (SIGBUS) later.
+        """A new mapped file of ``size`` zero octets whose room on the disk is taken now, so that writing to
+        it cannot fail (SIGBUS) later.
 
         Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
         """
@@ -255,8 +281,10 @@ class Files:
         return file
 
     def make(self, path, size, fetched=True):
-        """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it. What it holds is in the system's cache,
-        unless ``fetched`` is False: for what is written with calls. Blocks.
+        """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it.
+
+        What it holds is in the system's cache, unless ``fetched`` is False:
+        for what is written with calls. Blocks.
         """
         file = self._create(os.fspath(path), size)
         return self._described_or_not(fetch_ahead(file) if fetched else file)
@@ -276,11 +304,17 @@ class Files:
         file.close()
 
     def create_unnamed(self, folder, size):
-        """As ``create``, without a name: the file is gone with the process, and no listener hears of it. For transient queues."""
+        """As ``create``, without a name: the file is gone with the process, and no listener hears of it.
+
+        For transient queues.
+        """
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """An existing file, mapped read-write in its whole length. Its room may have holes: see ``allocate``."""
+        """An existing file, mapped read-write in its whole length.
+
+        Its room may have holes: see ``allocate``.
+        """
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
         try:
@@ -301,7 +335,10 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """A descriptor of the file, for a while where it has none. Raises OSError, also where its name is another file's by now."""
+        """A descriptor of the file, for a while where it has none.
+
+        Raises OSError, also where its name is another file's by now.
+        """
         if file.fd >= 0:
             yield file.fd
             return
@@ -320,10 +357,11 @@ class Files:
         return fd
 
     def read_through(self, file, start=0, end=None):
-        """Fetch [start, end), so that a bad sector or a file cut short is an OSError here and not the end of the process (SIGBUS) when the mapping is
-        read next.
+        """Fetch [start, end), so that a bad sector or a file cut short is an OSError here and not the end of
+        the process (SIGBUS) when the mapping is read next.
 
-        What the system drops from its cache later, it has to read again. Blocks; safe in a thread while the file is retained.
+        What the system drops from its cache later, it has to read again.
+        Blocks; safe in a thread while the file is retained.
         """
         end = file.size if end is None else end
         try:
@@ -334,7 +372,9 @@ class Files:
             raise with_path(error, file.path) from error
 
     def allocate(self, file):
-        """Take the room of a file that may have holes (copied, or cut by a crash) before it is written through its mapping."""
+        """Take the room of a file that may have holes (copied,
+        or cut by a crash) before it is written through its mapping.
+        """
         with self._descriptor(file) as fd:
             self._allocate(fd, 0, file.size, file.path)
 
@@ -345,7 +385,10 @@ class Files:
                 listener.appended(file, start, end)
 
     def write(self, file, start, octets):
-        """Write octets into a mapped file where none were before, and announce them. Raises OSError; how much of it was written then is not known."""
+        """Write octets into a mapped file where none were before, and announce them.
+
+        Raises OSError; how much of it was written then is not known.
+        """
         if file.fd < 0:
             with contextlib.suppress(OSError):  # then it is written through its mapping: three times the work
                 file.fd = self._opened_again(file)
@@ -383,8 +426,8 @@ class Files:
     def append(self, file, octets):
         """Write at the end of a log; all of it or nothing. Returns where it begins.
 
-        Raises OSError; what was written by then is cut off again, and if even that fails the log takes no more (a record behind a torn one would
-        look like damage).
+        Raises OSError; what was written by then is cut off again, and if even that fails the log takes no
+        more (a record behind a torn one would look like damage).
         """
         check_sound(file)
         assert not file.accepted, f"{file.path}: what was accepted comes first"
@@ -395,8 +438,10 @@ class Files:
         return start
 
     def reserve(self, file, count=ROOM_AHEAD):
-        """Take room on the disk for so many octets behind the end of a log, which does not move. False where the
-        file system cannot. Blocks. Raises OSError (ENOSPC); what was reserved before still is.
+        """Take room on the disk for so many octets behind the end of a log, which does not move.
+
+        False where the file system cannot. Blocks. Raises OSError (ENOSPC);
+        what was reserved before still is.
         """
         start, behind = file.size, file.end + count
         try:
@@ -408,8 +453,10 @@ class Files:
         return True
 
     def make_room(self, file, count):
-        """See that ``accept`` of so many octets is not refused. Asks the system for nothing unless more came than was
-        reserved ahead; then it blocks. Raises OSError: the disk is full, or the log takes no more.
+        """See that ``accept`` of so many octets is not refused.
+
+        Asks the system for nothing unless more came than was reserved ahead; then it blocks. Raises OSError:
+        the disk is full, or the log takes no more.
         """
         check_sound(file)
         if file.end + count > file.room:
@@ -461,7 +508,9 @@ class Files:
         self._resized(file)
 
     def punch(self, file, start, end):
-        """Give the room of [start, end) back to the disk; it reads as zeros, and must not be written again. False where that cannot be done."""
+        """Give the room of [start, end) back to the disk; it reads as zeros, and must not be written again.
+        False where that cannot be done.
+        """
         with self._descriptor(file) as fd:
             if not punch_hole(fd, start, end - start):
                 return False
@@ -471,7 +520,10 @@ class Files:
         return True
 
     def rename(self, source, target, file=None):
-        """Give a file or folder another name, in place of what has it now. ``file``: the open File, whose path follows. Blocks."""
+        """Give a file or folder another name, in place of what has it now.
+
+        ``file``: the open File, whose path follows. Blocks.
+        """
         self.renaming(source, target, file).make()
 
     def renaming(self, source, target, file=None, needed=False):
@@ -487,7 +539,10 @@ class Files:
         return Change(source, lambda: self._rename(source, target), told, needed)
 
     def unlink(self, path, aside=None):
-        """Take a file's name away. Raises FileNotFoundError. ``aside`` as in File.close: what it held is given back to the disk elsewhere. Blocks."""
+        """Take a file's name away. Raises FileNotFoundError.
+
+        ``aside`` as in File.close: what it held is given back to the disk elsewhere. Blocks.
+        """
         self.unlinking(path, aside).make()
 
     def unlinking(self, path, aside=None):
@@ -500,7 +555,9 @@ class Files:
             for listener in self._listeners:
                 listener.unlinked(path)
 
-        return Change(path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told)
+        return Change(
+            path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told
+        )
 
     def close(self, file, aside=None):
         """Close now, or when the last holder lets go; ``aside`` as in File.close."""
@@ -518,8 +575,10 @@ class Files:
         return Change(path, lambda: self._make_folder(path), lambda _: self._tell("folder_created", path))
 
     def have_folder(self, path):
-        """Create one folder unless it is there. One that a thread is at is made here, or told of here, once: who follows hears of a folder before
-        what is in it. Raises OSError. Blocks.
+        """Create one folder unless it is there.
+
+        One that a thread is at is made here, or told of here, once: who follows hears of a folder before what
+        is in it. Raises OSError. Blocks.
         """
         path = os.fspath(path)
         if path in self._coming_folders:
@@ -595,7 +654,10 @@ class Files:
     # flushes: in a pool thread
 
     def sync(self, file):
-        """Flush what was written to the file (mapping included) before this call began, and its size. Blocks; for ``storage.sync`` and boot."""
+        """Flush what was written to the file (mapping included) before this call began, and its size.
+
+        Blocks; for ``storage.sync`` and boot.
+        """
         size = file.size
         try:
             if file.fd >= 0:
@@ -607,7 +669,8 @@ class Files:
         file.synced_size = size
 
     def sync_log(self, file):
-        """Write what a log has accepted before this call began, flush it, and see that there is room for more.
+        """Write what a log has accepted before this call began, flush it,
+        and see that there is room for more.
 
         Blocks; for ``storage.sync``. Raises OSError; what cannot be written stays accepted.
         """
@@ -634,7 +697,10 @@ class Files:
             raise
 
     def sync_folder(self, path):
-        """Flush the names in a folder as they were when this call began. Blocks; for ``storage.sync`` and boot."""
+        """Flush the names in a folder as they were when this call began.
+
+        Blocks; for ``storage.sync`` and boot.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -659,8 +725,10 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """Unlink, and give nothing back yet. Returns what holds the file that had the name, for ``_let_go``; None where so
-        many wait already, or nothing is to be had: then its room was given back here.
+        """Unlink, and give nothing back yet.
+
+        Returns what holds the file that had the name, for ``_let_go``; None where so many wait already, or
+        nothing is to be had: then its room was given back here.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -716,7 +784,9 @@ class Files:
         return reserve_room(fd, start, count)
 
     def _write_behind(self, file, start, octets):
-        """Write at the end of a log, or cut off again what was written; if that fails too, the log takes no more."""
+        """Write at the end of a log, or cut off again what was written;
+        if that fails too, the log takes no more.
+        """
         try:
             self._write(file, start, octets)
         except OSError as error:
@@ -761,9 +831,9 @@ class Files:
 
 
 def hold(fd):
-    """A mapping, or else the descriptor itself, that keeps the file of a descriptor, which is the function's from here on,
-    on the disk: (mapping or None, descriptor or -1), for ``close_parts``. A purge may take thousands of names at once.
-    An empty file, which Python 3.13 does not map, has no room to keep.
+    """A mapping, or else the descriptor itself, that keeps the file of a descriptor, which is the function's
+    from here on, on the disk: (mapping or None, descriptor or -1), for ``close_parts``. A purge may take
+    thousands of names at once. An empty file, which Python 3.13 does not map, has no room to keep.
     """
     if not CAN_FLUSH_MAPPINGS:
         return None, fd
@@ -814,7 +884,8 @@ def flush_descriptor(fd):
         os.fdatasync(fd)
     else:
         import fcntl
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]  # macOS: fsync leaves the bytes in the drive's cache
+        # macOS: fsync leaves the bytes in the drive's cache
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
 
 
 def punch_hole(fd, start, count):
@@ -823,7 +894,8 @@ def punch_hole(fd, start, count):
 
 
 def reserve_room(fd, start, count):
-    """Allocate [start, start + count), which may lie behind the end, without a change of the file's size or content.
+    """Allocate [start, start + count), which may lie behind the end,
+    without a change of the file's size or content.
 
     False where that cannot be done. Raises OSError without a path.
     """

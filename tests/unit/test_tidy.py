@@ -42,11 +42,9 @@ WIDE = (
     "gomq_py.broker.policies.vhost_policies", "gomq_py.broker.signals.event_sources",
     "gomq_py.broker.signals.events", "gomq_py.broker.topology.vhost", "gomq_py.broker.topology_log.log",
     "gomq_py.broker.transfer.moves", "gomq_py.client.backoff", "gomq_py.client.link",
-    "gomq_py.config.settings", "gomq_py.http.api.session", "gomq_py.http.api.vhosts", "gomq_py.http.cookie",
-    "gomq_py.http.kinds", "gomq_py.http.login", "gomq_py.http.openapi.document", "gomq_py.http.rates",
-    "gomq_py.http.session", "gomq_py.hub.context", "gomq_py.hub.heartbeats",
+    "gomq_py.config.settings", "gomq_py.http.kinds", "gomq_py.hub.context", "gomq_py.hub.heartbeats",
     "gomq_py.net.stream", "gomq_py.node", "gomq_py.storage.durability",
-    "gomq_py.storage.files", "gomq_py.storage.framed_log", "gomq_py.storage.log_records",
+    "gomq_py.storage.framed_log", "gomq_py.storage.log_records",
     "gomq_py.storage.pool", "gomq_py.storage.segment_log", "gomq_py.storage.sync",
 )
 # Modules that nothing imports -> who calls them.
