@@ -67,6 +67,7 @@ MAP = {
     "amqp.wire": {"octets", "content", "errors"},
     "mqtt": set(),
     "mqtt.wire": {"octets"},
+    "mqtt.model": LEAVES | {"hub", "storage", "mqtt.wire", *MODEL},  # makes kinds of queues, and so sees their stores
     "content": {"octets", "errors"},
     "errors": set(),
     "config": {"salted_hash"},

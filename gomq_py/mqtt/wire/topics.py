@@ -15,6 +15,7 @@ SINGLE_LEVEL = "+"
 MULTI_LEVEL = "#"
 SHARE_PREFIX = "$share/"
 
+_SWAP = str.maketrans("/.", "./")
 # A receiver may refuse control characters (§1.5.4): in names they do nothing but disturb logs and terminals.
 _CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
 
@@ -78,6 +79,13 @@ def split_shared(topic_filter):
         return "", topic_filter
     share_name, _, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     return share_name, rest
+
+
+def swapped(text):
+    """The text with every slash a dot and every dot a slash: of a topic the routing key under which it
+    crosses to AMQP, and of a routing key the topic. Swapped twice it is as it was.
+    """
+    return text.translate(_SWAP)
 
 
 def matches(topic_filter, topic_name):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.mqtt.wire.topics import (
-    is_shared, matches, shared_fault, split_shared, topic_filter_fault, topic_name_fault,
+    is_shared, matches, shared_fault, split_shared, swapped, topic_filter_fault, topic_name_fault,
 )
 
 
@@ -108,3 +108,20 @@ def test_a_filter_made_of_a_name_matches_it(levels, data):
 
     assert matches(topic_filter, name)
     assert topic_filter_fault(topic_filter) == ""
+
+
+@given(st.text())
+def test_text_that_is_swapped_twice_is_as_it_was(text):
+    assert swapped(swapped(text)) == text
+
+
+@pytest.mark.parametrize(("topic", "routing_key"), [
+    ("sensors/v1.2/t", "sensors.v1/2.t"), ("a/b", "a.b"), ("/", "."), ("", ""), ("é/\U0001f600.", "é.\U0001f600/"),
+])
+def test_topic_and_routing_key_have_slashes_and_dots_in_each_others_places(topic, routing_key):
+    assert (swapped(topic), swapped(routing_key)) == (routing_key, topic)
+
+
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="+#"), min_size=1, max_size=50))
+def test_what_is_swapped_is_a_topic_name_if_it_was_one(name):
+    assert topic_name_fault(name) == topic_name_fault(swapped(name)) == ""

@@ -1,0 +1,98 @@
+"""MQTT exchange: bindings by topic filter, matched on the levels between slashes (MQTT 5 §4.7).
+
+A type of exchange for broker.topology.kinds; above filter_tree. Its keys are routing keys, as in every
+exchange, of which it makes topics (mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings, and
+an operator may bind queues by filters and feed it by binding it to other exchanges.
+"""
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.names import described
+from gomq_py.errors import PreconditionFailed
+from gomq_py.mqtt.model.filter_tree import FilterTree
+from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, swapped, topic_filter_fault, topic_name_fault
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+QUIET = QuietLog(logger("mqtt"))
+
+# Of a filter, as in Mosquitto. Each is a step of a match, and a node of the tree.
+MAX_LEVELS = 200
+# Nodes that a topic may reach in one match because of filters with +: 1 ms at most. All arrangements of + in
+# filters of up to eight levels are 3586.
+MAX_COSTLY_LEVELS = 16_384
+# Of bindings: what a session says of a subscription.
+OPTION_PREFIX = "x-mqtt-"
+
+
+class MQTTExchange(Exchange):
+    """Bindings in a FilterTree.
+
+    ``retained``: the Destination that gets what is published to be retained, or None.
+    ``untranslatable``: messages whose routing keys are no topics, which nobody got.
+    """
+
+    type = "mqtt"
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.retained = None
+        self.untranslatable = 0
+        self._tree = FilterTree()
+
+    def check_binding(self, routing_key, arguments):
+        """Refuse what is no topic filter, and what only sessions may ask for."""
+        entity = described("exchange", self.name, self.vhost)
+        if is_shared(routing_key):
+            raise PreconditionFailed(f"cannot bind to {entity} with the shared subscription '{routing_key}'")
+        fault = self.filter_fault(routing_key)
+        if fault:
+            raise PreconditionFailed(f"cannot bind to {entity}: {fault}")
+        for key in arguments:
+            if key.startswith(OPTION_PREFIX):
+                raise PreconditionFailed(
+                    f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
+
+    def filter_fault(self, topic_filter):
+        """What keeps a filter, not of a shared subscription, from being bound, or ""."""
+        fault = topic_filter_fault(topic_filter)
+        if fault:
+            return fault
+        if topic_filter.count(SEPARATOR) >= MAX_LEVELS:
+            return f"a topic filter has more than {MAX_LEVELS} levels"
+        added = self._tree.costly_levels_added(topic_filter)
+        if added and self._tree.costly_levels + added > MAX_COSTLY_LEVELS:
+            return (
+                f"topic filters of virtual host '{self.vhost}' have their + in too many different places "
+                f"(limit of {MAX_COSTLY_LEVELS} levels)"
+            )
+        return ""
+
+    def match(self, routing_key, headers, targets):
+        topic = swapped(routing_key)
+        if _is_no_topic(topic):
+            self.untranslatable += 1
+            QUIET.warning(
+                (self.vhost, self.name), "messages whose routing keys are no MQTT topics go to no "
+                "subscriber: %r, through exchange %r in vhost %r", routing_key, self.name, self.vhost,
+            )
+            return
+        self._tree.match(topic, targets)
+        if headers and self.retained is not None and headers.get("mqtt.retain") is True:
+            targets.add(self.retained)
+
+    def _added(self, binding):
+        self._tree.add(binding.routing_key, binding.destination)
+
+    def _removed(self, binding):
+        self._tree.remove(binding.routing_key, binding.destination)
+
+
+def _is_no_topic(topic):
+    if topic_name_fault(topic) or "\0" in topic:
+        return True
+    if topic.isascii():
+        return False
+    try:
+        topic.encode()
+    except UnicodeEncodeError:  # octets of a routing key that are no UTF-8
+        return True
+    return False
