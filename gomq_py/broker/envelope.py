@@ -1,13 +1,16 @@
-"""Envelope: what the broker itself reads of a message's properties when it is published: who sent it, how
-long it lives and how well it is kept, and further keys to route it by.
+"""Envelope: what the broker itself reads of a message when it is published: who sent it, how long it lives
+and how well it is kept, and further keys to route it by.
 
-For broker.verbs.publishing, which checks every publish with it. Pure functions of decoded properties.
+For broker.verbs.publishing, which checks every publish with it. A door makes it of what its client sent:
+envelope_of() is that of basic properties. Pure functions of octets.
 """
 import re
 
 from gomq_py.broker.values import MAX_TIMER_MS, type_name
-from gomq_py.content.properties import PERSISTENT, TRANSIENT
-from gomq_py.errors import PreconditionFailed
+from gomq_py.content import forms
+from gomq_py.content.fields import encode_shortstr, remove_key
+from gomq_py.content.properties import PERSISTENT, TRANSIENT, Properties, PropertyScan
+from gomq_py.errors import Malformed, PreconditionFailed
 
 EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
 # Words that the keys in CC and BCC of a message may have together. Where an exchange has as many costly
@@ -15,6 +18,100 @@ EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
 # one piece; ordinary exchanges take 1 us for a key.
 MAX_EXTRA_WORDS = 1024
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class Envelope:
+    """A message's content, of a ``kind`` (content.forms) and with the ``flags`` of that kind.
+
+    Publishing asks in the order in which the methods stand here, so that of several faults a client hears of
+    the same one whatever the door.
+    """
+
+    __slots__ = ()
+
+    kind, flags = forms.BASIC, 0
+    user_id = None
+    priority = 0
+
+    def lives_ms(self):
+        """Milliseconds until it is too old, or None. Raises PreconditionFailed."""
+        return None
+
+    def more_keys(self):
+        """Routing keys that it goes by as well. Raises PreconditionFailed."""
+        return ()
+
+    def is_persistent(self):
+        """Whether it outlives a restart. Raises PreconditionFailed."""
+        return False
+
+    def headers(self):
+        """What exchanges match by, as a dict, or None."""
+        return None
+
+    def properties(self):
+        """The basic properties that it has or would have, decoded."""
+        return Properties()
+
+    def octets(self):
+        """What is stored, in the form of its kind."""
+        raise NotImplementedError
+
+
+class BasicEnvelope(Envelope):
+    """That of basic properties: ``raw`` in wire form, ``decoded`` the same, ``scan`` where they lie in it."""
+
+    __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
+
+    def __init__(self, raw, scan, decoded):
+        self._raw = raw
+        self._scan = scan
+        self._decoded = decoded
+        self.user_id = decoded.user_id
+        self.priority = decoded.priority or 0
+
+    def lives_ms(self):
+        return expiration_ms(self._decoded.expiration)
+
+    def more_keys(self):
+        return keys_among(self._decoded.headers)
+
+    def is_persistent(self):
+        return is_persistent(self._decoded.delivery_mode)
+
+    def headers(self):
+        return self._decoded.headers
+
+    def properties(self):
+        return self._decoded
+
+    def octets(self):
+        """The properties as they came, but for BCC, which is nobody's business."""
+        headers = self._decoded.headers
+        if not headers or SECRET_KEYS not in headers:
+            return self._raw
+        raw, start = self._raw, self._scan.headers_at
+        end = start + self._scan.headers_length
+        return raw[:start] + remove_key(raw[start:end], SECRET_KEYS) + raw[end:]
+
+
+def envelope_of(raw, tables, reply_to=None):
+    """The Envelope of basic properties in wire form.
+
+    ``tables`` (broker.tables) says what headers may hold. ``reply_to(name)`` says what stands in the message
+    instead of this reply_to, or None. Raises Malformed, and what ``reply_to`` raises.
+    """
+    scan = PropertyScan()
+    if not scan.scan_octets(raw):
+        raise Malformed("malformed basic properties")
+    decoded = Properties.decode(raw)
+    if decoded.headers:
+        tables.check(decoded.headers, len(raw))
+    instead = None if reply_to is None or decoded.reply_to is None else reply_to(decoded.reply_to)
+    if instead is not None:  # the headers stand before it
+        at = scan.reply_to_at
+        raw = raw[:at] + encode_shortstr(instead) + raw[at + 1 + raw[at]:]
+    return BasicEnvelope(raw, scan, decoded)
 
 
 def check_user_id(user_id, user):

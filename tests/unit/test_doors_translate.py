@@ -16,7 +16,7 @@ NEEDS_A_RIGHT = {
 }
 # Rules that only the verbs need: module -> the names that a door may have of it.
 RULES = {
-    "gomq_py.broker.envelope": set(), "gomq_py.auth.permissions": {"Permission"},
+    "gomq_py.broker.envelope": {"Envelope", "envelope_of"}, "gomq_py.auth.permissions": {"Permission"},
     "gomq_py.broker.transfer.moves": {"Filter", "Move"},
 }
 # (module, what it calls) -> why it is none of these all the same.

@@ -18,6 +18,7 @@ from gomq_py.amqp.wire.errors import (
 )
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
+from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.held_publish import WAITS_FOR, HeldPublish
 
@@ -134,9 +135,9 @@ def prepare(channel, method, properties, body):
     if method.immediate:
         raise NotImplemented_("immediate=true")
     return publishing.prepare(
-        channel.caller, method.exchange, method.routing_key, properties, body,
-        channel.connection.scheduler.now_ms,
-        mandatory=method.mandatory, reply_to=partial(_own_reply_to, channel))
+        channel.caller, method.exchange, method.routing_key,
+        partial(envelope_of, properties, reply_to=partial(_own_reply_to, channel)), body,
+        channel.connection.scheduler.now_ms, mandatory=method.mandatory)
 
 
 def _own_reply_to(channel, reply_to):

@@ -1,5 +1,8 @@
 """Aliveness: RabbitMQ's test of a vhost: declare a queue, publish to it and take the message out again."""
+from functools import partial
+
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
+from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.publishing import checked, store_and_wait
 from gomq_py.broker.verbs.rights import QUEUE
@@ -17,6 +20,7 @@ def is_alive(caller, scheduler):
     caller.access.check([(verb, QUEUE, NAME) for verb in (CONFIGURE, WRITE, READ)])
     queues.declare(caller, NAME)
     publication = checked(
-        caller, caller.vhost.default_exchange, NAME, NO_PROPERTIES, b"test_message", scheduler.now_ms)
+        caller, caller.vhost.default_exchange, NAME, partial(envelope_of, NO_PROPERTIES), b"test_message",
+        scheduler.now_ms)
     store_and_wait(caller, publication, scheduler)
     return bool(take(caller, NAME, 1, requeue=False, reject=False))

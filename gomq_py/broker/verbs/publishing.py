@@ -1,6 +1,6 @@
 """Publishing: what a publish means: what is checked, where the message goes, who takes it, what is counted.
 
-    prepare            octets of a client -> Publication: checked and routed; what is wrong is raised here
+    prepare            content of a client -> Publication: checked and routed; what is wrong is raised here
     store              Publication -> its destinations; then the door answers its client
     store_and_wait     the same, for who has nothing else to do meanwhile
 
@@ -9,7 +9,7 @@ what needs no look; a property test holds both ways to the same answers.
 """
 from gevent.event import Event
 
-from gomq_py.broker.envelope import SECRET_KEYS, check_user_id, expiration_ms, is_persistent, keys_among
+from gomq_py.broker.envelope import check_user_id
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.destination import LATER
@@ -17,9 +17,7 @@ from gomq_py.broker.routing.route import Route
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.held_publish import HeldPublish
-from gomq_py.content.fields import encode_shortstr, remove_key
-from gomq_py.content.properties import Properties, PropertyScan
-from gomq_py.errors import AccessRefused, Malformed
+from gomq_py.errors import AccessRefused
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 
@@ -68,62 +66,46 @@ def remembered_route(access, vhost, exchange, routing_key):
     return None if destinations is None else Route(destinations, found.state, access.state)
 
 
-def prepare(caller, exchange, routing_key, properties, body, now_ms, mandatory=False, reply_to=None):
+def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     """A Publication, for who has write on the exchange, and on each routing key where those are limited.
 
-    ``properties`` are in wire form. ``reply_to(name)`` says what stands in the message instead of this
-    reply_to, or None. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed,
-    PreconditionFailed.
+    ``read(tables)`` gives the message's Envelope (broker.envelope), and is called when these rights are
+    there. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed,
+    and what ``read`` raises.
     """
     vhost, name = caller.vhost, cleaned(exchange)
     caller.access.write("exchange", name)
     found = vhost.exchange(name)
     if found.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{found.name}' in vhost '{vhost.name}'")
-    return checked(caller, found, routing_key, properties, body, now_ms, mandatory, reply_to)
+    return checked(caller, found, routing_key, read, body, now_ms, mandatory)
 
 
-def checked(caller, exchange, routing_key, properties, body, now_ms, mandatory=False, reply_to=None):
+def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     """As prepare(), for an Exchange that the caller need not have write on."""
-    vhost, scan = caller.vhost, PropertyScan()
+    vhost = caller.vhost
     caller.access.write_topic(exchange, (routing_key,))
-    if not scan.scan_octets(properties):
-        raise Malformed("malformed basic properties")
-    decoded = Properties.decode(properties)
-    if decoded.headers:
-        vhost.tables.check(decoded.headers, len(properties))
-    instead = None if reply_to is None or decoded.reply_to is None else reply_to(decoded.reply_to)
-    if instead is not None:
-        properties = _with_reply_to(properties, scan.reply_to_at, instead)
-    check_user_id(decoded.user_id, caller.access.user)
-    lives_ms = expiration_ms(decoded.expiration)
-    more_keys = keys_among(decoded.headers)
-    persistent = is_persistent(decoded.delivery_mode)
-    if decoded.headers and SECRET_KEYS in decoded.headers:
-        properties = _without_header(properties, scan.headers_at, scan.headers_length, SECRET_KEYS)
+    envelope = read(vhost.tables)
+    check_user_id(envelope.user_id, caller.access.user)
+    lives_ms = envelope.lives_ms()
+    more_keys = envelope.more_keys()
+    persistent = envelope.is_persistent()
     caller.access.write_topic(exchange, more_keys)  # which RabbitMQ asks for nothing
-    headers = with_properties(decoded.headers, decoded) if vhost.needs_properties else decoded.headers
+    headers = envelope.headers()
+    if vhost.needs_properties:
+        headers = with_properties(headers, envelope.properties())
     destinations = vhost.route(exchange, routing_key, headers, more_keys)
     message = Message()
     message.assign(
-        _octets(exchange.name), _octets(routing_key), properties, body, now_ms,
-        expires_at_ms=0 if lives_ms is None else now_ms + lives_ms, priority=decoded.priority or 0,
+        _octets(exchange.name), _octets(routing_key), envelope.octets(), body, now_ms,
+        expires_at_ms=0 if lives_ms is None else now_ms + lives_ms, priority=envelope.priority,
         persistent=persistent,
     )
+    message.set_kind(envelope.kind, envelope.flags)
     publication = Publication(exchange, message, destinations, more_keys, mandatory)
     if exchange.deduplication is not None:
-        publication.seen = exchange.deduplication.read(properties)
+        publication.seen = exchange.deduplication.read(message.get_properties())
     return publication
-
-
-def _with_reply_to(properties, at, name):
-    """The properties with another reply_to, every other octet as it was."""
-    return properties[:at] + encode_shortstr(name) + properties[at + 1 + properties[at]:]
-
-
-def _without_header(properties, at, length, name):
-    """The properties without one header, every other octet as it was. Headers stand before reply_to."""
-    return properties[:at] + remove_key(properties[at:at + length], name) + properties[at + length:]
 
 
 def _octets(name):

@@ -2,9 +2,11 @@
 import base64
 import binascii
 import struct
+from functools import partial
 
 from flask import Blueprint, request
 
+from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import exchanges
 from gomq_py.broker.verbs.publishing import prepare, store_and_wait
 from gomq_py.content.properties import Properties
@@ -106,8 +108,8 @@ def publish(vhost, name):
     properties = _properties(wanted["properties"], publisher.vhost.tables)
     try:
         publication = prepare(
-            publisher, exchange.name, routing_key, properties, _payload(wanted), broker.scheduler.now_ms,
-            mandatory=True)
+            publisher, exchange.name, routing_key, partial(envelope_of, properties), _payload(wanted),
+            broker.scheduler.now_ms, mandatory=True)
     except NoPermission:
         raise
     except AccessRefused as error:
