@@ -7,6 +7,8 @@ cdef class PublishBatch:
     cdef public object starts
     cdef public Py_ssize_t count
     cdef long long[::1] bodies
-    cdef Py_ssize_t timestamp_at, sequence_at
+    cdef Py_ssize_t timestamp_at, sequence_at, identifier_before
     @cython.locals(p="unsigned char*", i=cython.Py_ssize_t, at=cython.Py_ssize_t)
     cpdef stamp(self, Py_ssize_t first, Py_ssize_t last, uint64_t sequence, uint64_t timestamp_ns)
+    @cython.locals(p="unsigned char*", i=cython.Py_ssize_t)
+    cpdef identify(self, Py_ssize_t first, Py_ssize_t last, unsigned int identifier)

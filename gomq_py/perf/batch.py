@@ -15,14 +15,17 @@ class PublishBatch:
     """A cycle of messages. ``starts[i]`` is where message i begins in ``buffer``, ``starts[count]`` its end.
 
     ``timestamp_at`` and ``sequence_at`` are offsets into a body where 8 octets are stamped, -1 for none; the bodies must be large enough.
+    ``identifier_before``: how far before each body a packet identifier of MQTT lies, 0 for none.
     """
 
-    __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at")
+    __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
 
-    def __init__(self, messages, timestamp_at=-1, sequence_at=-1):
+    def __init__(self, messages, timestamp_at=-1, sequence_at=-1, identifier_before=0):
         """``messages``: (all frames of a publish, offset of its body in them) each."""
         starts, bodies = array("q", [0]), array("q")
         for frames, body_at in messages:
+            if body_at < identifier_before or identifier_before == 1:
+                raise ValueError("there is no room for a packet identifier before a body")
             if body_at + max(timestamp_at, sequence_at) + 8 > len(frames) and max(timestamp_at, sequence_at) >= 0:
                 raise ValueError("a body is too small for what is to be stamped into it")
             bodies.append(starts[len(starts) - 1] + body_at)
@@ -33,6 +36,7 @@ class PublishBatch:
         self.bodies = bodies
         self.timestamp_at = timestamp_at
         self.sequence_at = sequence_at
+        self.identifier_before = identifier_before
 
     def stamp(self, first, last, sequence, timestamp_ns):
         """Write numbers from ``sequence`` on and one timestamp into the messages ``first`` to ``last`` (exclusive), little-endian."""
@@ -46,6 +50,15 @@ class PublishBatch:
                 sequence += 1
             if self.timestamp_at >= 0:
                 octets.put_le64(p, at + self.timestamp_at, timestamp_ns)
+
+    def identify(self, first, last, identifier):
+        """Write packet identifiers from ``identifier`` on into the messages ``first`` to ``last`` (exclusive); after 65535 comes 1."""
+        if first < 0 or last > self.count or not self.identifier_before:
+            raise IndexError("messages outside the batch, or without identifiers")
+        p = octets.pointer(self.buffer)
+        for i in range(first, last):
+            octets.put_be16(p, self.bodies[i] - self.identifier_before, identifier)
+            identifier = identifier + 1 if identifier < 65535 else 1
 
     def write_singly(self, sock, first, last):
         """Write the messages ``first`` to ``last`` (exclusive) with a system call and a TCP segment each, until the socket takes no more.

@@ -2,7 +2,6 @@
 import argparse
 import errno
 import json
-import math
 import os
 import signal
 import struct
@@ -12,14 +11,10 @@ from gomq_py import __version__
 from gomq_py.client.errors import ClientError
 from gomq_py.client.url import DEFAULT_URL
 from gomq_py.perf import churn, counts, messages, report
+from gomq_py.perf.options import (
+    add_common, add_load, add_writing, amount, check_load, count, groups, prefetch, real, table,
+)
 from gomq_py.perf.throughput import Throughput
-
-# 16 million: what a queue, a window or a table of this process holds without the machine swapping.
-MOST = 1 << 24
-# Of each kind: sockets of one machine to one port.
-MOST_CONNECTIONS = 65535
-# RabbitMQ's limit for a message.
-MOST_OCTETS = 512 * 1024 * 1024
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,99 +43,43 @@ def parser():
     return top
 
 
-def _common(options):
-    options.add_argument("--uri", default=DEFAULT_URL, help="broker to load (%(default)s)")
-    options.add_argument(
-        "--timeout", dest="timeout_s", type=_real, default=30, metavar="SECONDS",
-        help="for each answer of the broker (%(default)s)",
-    )
-    options.add_argument(
-        "-j", "--json", action="store_true", help="print the result as JSON, and nothing else"
-    )
-    options.add_argument(
-        "--broker-pid", type=_count, default=0, metavar="PID",
-        help="measure that process's CPU time and memory, too",
-    )
-
-
 def _throughput(options):
-    _common(options)
+    add_common(options, DEFAULT_URL)
+    add_load(options, "queue")
     add = options.add_argument
-    add("-q", "--quiet", action="store_true", help="print the summary only")
     add(
-        "-x", "--publishers", type=_count, default=1, help="connections that publish, per queue (%(default)s)"
-    )
-    add("-y", "--consumers", type=_count, default=1, help="connections that consume, per queue (%(default)s)")
-    add("-s", "--size", type=_size, default=(16, 16), help="octets of a body, or a range such as 16-512 (16)")
-    add(
-        "-V", "--verify", action="store_true",
-        help="number the messages and check order, count and bodies; needs 8 octets of body",
-    )
-    add(
-        "-a", "--ack", type=_amount, default=0, metavar="N",
+        "-a", "--ack", type=amount, default=0, metavar="N",
         help="acknowledge every N messages; 0: consume without acks (%(default)s)",
     )
     add(
-        "-c", "--confirm", type=_count, default=0, metavar="N",
+        "-c", "--confirm", type=count, default=0, metavar="N",
         help="publisher confirms, at most N outstanding (off)",
     )
     add(
-        "-t", "--transaction", dest="publish_transaction", type=_amount, default=0, metavar="N",
+        "-t", "--transaction", dest="publish_transaction", type=amount, default=0, metavar="N",
         help="commit every N publishes (off)",
     )
     add(
-        "-T", "--transaction-ack", dest="ack_transaction", type=_amount, default=0, metavar="N",
+        "-T", "--transaction-ack", dest="ack_transaction", type=amount, default=0, metavar="N",
         help="commit every N acks (off)",
     )
     add("-u", "--queue", default="perf-test", help="queue name (%(default)s)")
     add("-k", "--routing-key", help="routing key (the queue's name)")
     add("-e", "--exchange", default="", help="exchange to publish to (the default exchange)")
-    add("-r", "--rate", type=_real, default=0, help="messages per second of each publisher (unlimited)")
-    add(
-        "-R", "--consumer-rate", dest="consume_rate", type=_real, default=0,
-        help="messages per second of each consumer (unlimited)",
-    )
     add("-p", "--persistent", action="store_true", help="persistent messages")
-    add("-P", "--prefetch", type=_prefetch, default=0, help="prefetch count (unlimited)")
+    add("-P", "--prefetch", type=prefetch, default=0, help="prefetch count (unlimited)")
     add("-g", "--poll", action="store_true", help="consume with basic.get")
-    add(
-        "-z", "--time", dest="seconds", type=_real, default=0, metavar="SECONDS",
-        help="publish for that long (until interrupted)",
-    )
-    add(
-        "-C", "--pmessages", dest="publish_count", type=_amount, default=0, metavar="N",
-        help="publish N messages in all",
-    )
-    add(
-        "-D", "--cmessages", dest="consume_count", type=_amount, default=0, metavar="N",
-        help="stop after N consumed messages, or shortly after",
-    )
-    add(
-        "-l", "--measure-latency", action="store_true",
-        help="from write to read, by a timestamp in each body; needs 8 octets of body",
-    )
-    add("--queue-args", type=_table, default={}, metavar="JSON", help="arguments of the queue")
-    add("--consumer-args", type=_table, default={}, metavar="JSON", help="arguments of the consumers")
-    add(
-        "--properties", type=_table, default={}, metavar="JSON",
-        help="properties of the messages, by their names",
-    )
-    add("--random-bodies", action="store_true", help="bodies of random octets, the same in every run")
-    add(
-        "--queue-pattern", metavar="NAME-%%",
-        help="many queues, %% standing for a number; publishers and consumers for each",
-    )
-    add("--queue-pattern-from", type=_count, default=1, metavar="N", help="first number (%(default)s)")
-    add("--queue-pattern-to", type=_count, default=1, metavar="N", help="last number (%(default)s)")
+    add("--queue-args", type=table, default={}, metavar="JSON", help="arguments of the queue")
+    add("--consumer-args", type=table, default={}, metavar="JSON", help="arguments of the consumers")
     more = options.add_argument_group("beyond lavinmqperf")
     add = more.add_argument
     add("--exchange-type", help="declare the exchange with that type")
-    add("--key-count", type=_count, default=1, metavar="N", help="different routing keys (%(default)s)")
+    add("--key-count", type=count, default=1, metavar="N", help="different routing keys (%(default)s)")
     add(
-        "--binding-count", type=_count, default=1, metavar="N",
+        "--binding-count", type=count, default=1, metavar="N",
         help="topic bindings of each queue, which match all keys together (%(default)s)",
     )
-    add("--header-count", type=_count, default=0, metavar="N", help="entries of a headers table (none)")
+    add("--header-count", type=count, default=0, metavar="N", help="entries of a headers table (none)")
     add("--mandatory", action="store_true", help="mandatory messages")
     add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
     add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
@@ -148,37 +87,26 @@ def _throughput(options):
         "--purge", action="store_true",
         help="empty the queues first; without it messages of earlier runs are consumed, too",
     )
-    add(
-        "--write-octets", type=_count, default=messages.WRITE_OCTETS, metavar="N",
-        help="octets per write (%(default)s); 1: a TCP segment each",
-    )
-    add(
-        "--processes", type=_count, default=0, metavar="N",
-        help="at most N processes for publishers and for consumers (half the processors)",
-    )
-    add(
-        "--drain", dest="drain_s", type=_real, default=30, metavar="SECONDS",
-        help="wait for consumers and confirms at the end (%(default)s)",
-    )
+    add_writing(add)
 
 
 def _queue_count(options):
-    _common(options)
+    add_common(options, DEFAULT_URL)
     add = options.add_argument
-    add("-q", "--queues", dest="count", type=_count, default=100, help="how many (%(default)s)")
+    add("-q", "--queues", dest="count", type=count, default=100, help="how many (%(default)s)")
     add("-u", "--queue", default="perf-queue", help="beginning of their names (%(default)s)")
     add("-D", "--transient", dest="durable", action="store_false", help="queues that are not durable")
     add("-n", "--no-wait", action="store_true", help="declare without waiting for each answer")
-    add("--arguments", type=_table, default={}, metavar="JSON", help="arguments of the queues")
+    add("--arguments", type=table, default={}, metavar="JSON", help="arguments of the queues")
     add("--delete", action="store_true", help="delete them at the end")
 
 
 def _connection_count(options):
-    _common(options)
+    add_common(options, DEFAULT_URL)
     add = options.add_argument
-    add("-x", "--connections", dest="count", type=_count, default=100, help="how many (%(default)s)")
-    add("-c", "--channels", type=_count, default=1, help="channels of each connection (%(default)s)")
-    add("-C", "--consumers", type=_count, default=0, help="consumers of each channel (%(default)s)")
+    add("-x", "--connections", dest="count", type=count, default=100, help="how many (%(default)s)")
+    add("-c", "--channels", type=count, default=1, help="channels of each connection (%(default)s)")
+    add("-C", "--consumers", type=count, default=0, help="consumers of each channel (%(default)s)")
     add("-u", "--queue", default="perf-test", help="queue of the consumers (%(default)s)")
     add("-l", "--localhost", action="store_true", help="connect to random addresses in 127.0.0.0/16")
     add(
@@ -186,16 +114,16 @@ def _connection_count(options):
         help="TCP keepalive of the connections, seconds and probes",
     )
     add(
-        "-z", "--time", dest="seconds", type=_real, default=0, metavar="SECONDS",
+        "-z", "--time", dest="seconds", type=real, default=0, metavar="SECONDS",
         help="hold them that long (until interrupted)",
     )
 
 
 def _churn(options):
-    _common(options)
+    add_common(options, DEFAULT_URL)
     add = options.add_argument
     add(
-        "-z", "--time", dest="seconds", type=_real, default=0, metavar="SECONDS",
+        "-z", "--time", dest="seconds", type=real, default=0, metavar="SECONDS",
         help="for that long (until interrupted)",
     )
     add("-D", "--transient", dest="durable", action="store_false", help="with a queue that is not durable")
@@ -203,8 +131,7 @@ def _churn(options):
 
 
 def main(arguments=None):
-    """Entry point: exit code 0, 1 when the run failed or ``--verify`` found a fault, 2 for bad options, 130
-    after Ctrl-C.
+    """Entry point: exit code 0, 1 when the run failed or found a fault, 2 for bad options, 130 after Ctrl-C.
     """
     top = parser()
     options = top.parse_args(_with_protocol(sys.argv[1:] if arguments is None else arguments))
@@ -283,9 +210,7 @@ def run_throughput(options):
 
 def _checked(options):
     """Options that depend on each other. Raises ValueError."""
-    needed = messages.Stamps(options.verify, options.measure_latency).end
-    if options.size[0] < needed:
-        raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
+    check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
     if options.ack_transaction and not options.ack:
@@ -298,17 +223,7 @@ def _checked(options):
             "of the keys"
         )
     _check_properties(options)
-    options.queues = [options.queue]
-    if options.queue_pattern:
-        numbers = range(options.queue_pattern_from, options.queue_pattern_to + 1)
-        if "%" not in options.queue_pattern or not numbers:
-            raise ValueError(
-                "--queue-pattern needs a % for the number, and numbers from --queue-pattern-from up to "
-                "--queue-pattern-to"
-            )
-        options.queues = [options.queue_pattern.replace("%", str(number)) for number in numbers]
-    if len(options.queues) * max(options.publishers, options.consumers) > MOST_CONNECTIONS:
-        raise ValueError(f"more than {MOST_CONNECTIONS} publishers or consumers in all")
+    options.queues = groups(options, "queue", options.queue)
     return options
 
 
@@ -318,55 +233,6 @@ def _check_properties(options):
         messages.properties(options)
     except (TypeError, ValueError, AttributeError, struct.error) as error:
         raise ValueError(f"--properties: {error}") from None
-
-
-def _count(text):
-    return _number(text, int, MOST)
-
-
-def _prefetch(text):
-    return _number(text, int, 65535)
-
-
-def _amount(text):
-    return _number(text, int, 1 << 62)
-
-
-def _real(text):
-    return _number(text, float, 1e9)
-
-
-def _number(text, kind, most):
-    """Raises ArgumentTypeError with a line for whoever typed it."""
-    try:
-        number = kind(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number <= most or math.isnan(number):
-        raise argparse.ArgumentTypeError(f"a number from 0 to {most:,.0f} is needed, not {text!r}")
-    return number
-
-
-def _size(text):
-    try:
-        low, high = messages.parse_size(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"a size is a number of octets or a range such as 16-512, not {text!r}"
-        ) from None
-    if high > MOST_OCTETS:
-        raise argparse.ArgumentTypeError(f"a body has at most {MOST_OCTETS:,} octets")
-    return low, high
-
-
-def _table(text):
-    try:
-        table = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"no JSON: {error}") from None
-    if not isinstance(table, dict):
-        raise argparse.ArgumentTypeError("a JSON object is needed")
-    return table
 
 
 _RUN = {"throughput": run_throughput, "queue-count": run_counts, "connection-count": run_counts}

@@ -2,7 +2,6 @@
 what each costs the broker in memory.
 """
 import random
-import resource
 import socket
 import time
 from contextlib import ExitStack, contextmanager
@@ -42,7 +41,7 @@ def connection_count(options):
     """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until
     interrupted); figures.
     """
-    _raise_descriptor_limit()
+    process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
             if options.consumers:
@@ -114,8 +113,3 @@ def _keep_alive(sock, text):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
-
-
-def _raise_descriptor_limit():
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

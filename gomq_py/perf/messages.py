@@ -71,28 +71,43 @@ def properties(options):
     return Properties(**values).encode()
 
 
-def make_batch(options, channel, queue, stamps):
+def expected_content(options):
+    """What every body is, apart from what is stamped into it; b"" where anything goes."""
+    return b"" if options.random_bodies else filler(options.size[1])
+
+
+def make_amqp_batch(options, channel, queue):
     """A cycle of publishes on an open channel."""
-    keys = routing_keys(options, queue)
+    encoded = properties(options)
+
+    def encode(key, body):
+        frames = channel.publish_frames(
+            options.exchange, key, body, encoded, mandatory=options.mandatory
+        )
+        return frames, _body_at(frames, len(body), channel.connection.frame_max)
+
+    return make_batch(options, routing_keys(options, queue), encode)
+
+
+def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
+    """A cycle of publishes: ``encode(key, body)`` gives the octets of one, and where the body lies in them.
+    """
     low, high = options.size
     chance = random.Random(0)
     mixed = len(keys) > 1 or low != high
     content = filler(high)
-    encoded = properties(options)
+    stamps = Stamps(options.verify, options.measure_latency)
     messages: list = []
     octet_count = 0
     while (
-        len(messages) < max(_CYCLE_MESSAGES, len(keys)) if mixed else octet_count < _CYCLE_OCTETS
+        len(messages) < max(_CYCLE_MESSAGES, len(keys)) if mixed else octet_count < cycle_octets
         or not messages
     ):
         size = chance.randint(low, high)
         body = chance.randbytes(size) if options.random_bodies else content[:size]
-        frames = channel.publish_frames(
-            options.exchange, keys[len(messages) % len(keys)], body, encoded, mandatory=options.mandatory
-        )
-        messages.append((frames, _body_at(frames, size, channel.connection.frame_max)))
-        octet_count += len(frames)
-    return PublishBatch(messages, stamps.timestamp_at, stamps.sequence_at)
+        messages.append(encode(keys[len(messages) % len(keys)], body))
+        octet_count += len(messages[len(messages) - 1][0])
+    return PublishBatch(messages, stamps.timestamp_at, stamps.sequence_at, identifier_before)
 
 
 def _body_at(frames, size, frame_max):

@@ -1,5 +1,14 @@
-"""What a process costs: CPU time and memory from /proc, or nothing where there is no /proc."""
+"""What a process costs: CPU time and memory from /proc, or nothing where there is no /proc; and what this one
+may have.
+"""
 import os
+import resource
+
+
+def raise_descriptor_limit():
+    """Let this process and its children have as many sockets as the machine allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def cpu_seconds(pid):

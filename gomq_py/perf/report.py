@@ -15,7 +15,7 @@ def summary(result):
         f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",
         f"Consumed:  {result.consumed:,} messages, {result.consume_rate:,.0f} msgs/s",
     ]
-    for name in ("confirmed", "refused", "returned", "redelivered"):
+    for name in ("confirmed", "refused", "returned", "redelivered", "lost", "doubled"):
         if count := getattr(result, name):
             lines.append(f"{name.capitalize()}: {count:,}")
     if result.latency and result.latency["count"]:
@@ -46,6 +46,8 @@ def as_json(result):
         "broker_cpu_us_per_message": result.broker_cpu_us, "broker_memory": result.broker_memory,
         "generator_cpu_us_per_message": result.generator_cpu_us,
     }
+    if result.lost is not None:
+        figures.update(lost=result.lost, doubled=result.doubled)
     if result.latency is not None:
         count = result.latency["count"]
         figures.update(latency_count=count, latency_sample_size=count)

@@ -1,5 +1,5 @@
-"""The memory that workers and their parent share: flags from the parent, counters, latencies and checks from
-each connection.
+"""The memory that workers and their parent share: flags from the parent, counters from each connection,
+latencies and checks from each consumer.
 
 Each slot has one writer, so nothing is locked; 8-octet stores are whole. A region is made before the workers
 are forked.
@@ -15,21 +15,22 @@ _FLAGS = 8
 # Counters of one connection, written by its worker.
 (
     READY, DONE, PUBLISHED, CONFIRMED, REFUSED, RETURNED, DELIVERED, REDELIVERED, MISORDERED, CORRUPT,
-    BODY_OCTETS, EMPTY_GETS, LAST_NS, CPU_NS,
-) = range(14)
+    BODY_OCTETS, EMPTY_GETS, LAST_NS, CPU_NS, DOUBLED,
+) = range(15)
 _COUNTERS = 16
 
 
 class SharedRegion:
-    """``connections`` slots of counters and a latency histogram, and per connection three numbers for each of
-    ``publishers`` publishers.
+    """Counters of each connection, those of the publishers first, and of each consumer a latency histogram
+    and three numbers for each of ``numbered`` publishers.
     """
 
-    def __init__(self, connections, publishers):
-        self.connections = connections
-        self.publishers = publishers
-        self._slot = _COUNTERS + BUCKETS + 3 * publishers
-        self._memory = mmap.mmap(-1, 8 * (_FLAGS + connections * self._slot))
+    def __init__(self, publishers, consumers, numbered):
+        self._publishers = publishers
+        self._numbered = numbered
+        self._consumer_words = BUCKETS + 3 * numbered
+        self._consumers_at = _FLAGS + (publishers + consumers) * _COUNTERS
+        self._memory = mmap.mmap(-1, 8 * (self._consumers_at + consumers * self._consumer_words))
         self._words = memoryview(self._memory).cast("Q")
 
     def flag(self, index):
@@ -42,35 +43,36 @@ class SharedRegion:
 
     def counters(self, connection):
         """The counters of one connection, to be indexed by the names above."""
-        return self._part(connection, 0, _COUNTERS)
+        start = _FLAGS + connection * _COUNTERS
+        return self._words[start:start + _COUNTERS]
 
     def latencies(self, connection):
-        """The histogram of one connection."""
-        return self._part(connection, _COUNTERS, BUCKETS)
+        """The histogram of one consumer, by its number among all connections."""
+        return self._of_consumer(connection, 0, BUCKETS)
 
     def check(self, connection):
-        """(following, counts, sums) of one connection, one number per publisher each."""
-        start = _COUNTERS + BUCKETS
+        """(following, counts, sums) of one consumer, one number per publisher each."""
         return tuple(
-            self._part(connection, start + part * self.publishers, self.publishers) for part in range(3)
+            self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
+            for part in range(3)
         )
 
     def total(self, counter):
         """A counter summed over all connections."""
-        return sum(
-            self._words[_FLAGS + connection * self._slot + counter] for connection in range(self.connections)
-        )
+        return sum(self._column(counter))
 
     def every(self, counter, connections):
-        """Whether a counter is set for each of some connections."""
-        return all(self._words[_FLAGS + connection * self._slot + counter] for connection in connections)
+        """Whether a counter is set for each of some connections, a range."""
+        return all(self._column(counter)[connections.start:connections.stop])
 
     def latest(self, counter, connections):
         """The largest value of a counter over some connections; 0 without any."""
-        return max(
-            (self._words[_FLAGS + connection * self._slot + counter] for connection in connections), default=0
-        )
+        return max(self._column(counter)[connections.start:connections.stop], default=0)
 
-    def _part(self, connection, offset, count):
-        start = _FLAGS + connection * self._slot + offset
+    def _column(self, counter):
+        """One counter of each connection: a view, because ten thousand are looked at many times a second."""
+        return self._words[_FLAGS + counter:self._consumers_at:_COUNTERS]
+
+    def _of_consumer(self, connection, offset, count):
+        start = self._consumers_at + (connection - self._publishers) * self._consumer_words + offset
         return self._words[start:start + count]

@@ -8,8 +8,8 @@ cdef uint64_t NUMBER_MASK
 cdef unsigned int DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK
 
 cdef class ConfirmWindow:
-    cdef readonly uint64_t confirmed, refused
-    cdef uint64_t low, mask
+    cdef readonly uint64_t confirmed, refused, low
+    cdef uint64_t mask
     cdef unsigned char[::1] settled
     @cython.locals(first=uint64_t)
     cpdef settle(self, uint64_t tag, bint multiple, bint refused)

@@ -1,6 +1,7 @@
 """A worker process: one loop over the connections of its share of the load."""
 import ctypes
 import gc
+import heapq
 import os
 import select
 import signal
@@ -32,7 +33,12 @@ def run(make_roles, region, failures, parent):
     try:
         make_roles(roles)
         gc.freeze()
-        Loop(roles, region).run()
+        if roles:
+            loop = Loop(roles, region)
+            try:
+                loop.run()
+            finally:
+                loop.close()
     except (ClientError, OSError) as error:
         failures.send(str(error))
     except Exception as error:
@@ -51,7 +57,9 @@ class Loop:
         self._region = region
         self._roles = {role.socket.fileno(): role for role in roles}
         self._masks = dict.fromkeys(self._roles, select.POLLIN)
-        self._poll = select.poll()
+        self._due: list = []  # (when, descriptor) of those that a rate holds back, a heap
+        self._planned: dict = {}  # descriptor -> the entry of the heap that counts
+        self._poll = select.epoll()  # its flags are poll's
         for descriptor in self._roles:
             self._poll.register(descriptor, select.POLLIN)
         self._precise = (
@@ -69,42 +77,69 @@ class Loop:
         before_ns = time.process_time_ns()
         for role in roles:
             role.start(time.monotonic_ns())
+        self._turn_all()
+        stopped_publishing = False
         while not region.flag(shared.STOP):
             self._turn(self._patience_ms())
-            if region.flag(shared.STOP_PUBLISHING):
+            if region.flag(shared.STOP_PUBLISHING) and not stopped_publishing:
+                stopped_publishing = True
                 for role in roles:
                     role.stop_publishing()
-            for role in roles:
-                role.counters[shared.CPU_NS] = (time.process_time_ns() - before_ns) // len(roles)
+                self._turn_all()
+            # Of the whole process, so one of its connections counts it.
+            next(iter(roles)).counters[shared.CPU_NS] = time.process_time_ns() - before_ns
         for role in roles:
             role.finish()
 
+    def close(self):
+        """Let go of the poll object."""
+        self._poll.close()
+
     def _turn(self, timeout_ms):
-        readable = self._wait(timeout_ms)
+        """Wait, and turn those whose socket or time has come: of thousands of idle ones the others cost
+        nothing.
+        """
+        readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
-        for descriptor, role in self._roles.items():
-            role.turn(now_ns, descriptor in readable)
-            mask = role.interest()
-            if mask != self._masks[descriptor]:
-                self._masks[descriptor] = mask
-                self._poll.modify(descriptor, mask)
+        while self._due and self._due[0][0] <= now_ns:
+            entry = heapq.heappop(self._due)
+            if self._planned.get(entry[1]) == entry[0]:
+                del self._planned[entry[1]]
+                ready.add(entry[1])
+        for descriptor in ready:
+            self._turn_one(descriptor, now_ns, descriptor in readable)
+
+    def _turn_all(self):
+        now_ns = time.monotonic_ns()
+        for descriptor in self._roles:
+            self._turn_one(descriptor, now_ns, False)
+
+    def _turn_one(self, descriptor, now_ns, readable):
+        role = self._roles[descriptor]
+        role.turn(now_ns, readable)
+        mask = role.interest()
+        if mask != self._masks[descriptor]:
+            self._masks[descriptor] = mask
+            self._poll.modify(descriptor, mask)
+        # What waits for room is turned when there is some.
+        due_ns = None if role.done or mask & select.POLLOUT else role.due_ns
+        if due_ns is not None and due_ns != self._planned.get(descriptor):
+            self._planned[descriptor] = due_ns
+            heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
         """How long to wait for sockets: until the next rate limit lets something go."""
-        due_ns = min(
-            (role.due_ns for role in self._roles.values() if role.due_ns is not None and not role.done),
-            default=None,
-        )
-        if due_ns is None:
+        if not self._due:
             return _LOOK_AT_FLAGS_MS
-        return min(max((due_ns - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
+        return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
 
     def _wait(self, timeout_ms):
-        """Wait for any event; the descriptors with something to read."""
+        """Wait for any event; the descriptors with something to read, and those with any event."""
         if not self._precise:
-            return {
-                descriptor for descriptor, events in self._poll.poll(timeout_ms) if events & ~select.POLLOUT
-            }
+            events = self._poll.poll(timeout_ms / 1000)
+            return {descriptor for descriptor, what in events if what & ~select.POLLOUT}, {
+                descriptor for descriptor, _ in events}
         readers = [descriptor for descriptor, mask in self._masks.items() if mask & select.POLLIN]
         writers = [descriptor for descriptor, mask in self._masks.items() if mask & select.POLLOUT]
-        return set(select.select(readers, writers, [], timeout_ms / 1000)[0])
+        readable, writable, _ = select.select(readers, writers, [], timeout_ms / 1000)
+        return set(readable), {*readable, *writable}

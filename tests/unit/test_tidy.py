@@ -30,7 +30,6 @@ LONG_MODULES: dict[str, str] = {
 # module:function -> why it is one function all the same.
 LONG_FUNCTIONS = {
     "gomq_py.amqp.server.fast_lane:FastLane.process": "one walk over what was read; a call per frame would cost it a tenth",
-    "gomq_py.perf.cli:_throughput": "a table of options, one after the other",
 }
 COLUMNS = 110  # two files stand side by side
 # Packages and modules that still have longer lines; config.settings is a table, read by its columns.
@@ -58,9 +57,9 @@ ENTRY_POINTS = {
     "gomq_py.amqp.wire.properties": "programs of users, from before there was gomq_py.content",
     "gomq_py.amqp.wire.fields": "as amqp.wire.properties",
     "gomq_py.amqp.server.heartbeats": "as amqp.wire.properties, from before there was gomq_py.hub",
-    "gomq_py.mqtt.wire.frames": "the MQTT server, which is to come; the other modules of mqtt.wire are below it",
     "gomq_py.client.mqtt": "programs of users and tests; the load tool for MQTT is to come",
     "gomq_py.mqtt.model.kinds": "the node, once it has MQTT's door; the other modules of mqtt.model are below it",
+    "gomq_py.mqtt.wire.frames": "the MQTT server, which is to come; the other modules of mqtt.wire are below it",
     "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",
 }

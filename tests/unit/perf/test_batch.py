@@ -98,3 +98,22 @@ def test_messages_written_one_by_one_are_segments_of_their_own_even_when_nobody_
         segments, again = (int.from_bytes(told[at:at + 4], "little") for at in (156, 100))  # tcpi_data_segs_out, tcpi_total_retrans
 
     assert segments - again == count > 100
+
+
+def test_packet_identifiers_are_written_before_the_bodies_and_go_round():
+    batch = PublishBatch([(b"head\0\0body", 6), (b"h\0\0b", 3), (b"\0\0", 2)], identifier_before=2)
+
+    batch.identify(0, 3, 65534)
+
+    assert bytes(batch.buffer) == b"head\xff\xfebody" + b"h\xff\xffb" + b"\0\1"
+
+
+@pytest.mark.parametrize("span", [(-1, 1), (0, 2)])
+def test_identifiers_outside_the_batch_are_refused(span):
+    with pytest.raises(IndexError):
+        PublishBatch([(b"\0\0x", 2)], identifier_before=2).identify(*span, 1)
+
+
+def test_bodies_without_room_for_an_identifier_are_refused():
+    with pytest.raises(ValueError, match="no room for a packet identifier"):
+        PublishBatch([(b"\0x", 1)], identifier_before=2)

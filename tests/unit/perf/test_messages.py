@@ -8,11 +8,11 @@ from gomq_py.amqp.wire.frames import FrameReader, decode_header
 from gomq_py.amqp.wire.methods import BasicPublish, decode_method
 from gomq_py.client.channel import Channel
 from gomq_py.content.properties import Properties
-from gomq_py.perf.messages import Stamps, binding_keys, filler, make_batch, parse_size, properties, routing_keys
+from gomq_py.perf.messages import binding_keys, filler, make_amqp_batch, parse_size, properties, routing_keys
 
 DEFAULTS = dict(
     exchange="", routing_key=None, key_count=1, binding_count=1, header_count=0, size=(16, 16), properties={}, persistent=False, random_bodies=False,
-    mandatory=False,
+    mandatory=False, verify=False, measure_latency=False,
 )
 
 
@@ -20,8 +20,8 @@ def options(**values):
     return Namespace(**{**DEFAULTS, **values})
 
 
-def batch_of(opts, stamps=Stamps(False, False), frame_max=131072):
-    return make_batch(opts, Channel(Namespace(frame_max=frame_max), 1), "jobs", stamps)
+def batch_of(opts, frame_max=131072):
+    return make_amqp_batch(opts, Channel(Namespace(frame_max=frame_max), 1), "jobs")
 
 
 def published(batch):
@@ -109,7 +109,7 @@ def test_random_bodies_are_the_same_in_every_run():
 
 @pytest.mark.parametrize("size", [16, 4088, 4089, 20000])
 def test_stamps_lie_at_the_front_of_the_body_however_many_frames_it_has(size):
-    batch = batch_of(options(size=(size, size)), Stamps(verify=True, latency=True), frame_max=4096)
+    batch = batch_of(options(size=(size, size), verify=True, measure_latency=True), frame_max=4096)
 
     batch.stamp(0, batch.count, 5, 77)
 

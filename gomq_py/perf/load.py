@@ -1,0 +1,267 @@
+"""One run of publishers and consumers at full speed or a given rate, in processes of their own, whichever the
+protocol.
+
+The parent prepares the broker, forks the workers, reads their counters once a second, ends the run and makes
+the Result. It touches no message.
+"""
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass, field
+
+from gomq_py.client.errors import ClientError
+from gomq_py.perf import process, shared, worker
+from gomq_py.perf.latency import summarize
+from gomq_py.perf.shared import SharedRegion
+
+_READY_TIMEOUT_S = 60
+_LOOK_S = 0.02
+_FORK = multiprocessing.get_context("fork")
+
+
+@dataclass
+class Result:
+    """Figures of one run; None where they do not apply."""
+
+    elapsed_s: float = 0.0
+    published: int = 0
+    consumed: int = 0
+    confirmed: int = 0
+    refused: int = 0
+    returned: int = 0
+    redelivered: int = 0
+    lost: int | None = None
+    doubled: int | None = None
+    publish_rate: float = 0.0
+    consume_rate: float = 0.0
+    latency: dict | None = None  # milliseconds, see latency.summarize
+    faults: list = field(default_factory=list)  # of --verify and of workers
+    broker_cpu_us: float | None = None
+    broker_memory: dict | None = None
+    generator_cpu_us: float | None = None
+
+
+class Load:
+    """One run: publishers and consumers for each of ``groups``, the queues or topics of ``options``.
+
+    ``progress(published per second, consumed per second)`` is called each second. A class of a protocol
+    prepares the broker, makes the roles and says what should have come.
+    """
+
+    def __init__(self, options, groups, progress):
+        self.options = options
+        self._progress = progress
+        self.plan = [
+            [(group, index) for index, group in enumerate(group for group in groups for _ in range(count))]
+            for count in (options.publishers, options.consumers)
+        ]
+        publishers, consumers = self.plan
+        self.publishers = range(len(publishers))
+        self.consumers = range(len(publishers), len(publishers) + len(consumers))
+        self.region = SharedRegion(
+            len(publishers), len(consumers), max(1, len(publishers)) if options.verify else 0)
+        self._workers: list = []
+        self._pipes: list = []
+        self._failures: list = []
+        self.interrupted = False
+
+    def run(self):
+        """Run to the end; the Result. Raises ClientError or OSError when it cannot begin."""
+        process.raise_descriptor_limit()
+        self.prepare()
+        self._fork()
+        try:
+            self._wait_until_ready()
+            result = self._measure()
+        finally:
+            self.region.set_flag(shared.STOP)
+            for child in self._workers:
+                child.join(10)
+                if child.is_alive():
+                    child.kill()
+                    child.join()
+        self.clean_up()
+        return result
+
+    def interrupt(self):
+        """End the run with what has been measured so far."""
+        self.interrupted = True
+
+    # What a protocol says.
+
+    def prepare(self):
+        """Make what the load needs, before there are workers."""
+        raise NotImplementedError
+
+    def clean_up(self):
+        """Leave nothing behind that nobody wants, when the workers have ended in peace."""
+
+    def publisher(self, group, index, quota):
+        """A PublisherRole, in its worker; ``index`` counts the publishers."""
+        raise NotImplementedError
+
+    def consumer(self, group, index, quota):
+        """A ConsumerRole, in its worker; ``index`` counts the consumers."""
+        raise NotImplementedError
+
+    def expected(self):
+        """How many messages the consumers should have had by now, all together."""
+        raise NotImplementedError
+
+    def judge(self, result):
+        """Note in the Result what is wrong with what came, in words."""
+        raise NotImplementedError
+
+    # The rest is private.
+
+    def _fork(self):
+        publishers, consumers = self.plan
+        jobs = []
+        for group, kind in ((publishers, "publishers"), (consumers, "consumers")):
+            count = min(len(group), self.options.processes or max(1, (os.cpu_count() or 1) // 2))
+            jobs += [(kind, group[number::count]) for number in range(count)]
+        for kind, share in jobs:
+            receiver, sender = _FORK.Pipe(duplex=False)
+            child = _FORK.Process(
+                target=worker.run, args=(self._maker(kind, share), self.region, sender, os.getpid()),
+                daemon=True,
+            )
+            child.start()
+            sender.close()
+            self._workers.append(child)
+            self._pipes.append(receiver)
+
+    def _maker(self, kind, share):
+        """What a worker calls in its process to connect its share of the publishers or consumers."""
+        options, region = self.options, self.region
+
+        def make_roles(roles):
+            for group, index in share:
+                if kind == "publishers":
+                    quota = _share_of(options.publish_count, index, len(self.publishers))
+                    if options.publish_count and not quota:
+                        region.counters(index)[shared.READY] = region.counters(index)[shared.DONE] = 1
+                        continue
+                    roles.append(self.publisher(group, index, quota))
+                else:
+                    quota = options.consume_count if len(self.consumers) == 1 else 0
+                    roles.append(self.consumer(group, index, quota))
+
+        return make_roles
+
+    def _wait_until_ready(self):
+        connections = range(self.consumers.stop)
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not self.region.every(shared.READY, connections):
+            if self._worker_failed():
+                raise ClientError(self._failures[0])
+            if time.monotonic() > deadline:
+                raise ClientError(f"not all connections were open within {_READY_TIMEOUT_S} s")
+            time.sleep(_LOOK_S)
+
+    def _measure(self):
+        options, region = self.options, self.region
+        cpu_before_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
+        started_ns = time.monotonic_ns()
+        region.set_flag(shared.STARTED)
+        self._watch(lambda: self._publishing_over(started_ns))
+        region.set_flag(shared.STOP_PUBLISHING)
+        self._watch(
+            lambda: region.every(shared.DONE, self.publishers) or self._worker_failed(), options.drain_s
+        )
+        if self.publishers and self.consumers and not self.interrupted and not options.consume_count:
+            self._drain()
+        cpu_after_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
+        return self._result(started_ns, cpu_after_s - cpu_before_s)
+
+    def _publishing_over(self, started_ns):
+        options, region = self.options, self.region
+        if options.seconds and time.monotonic_ns() - started_ns >= options.seconds * 1e9:
+            return True
+        if options.consume_count and region.total(shared.DELIVERED) >= options.consume_count:
+            return True
+        published = bool(self.publishers) and region.every(shared.DONE, self.publishers)
+        return (
+            self.interrupted or self._worker_failed()
+            or (published and not (options.consume_count and self.consumers))
+        )
+
+    def _drain(self):
+        """Wait until consumers have had what was published, for as long as they get on with it."""
+        region = self.region
+        state = {"delivered": -1, "until": 0.0}
+
+        def over():
+            delivered = region.total(shared.DELIVERED)
+            if delivered >= self.expected():
+                return True
+            if delivered != state["delivered"]:
+                state.update(delivered=delivered, until=time.monotonic() + 5)
+            return time.monotonic() > state["until"] or self.interrupted or self._worker_failed()
+
+        self._watch(over, self.options.drain_s)
+
+    def _watch(self, over, limit_s=None):
+        """Call ``progress`` each second until ``over()``, or ``limit_s`` at the most."""
+        ends = None if limit_s is None else time.monotonic() + limit_s
+        seen_at, published, consumed = (
+            time.monotonic(), self.region.total(shared.PUBLISHED), self.region.total(shared.DELIVERED)
+        )
+        while not over() and not (ends is not None and time.monotonic() >= ends):
+            time.sleep(_LOOK_S)
+            passed_s = time.monotonic() - seen_at
+            if passed_s >= 1:
+                seen_at = time.monotonic()
+                last = published, consumed
+                published, consumed = (
+                    self.region.total(shared.PUBLISHED), self.region.total(shared.DELIVERED)
+                )
+                self._progress((published - last[0]) / passed_s, (consumed - last[1]) / passed_s)
+
+    def _worker_failed(self):
+        for pipe in list(self._pipes):
+            if pipe.poll():
+                try:
+                    self._failures.append(pipe.recv())
+                except EOFError:
+                    pass
+                self._pipes.remove(pipe)
+        if not self._failures and any(child.exitcode for child in self._workers):
+            self._failures.append("a worker process died")
+        return bool(self._failures)
+
+    def _result(self, started_ns, broker_cpu_s):
+        options, region = self.options, self.region
+        result = Result(
+            elapsed_s=(time.monotonic_ns() - started_ns) / 1e9, published=region.total(shared.PUBLISHED),
+            consumed=region.total(shared.DELIVERED),
+            confirmed=region.total(shared.CONFIRMED), refused=region.total(shared.REFUSED),
+            returned=region.total(shared.RETURNED),
+            redelivered=region.total(shared.REDELIVERED), faults=list(self._failures),
+        )
+        result.publish_rate = _rate(
+            result.published, region.latest(shared.LAST_NS, self.publishers) - started_ns
+        )
+        result.consume_rate = _rate(
+            result.consumed, region.latest(shared.LAST_NS, self.consumers) - started_ns
+        )
+        if options.measure_latency:
+            result.latency = summarize([region.latencies(slot) for slot in self.consumers])
+        handled = result.consumed or result.published
+        if handled:
+            result.generator_cpu_us = region.total(shared.CPU_NS) / 1e3 / handled
+            if options.broker_pid:
+                result.broker_cpu_us = broker_cpu_s * 1e6 / handled
+        if options.broker_pid:
+            result.broker_memory = process.memory_octets(options.broker_pid)
+        self.judge(result)
+        return result
+
+
+def _share_of(total, index, count):
+    """A fair share of a total: the first ones get one more."""
+    return total // count + (index < total % count)
+
+
+def _rate(count, duration_ns):
+    return count / (duration_ns / 1e9) if count and duration_ns > 0 else 0.0

@@ -1,0 +1,310 @@
+"""One connection under load, whichever protocol: a publisher or a consumer, driven by its worker's loop, never
+waiting for anything.
+
+After the client has logged in, the socket is read and written here: whole slices of a PublishBatch out, whole
+buffers through a walk in. The counters of the connection's slot are brought up to date after each.
+"""
+import ssl
+import time
+from collections import deque
+from select import POLLIN, POLLOUT
+
+from gomq_py.client.errors import ClientError
+from gomq_py.perf import messages, shared
+
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_WRITES_IN_A_ROW = 4  # then the worker's other connections have their turn
+_SINGLE_WRITES = 32  # one stamp for so many, when each is a system call
+_CATCH_UP_S = 0.1  # a publisher that was held back longer does not make up for it in one burst
+
+
+class Role:
+    """What publishers and consumers have in common.
+
+    ``due_ns`` is when a rate limit lets it go on, None: only the socket decides. The loop calls ``turn`` when
+    either says so, at the start and when the parent says that publishing is over.
+    """
+
+    def __init__(self, options, counters, connection, quota):
+        self.options = options
+        self.counters = counters
+        self.connection = connection
+        self.socket = connection.socket
+        self.quota = quota  # messages, 0: none
+        self.due_ns = None
+        self.started = False
+        self.stopping = False
+        self.done = False
+        self._started_ns = 0
+        self._pending = deque()  # memoryviews not yet written
+
+    def attach(self, walk):
+        """From here on the socket is this role's: what the client has read ahead goes through the walk first.
+        """
+        self.walk = walk
+        self._room = memoryview(walk.buffer)
+        ahead = self.connection.take_over()
+        self._room[:len(ahead)] = ahead
+        walk.walk(len(ahead), time.monotonic_ns())
+
+    def start(self, now_ns):
+        """The run begins."""
+        self.started = True
+        self._started_ns = now_ns
+
+    def read(self, now_ns, limit_octets=131072):
+        """One read and walk; False when there was nothing. Raises ClientError when the broker ends it."""
+        kept = self.walk.kept
+        try:
+            count = self.socket.recv_into(self._room[kept:kept + limit_octets])
+        except _NOT_NOW:
+            return False
+        if not count:
+            raise ClientError("the broker closed a connection without saying why")
+        self.walk.walk(kept + count, now_ns or time.monotonic_ns())
+        if self.walk.others:
+            for other in self.walk.others:
+                self.other(other)
+            self.walk.others.clear()
+        return True
+
+    def send(self, octets):
+        """Make octets pending."""
+        self._pending.append(memoryview(octets))
+
+    def write(self):
+        """Write what is pending; True when all is written."""
+        while self._pending:
+            view = self._pending[0]
+            try:
+                sent = self.socket.send(view)
+            except _NOT_NOW:
+                return False
+            if sent < len(view):
+                self._pending[0] = view[sent:]
+                return False
+            self._pending.popleft()
+        return True
+
+    def close(self):
+        """Part from the broker, in peace where it is still there and nothing is half written."""
+        if self._pending:
+            self.connection.abort()
+            return
+        try:
+            self.connection.give_back(bytes(self.walk.buffer[:self.walk.kept]))
+            self.connection.close()
+        except (ClientError, OSError):
+            self.connection.abort()
+
+    def stop_publishing(self):
+        """No new messages from now on."""
+
+    # What a protocol says.
+
+    def other(self, what):
+        """Something has come that is not part of the load. Raises ClientError where it ends the run."""
+        raise NotImplementedError
+
+    def finish(self):
+        """The run is over."""
+
+
+class PublisherRole(Role):
+    """Publishes its cycle until it is told to stop or its quota is reached, and then until all is confirmed.
+
+    ``window`` counts what is confirmed, ``confirm`` is how many may be unconfirmed, 0: nothing is confirmed.
+    ``phase`` delays the beginning by a share of the pause between two messages at a rate, so that many do not
+    publish in the same moment.
+    """
+
+    def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=0.0):
+        super().__init__(options, counters, connection, quota)
+        self.published = 0
+        self.confirm = confirm
+        self.window = window
+        self.batch = batch
+        self._first_number = index << messages.FIRST_NUMBER_BITS
+        self._stamps = messages.Stamps(options.verify, options.measure_latency)
+        self._octets = memoryview(batch.buffer)
+        self._next = 0  # of the cycle
+        self._phase = phase
+        # A write through TLS is a record of its own anyway, and takes no flags.
+        self._singly = options.write_octets == 1 and not isinstance(self.socket, ssl.SSLSocket)
+
+    def interest(self):
+        """What to wait for on the socket."""
+        if self._pending or (not self.options.rate and self.allowed() > 0):
+            return POLLIN | POLLOUT
+        return POLLIN
+
+    def start(self, now_ns):
+        """The run begins."""
+        super().start(now_ns + int(self._phase / self.options.rate * 1e9) if self.options.rate else now_ns)
+
+    def stop_publishing(self):
+        """No new messages from now on; what is pending is written and confirmed."""
+        self.stopping = True
+
+    def turn(self, now_ns, readable):
+        """Read confirms, write slices, count."""
+        if readable:
+            while self.read(now_ns):
+                self.answer()
+        if not self.started:
+            return
+        for _ in range(_WRITES_IN_A_ROW):
+            if not self.write() or not self._publish(now_ns):
+                break
+        self._count(now_ns)
+
+    # What a protocol says.
+
+    def allowed(self):
+        """How many messages may be published now, the rate aside."""
+        if self.stopping:
+            return 0
+        allowed = self.batch.count
+        if self.quota:
+            allowed = min(allowed, self.quota - self.published)
+        if self.confirm:
+            allowed = min(allowed, self.confirm - (self.published - self.window.confirmed))
+        return allowed
+
+    def answer(self):
+        """Make pending what the walk answers."""
+
+    def stamp(self, first, last):
+        """Write numbers and times into messages of the cycle that are published next."""
+        if self._stamps.end:
+            self.batch.stamp(first, last, self._first_number + self.published, time.monotonic_ns())
+
+    def was_published(self, count):
+        """So many more messages are published, or pending."""
+
+    def is_complete(self):
+        """Whether nothing is to come any more, when no new messages are published."""
+        return not self.confirm or self.window.confirmed == self.published
+
+    # The rest is private.
+
+    def _publish(self, now_ns):
+        """Make the next slice pending, or write its messages one by one; False when nothing may be published
+        now.
+        """
+        allowed = self.allowed()
+        self.due_ns = None
+        if self.options.rate and allowed > 0:
+            allowed = min(allowed, self._by_rate(now_ns))
+        if allowed <= 0:
+            return False
+        first = self._next
+        last = (
+            first + _SINGLE_WRITES if self._singly
+            else self.batch.last_within(first, self.options.write_octets)
+        )
+        last = min(last, first + allowed, self.batch.count)
+        self.stamp(first, last)
+        if self._singly:
+            last = self._write_singly(first, last)
+            if last == first:
+                return False
+        else:
+            self._pending.append(self._octets[self.batch.starts[first]:self.batch.starts[last]])
+        self.published += last - first
+        self._next = last if last < self.batch.count else 0
+        self.was_published(last - first)
+        return True
+
+    def _write_singly(self, first, last):
+        """Where the messages end that were begun."""
+        count, missing = self.batch.write_singly(self.socket, first, last)
+        if missing:
+            end = self.batch.starts[first + count]
+            self.send(bytes(self._octets[end - missing:end]))
+        return first + count
+
+    def _by_rate(self, now_ns):
+        """How many messages are due, and when the next one will be."""
+        rate = self.options.rate
+        due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
+        if due > rate * _CATCH_UP_S + 1:
+            self._started_ns = now_ns - int((self.published + 1) / rate * 1e9)
+            due = 1
+        self.due_ns = self._started_ns + int((self.published + max(due, 0) + 1) / rate * 1e9)
+        return due
+
+    def _count(self, now_ns):
+        counters = self.counters
+        if self.published != counters[shared.PUBLISHED]:
+            counters[shared.PUBLISHED] = self.published
+            counters[shared.LAST_NS] = now_ns
+        counters[shared.CONFIRMED] = self.window.confirmed
+        counters[shared.REFUSED] = self.window.refused
+        if self.quota and self.published >= self.quota:
+            self.stopping = True
+        if self.stopping and not self._pending and self.is_complete() and not self._pending:
+            self.done = True
+            self.due_ns = None
+            counters[shared.DONE] = 1
+
+
+class ConsumerRole(Role):
+    """Consumes until it is told to stop or has had its quota of messages."""
+
+    def __init__(self, options, counters, connection, quota):
+        super().__init__(options, counters, connection, quota)
+        self._held = False  # by the rate
+
+    def attach(self, walk):
+        """As of any role; ``answer`` takes from the walk's answers."""
+        super().attach(walk)
+        self._answers = memoryview(walk.answers)
+
+    def interest(self):
+        """What to wait for on the socket: while acks are stuck nothing more is read."""
+        if self._pending:
+            return POLLOUT
+        return 0 if self._held or self.done else POLLIN
+
+    def turn(self, now_ns, readable):
+        """Read deliveries unless acks are stuck or the rate forbids it, write acks, count."""
+        if self.done:
+            return
+        if self.write() and (readable or self._held) and self._may_read(now_ns):
+            if self.read(0, 4096 if self.options.consume_rate else 131072):
+                self.answer()
+        self._count(now_ns)
+
+    def answer(self):
+        """Make pending and write what the walk answers."""
+        walk = self.walk
+        if walk.answered:
+            self.send(bytes(self._answers[:walk.answered]))
+            walk.answered = 0
+        self.write()
+
+    def _may_read(self, now_ns):
+        rate = self.options.consume_rate
+        if not rate or not self.started:
+            return True
+        self.due_ns = self._started_ns + int(self.walk.delivered / rate * 1e9)
+        self._held = now_ns < self.due_ns
+        return not self._held
+
+    def _count(self, now_ns):
+        counters, walk = self.counters, self.walk
+        if walk.delivered != counters[shared.DELIVERED]:
+            counters[shared.DELIVERED] = walk.delivered
+            counters[shared.LAST_NS] = now_ns
+        counters[shared.REDELIVERED] = walk.redelivered
+        counters[shared.BODY_OCTETS] = walk.body_octets
+        if walk.check is not None:
+            counters[shared.MISORDERED] = walk.check.misordered
+            counters[shared.CORRUPT] = walk.check.corrupt
+        if self.quota and walk.delivered >= self.quota:
+            self.stopping = True
+        if self.stopping and not self._pending:
+            self.finish()
+            self.done = True
+            counters[shared.DONE] = 1
