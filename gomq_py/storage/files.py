@@ -191,14 +191,19 @@ class LogFile(File):
     ``room``: up to where the disk has reserved room for it; None where it cannot, and everything is written
     at once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the
     rest is the hub's.
+    ``is_relied_on``: promises stand on it; False of a second log while the first one has everything, too.
+    ``failure``: the error of a flush that failed, for good: what it held by then may be lost. ``failed()``, if
+    set, is called in the hub when there is one.
     """
 
-    __slots__ = ("accepted", "end", "room", "told")
+    __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "failure", "failed")
 
     def __init__(self, path, fd, size):
         super().__init__(path, fd, size, False)
         self.accepted = deque()
         self.room = None
+        self.is_relied_on = True
+        self.failure = self.failed = None
         self.begin_at(size)
 
     def begin_at(self, size):
@@ -208,7 +213,12 @@ class LogFile(File):
     @property
     def is_awaited(self):
         """Whether somebody counts on what is still to be written."""
-        return self.named and bool(self.accepted)
+        return self.is_in_use and bool(self.accepted)
+
+    @property
+    def is_in_use(self):
+        """Whether promises stand on it: no other log has taken its place."""
+        return self.named and self.is_relied_on
 
     def forget_accepted(self):
         """Another log has taken this one's place: nobody reads what it holds any more, nor hears of it.

@@ -176,7 +176,7 @@ class SegmentPool:
         if leaving:
             self._change(leaving, lambda error: self._msgs_left(pair, error))
         self.committer.mark_folder(folder)
-        self.committer.after_sync(lambda error: self._names_flushed(folder, pair, error), hurry=False)
+        self.committer.after_sync(lambda error: self._names_flushed(folder, pair, error), hurry=False, about_logs=False)
 
     def retire_unnamed(self, msgs):
         """Take the file of a transient queue's segment."""

@@ -293,7 +293,7 @@ class StreamStore(segment_log.SegmentLog):
         self._dropped.add(segment)
         # Each asks for itself: a sync that is under way for earlier ones does not cover what the log goes on
         # with now.
-        self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False)
+        self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False, about_logs=False)
 
     def purge(self):
         """Drop all messages; offsets go on. Returns how many there were.

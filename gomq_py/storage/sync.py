@@ -60,7 +60,8 @@ class GroupCommit:
         self._greenlet = None
         self._wake = Event()
         self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
-        self._unwritten = {}  # logs that could not be written, for whoever asks next
+        self._unwritten = {}  # logs that could not be written, or got no thread, for whoever asks next
+        self._failed_logs = {}  # logs whose flush failed: all promises stand on them, whatever they are about
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
@@ -79,7 +80,7 @@ class GroupCommit:
             Aside(name, self._threads_of) for name in ("files-aside", "files-at-leisure", "files-for-readers"))
         self.tells_before_it_answers = False  # without syncing, too: nobody is called back before what is marked has been told of
         self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
-        self._failed = {}  # path of a log or folder whose flush failed -> the error, for the rest of the run
+        self._failed = {}  # path of a folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
 
@@ -134,15 +135,20 @@ class GroupCommit:
 
     # who waits
 
-    def after_sync(self, callback, hurry=True, concerns=None):
+    def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
         """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this returns, when nothing is left to flush.
 
         Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
         ``concerns()`` is asked when files of some stores could not be flushed, which are fenced by then, and says whether that
-        is about what the caller did; it must not raise. Without it each failure is, and one of a log is everybody's.
+        is about what the caller did; it must not raise. Without it each failure is, and one of a log is everybody's: in that sync, and in all
+        later ones until another log has taken its place, for a second flush would succeed without what the first one lost.
+        ``about_logs=False``, for housekeeping: what was promised has nothing to do with it, and it hears of failures of stores, folders
+        and names alone.
         """
         if concerns is not None:
             callback = _Concerned(callback, concerns)
+        elif not about_logs:
+            callback = _NotOfLogs(callback)
         if self._unwritten:
             self._mark_unwritten()
         if not self.enabled and self._gone is None:
@@ -160,8 +166,15 @@ class GroupCommit:
                 self._wake.set()
         elif self._is_syncing:
             self._in_flight.append(callback)
+        elif self._failed_logs and not isinstance(callback, (_NotOfLogs, _OfLog)):
+            callback(self._error_of_logs())
         else:
             callback(None)
+
+    def after_flush_of(self, log, callback):
+        """As ``after_sync``, with what became of this log alone, which is marked: of one that is to take another one's place."""
+        self.mark_file(log)
+        self.after_sync(_OfLog(callback, log))
 
     def wait(self):
         """Wait until all that is marked now has been flushed. Raises the error of a failed sync. May switch."""
@@ -210,7 +223,7 @@ class GroupCommit:
         return (
             f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} queues, {len(self._later)} of acks, "
             f"{len(self._logs)} logs, {len(self._folders)} folders; waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
-            f"{len(self._failed)} paths failed"
+            f"{len(self._failed)} folders and {len(self._failed_logs)} logs failed"
         )
 
     # what nobody waits for
@@ -303,7 +316,7 @@ class GroupCommit:
                     failures[store] = error
                 self._tell(store, failures)
             awaited_failure = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
-            self._answer(awaited_failure, False)
+            self._answer(None, awaited_failure)
 
     def _sync_marks(self):
         while self._has_marks() or self._later or self._waiting:
@@ -378,7 +391,7 @@ class GroupCommit:
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
-        failures, self._soon_failures = self._soon_failures, {}  # store, or path of a log or folder, or change -> error
+        failures, self._soon_failures = self._soon_failures, {}  # store, or log, or path of a folder, or change -> error
         # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same. So this is the
         # one part that is not cut into slices; it takes 2 us for each store.
         jobs = self._collect(stores, unawaited, failures)
@@ -388,22 +401,26 @@ class GroupCommit:
                 self._release_files(jobs)
                 self._release(logs)
                 return
-        # Under the names they have by now: a log that fails while it takes another one's name is to fail under that later.
-        jobs += [(self._files.sync_log, file, file.path) for file in logs]  # retained since they were marked
+        jobs += [(self._files.sync_log, file, file) for file in logs]  # retained since they were marked
         jobs += [(self._files.sync_folder, path, path) for path in folders]
+        put_off = None
         if jobs:
             began = time.perf_counter()
-            self._flush(jobs, failures)
+            put_off = self._flush(jobs, failures)
             if self._killed:
                 return  # the flush ended in the very moment of the crash: nobody hears of it
             self.sync_seconds.observe(time.perf_counter() - began)
             self.syncs += 1
         self._blame(stores, logs, failures)
-        self.has_failed = self.has_failed or bool(failures)
+        of_logs = self._error_of_logs() if self._failed_logs else None
+        if of_logs is None and put_off is not None:
+            of_logs = failures[put_off]
         for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
-            self._answer(next(iter(failures.values()), None), any(file.path in failures for file in logs))
+            other = next((error for owner, error in failures.items() if owner not in logs), None) if failures else None
+            self.has_failed = self.has_failed or other is not None or of_logs is not None
+            self._answer(of_logs, other)
             self._is_syncing = False
 
     def _in_portions(self, items):
@@ -468,15 +485,17 @@ class GroupCommit:
         return jobs
 
     def _flush(self, jobs, failures):
-        """Run the jobs in the pool, divided among its threads. May switch."""
+        """Run the jobs in the pool, divided among its threads. Returns a log in use for which there was no thread, or None. May switch."""
         lanes = min(self._threads, len(jobs))
+        put_off, unbegun = None, set()
         begun = self._at_work = []
         try:
             for lane in range(lanes):
                 begun.append(begin(_flush_each, jobs[lane::lanes], self._watch, pool=self._threads_of()))
         except Exception as error:  # no thread to be had
             logger.exception("sync failed")
-            failures.update((owner, error) for lane in range(len(begun), lanes) for _, _, owner in jobs[lane::lanes])
+            unbegun = {owner for lane in range(len(begun), lanes) for _, _, owner in jobs[lane::lanes]}
+            failures.update(dict.fromkeys(unbegun, error))
         for lane, job in enumerate(begun):  # all of them: a log that one still writes must not be written by the next sync
             try:
                 failed = job.get()
@@ -490,18 +509,35 @@ class GroupCommit:
             for function, file, owner in jobs:
                 if function == self._files.sync_log:
                     self._files.tell_written(file)
-                    if owner in failures and file.is_awaited and file not in self._unwritten:
-                        file.retain()
-                        self._unwritten[file] = None
+                    if owner in failures:
+                        # Without a thread nothing is wrong with the log, and only this sync fails. Where nothing stands on it, its owner begins anew.
+                        is_put_off = file in unbegun and file.is_in_use
+                        if is_put_off:
+                            put_off = file
+                        elif file.failure is None:
+                            file.failure = failures[owner]
+                        if (is_put_off or file.is_awaited) and file not in self._unwritten:
+                            file.retain()
+                            self._unwritten[file] = None
         self._release_files(jobs)
+        return put_off
 
     def _mark_unwritten(self):
         """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
         unwritten, self._unwritten = self._unwritten, {}
         for file in unwritten:
-            if file.is_awaited:
+            if file.named:
                 self.mark_file(file)
         self._release(unwritten)
+
+    def _error_of_logs(self):
+        """The error of a log in use whose flush failed, at any time; None: all are sound, or another one has taken the place of each that is not."""
+        for file in list(self._failed_logs):
+            if file.is_in_use:
+                return file.failure
+            del self._failed_logs[file]
+            logger.warning("another file has taken the place of the log that failed: what is durable is confirmed again")
+        return None
 
     def _release_files(self, jobs):
         self._release(file for function, file, _ in jobs if function != self._files.sync_folder)
@@ -527,14 +563,17 @@ class GroupCommit:
         except Exception:
             logger.exception("%s cannot be fenced", store.folder)
 
-    def _answer(self, error, is_everybodys):
-        """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before. May switch."""
+    def _answer(self, of_logs, other):
+        """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before. ``of_logs``:
+        the error of a log that promises stand on; ``other``: of anything else. May switch.
+        """
+        error = other if of_logs is None else of_logs
         for callback in self._in_portions(self._asked()):
             try:
-                if error is None or is_everybodys or not isinstance(callback, _Concerned) or callback.concerns():
-                    callback(error)
+                if isinstance(callback, _Particular):
+                    callback.tell(of_logs, other)
                 else:
-                    callback(None)
+                    callback(error)
             except Exception:
                 logger.exception("a callback after a sync failed")
 
@@ -549,24 +588,72 @@ class GroupCommit:
             if isinstance(owner, str):
                 self._failed[owner] = error
         if self._failed:
-            for owner, path in [(store, store.folder) for store in stores] + [(file.path, file.path) for file in logs]:
+            for owner, path in [(store, store.folder) for store in stores] + [(file, file.path) for file in logs]:
                 while owner not in failures and path != os.path.dirname(path):
                     if path in self._failed:
                         failures[owner] = self._failed[path]
+                        if owner in logs:
+                            owner.failure = owner.failure or failures[owner]
                     path = os.path.dirname(path)
+        for file in logs:
+            if file.failure is not None and file.is_in_use and file not in self._failed_logs:
+                self._failed_logs[file] = None
+                logger.error("nothing durable is confirmed while %s is in use, for what it holds may be lost: check the disk", file.path)
+                if file.failed is not None:
+                    file.failed()
 
 
-class _Concerned:
-    """A callback, and what tells whether the failure of some stores is about it."""
+class _Particular:
+    """A callback that some failures do not concern."""
 
-    __slots__ = ("_callback", "concerns")
+    __slots__ = ("_callback",)
 
-    def __init__(self, callback, concerns):
+    def __init__(self, callback):
         self._callback = callback
-        self.concerns = concerns
 
     def __call__(self, error):
         self._callback(error)
+
+    def tell(self, of_logs, other):
+        """What became of a sync, see GroupCommit._answer."""
+        raise NotImplementedError
+
+
+class _Concerned(_Particular):
+    """With what tells whether the failure of some stores is about it."""
+
+    __slots__ = ("_concerns",)
+
+    def __init__(self, callback, concerns):
+        self._callback = callback
+        self._concerns = concerns
+
+    def tell(self, of_logs, other):
+        if of_logs is None and other is not None and self._concerns():
+            of_logs = other
+        self._callback(of_logs)
+
+
+class _NotOfLogs(_Particular):
+    """Housekeeping."""
+
+    __slots__ = ()
+
+    def tell(self, of_logs, other):
+        self._callback(other)
+
+
+class _OfLog(_Particular):
+    """About the flush of one log."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, callback, log):
+        self._callback = callback
+        self._log = log
+
+    def tell(self, of_logs, other):
+        self._callback(self._log.failure)
 
 
 def _flush_each(jobs, watch):

@@ -1,5 +1,6 @@
 """A flush that fails fails those it concerns: the publishers of the queue whose files they are, and nobody else."""
 import errno
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -269,10 +270,10 @@ def test_transaction_is_refused_only_where_it_published_to_the_queue(door, files
         client.expect(TxCommitOk)
 
 
-def test_log_whose_flush_fails_is_everybodys(door, files):
-    """A queue whose definition is not on the disk would be gone after a restart, with what was confirmed."""
-    fill(door)
-    client, declaring = publisher(door), door.client()
+def fail_log(door, files, log, client, declaring):
+    """A flush of the log fails in which a publish by ``client`` to the queue ``sound`` is, and the declare of the queue ``new`` by
+    ``declaring``.
+    """
     wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
     files.go_on.clear()
     opener = publisher(door)
@@ -281,13 +282,90 @@ def test_log_whose_flush_fails_is_everybodys(door, files):
     client.publish("sound", properties=PERSISTENT)
     declaring.send_method(QueueDeclare(queue="new", durable=True))
     wait_until(lambda: "new" in door.vhost.queues and door.queue("sound").ready_count == 2, sleep=gevent.sleep)
-
-    files.sick = "definitions"
+    if log == "users":
+        door.broker.users.set_user("somebody")
+    files.sick = log
     files.go_on.set()
+
+
+def wait_for_compaction(door):
+    wait_until(lambda: not door.broker._log.is_compacting and door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+
+
+@pytest.mark.parametrize("log", ["definitions", "users"])
+def test_log_whose_flush_fails_is_everybodys_then_and_later(door, files, log):
+    """A queue whose definition is not on the disk would be gone after a restart, with what was confirmed."""
+    fill(door)
+    client, declaring = publisher(door), door.client()
+
+    fail_log(door, files, log, client, declaring)
 
     assert client.expect(BasicNack).delivery_tag == 1
     declaring.expect(ConnectionClose, 0)
+    wait_for_compaction(door)
+    files.sick = None
+    client.publish("new", properties=PERSISTENT)
+    assert client.expect(BasicNack).delivery_tag == 2
     assert not door.queue("sound").closed
+
+
+def test_queue_whose_declare_was_refused_takes_messages_when_the_definitions_are_written_anew(door, files):
+    fill(door)
+    client, declaring = publisher(door), door.client()
+    fail_log(door, files, "definitions", client, declaring)
+    client.expect(BasicNack)
+    wait_for_compaction(door)
+    files.sick = None
+
+    door.vhost.declare_queue("later", durable=True)  # each change tries to write them anew
+    wait_for_compaction(door)
+
+    client.publish("new", properties=PERSISTENT)
+    assert client.expect(BasicAck).delivery_tag == 2
+
+
+def test_dead_letters_are_not_copied_while_a_log_has_failed_but_for_those_that_showed_it(door, files, caplog):
+    """Their originals are kept, so that each copy would be a second one."""
+    fill(door)
+    client, declaring = publisher(door), door.client()
+    client.call(
+        QueueDeclare(queue="full", durable=True, arguments={
+            "x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "other"}),
+        QueueDeclareOk)
+    fail_log(door, files, "definitions", client, declaring)
+    client.expect(BasicNack)
+    wait_for_compaction(door)
+    files.sick = None
+    before = door.queue("other").ready_count
+    client.publish("full", properties=PERSISTENT)
+    client.expect(BasicNack)
+    wait_until(lambda: "1 dead letters stay in their queues" in caplog.text, sleep=gevent.sleep)
+
+    for tag in (3, 4):
+        client.publish("full", properties=PERSISTENT)
+        assert client.expect(BasicNack).delivery_tag == tag
+
+    assert (door.queue("other").ready_count, door.queue("full").unacked_count) == (before + 1, 3)
+    door.vhost.declare_queue("later", durable=True)
+    wait_until(lambda: door.queue("full").unacked_count == 1, sleep=gevent.sleep)
+    assert door.queue("other").ready_count == before + 3
+
+
+def test_emptied_segments_go_while_a_log_has_failed(door, files):
+    fill(door)
+    client, declaring = publisher(door), door.client()
+    fail_log(door, files, "users", client, declaring)
+    client.expect(BasicNack)
+    files.sick = None
+    folder = door.queue("sound").store.folder
+    for tag in range(2, 8):  # more than the first segment holds
+        client.publish("sound", body=bytes(20_000), properties=PERSISTENT)
+        assert client.expect(BasicNack).delivery_tag == tag
+    first = min(os.listdir(folder))
+
+    door.queue("sound").purge()
+
+    wait_until(lambda: first not in os.listdir(folder), sleep=gevent.sleep)
 
 
 class Publisher:

@@ -41,7 +41,7 @@ class HandCommitter(GroupCommit):
         super().__init__(files, enabled=False)
         self.waiting = []
 
-    def after_sync(self, callback, hurry=True, concerns=None):
+    def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
         self.waiting.append(callback)
 
     def aside(self, function, *arguments, done=None, first=False):

@@ -10,6 +10,9 @@ one's name. Both walks go in slices. The snapshot is taken while the model chang
 says what is, not what to do with what was before, a change that came after a slice is in the log after it, and what is
 said twice is said as it is then. The second log is opened, renamed and removed in the committer's threads: a disk that
 is slow with names holds nobody up.
+
+A log of which a flush failed may have lost what it held, and nothing durable is confirmed while it is in use. It is
+compacted at once, and with each later change until that succeeds: the model has everything.
 """
 import os
 
@@ -62,6 +65,7 @@ class TopologyLog:
         if os.path.exists(self._path + NEXT):
             self._files.unlink(self._path + NEXT)
         self._log = FramedLog(self._files, self._path, committer=self._committer)
+        self._log.file.failed = self._replace_failed
         self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
         return self
 
@@ -171,15 +175,24 @@ class TopologyLog:
         return self._log.record_count > 2 * self._size_hint + self._slack
 
     def _compact_if_long(self):
-        if self._snapshot is not None and not self.is_compacting and self._is_long():
+        if self._snapshot is None or self.is_compacting:
+            return
+        if self._log.file.failure is not None:
+            self._compact()
+        elif self._is_long():
             self._counting = True
             self._scheduler.start(Count(self, self._snapshot()))
+
+    def _replace_failed(self):
+        """A flush of the log failed."""
+        if not self._closed:
+            self._compact_if_long()
 
     def counted(self, count):
         """There are so many definitions: there may be more than at the last count, and most of the log no waste."""
         self._counting = False
         self._size_hint = max(self._size_hint, count)
-        if self._is_long() and not self._closed:
+        if (self._is_long() or self._log.file.failure is not None) and not self._closed:
             self._compact()
 
     def count_failed(self, error):
@@ -211,6 +224,7 @@ class TopologyLog:
             self._give_up(error)
             return
         self._files.made(file)
+        file.is_relied_on = False  # the first log has everything
         following = FramedLog(self._files, self._path + NEXT, file=file, committer=self._committer)
         self._next = following
         if self._closed:
@@ -245,8 +259,8 @@ class TopologyLog:
     def written(self, following):
         """The second log has everything, and is to take the first one's name when it is on disk."""
         if self._next is following:
-            self._committer.mark_file(following.file)  # a flush of it that failed fails this one, too
-            self._committer.after_sync(lambda error: self._replace(following, error))
+            # Whatever else fails meanwhile: it may be the first log, whose place this one is to take.
+            self._committer.after_flush_of(following.file, lambda error: self._replace(following, error))
 
     def _append_to_next(self, payloads):
         try:
@@ -279,7 +293,7 @@ class TopologyLog:
         if error is not None:
             self._give_up(error)
             return
-        self._renaming = True
+        self._renaming = following.file.is_relied_on = True
         self._committer.change(
             [self._files.renaming(following.file.path, self._path, following.file)], self._renamed
         )
@@ -294,6 +308,7 @@ class TopologyLog:
         LOG.info("definitions: %d records rewritten as %d", self._log.record_count, following.record_count)
         old, self._log, self._next = self._log, following, None
         old.abandon()
+        following.file.failed = self._replace_failed
         if self._closed:
             following.close()
 

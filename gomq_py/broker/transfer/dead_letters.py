@@ -153,7 +153,9 @@ class DeadLetterSource(Source):
         self._all.gone(dead)
 
     def keep(self, items, error):
-        LOG.error("%d dead letters stay in their queues: the copies are not on disk: %s", len(items), error)
+        QUIET.error(
+            "keep", "%d dead letters stay in their queues: the copies are not on disk: %s", len(items), error
+        )
         for dead in items:
             self._all.gone(dead)
 

@@ -212,7 +212,8 @@ class DueMessages(Source):
 
     def keep(self, items, error):
         """They come again at the next boot."""
-        LOG.error(
+        QUIET.error(
+            (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
             len(items), error,
         )

@@ -26,7 +26,7 @@ cdef class Transfer(Job):
     cdef object _scheduler, _timers, _when_safe, _timer
     cdef Py_ssize_t _most, _most_octets, _sent_octets, _unsafe, _unsafe_octets
     cdef list _sent
-    cdef bint _is_resting, _is_full, _closed
+    cdef bint _is_resting, _is_unsafe, _is_full, _closed
     cpdef start(self)
     cpdef try_again_later(self)
     @cython.locals(message=Message, clock=SliceClock, more=bint, left=int)
@@ -36,4 +36,5 @@ cdef class Transfer(Job):
     cdef bint _wait(self, int how) except -1
     cdef bint _has_too_much(self) noexcept
     cdef _make_safe(self)
+    cdef _rest_until_safe(self)
     cdef _drop(self, list sent)

@@ -13,7 +13,8 @@ slices:
   and is tried again after TRY_AGAIN_MS.
 - *Safe* is what ``when_safe`` says, Durability.when_safe for a target on this node: ``when_safe(callback)``
   calls ``callback(error or None)`` once all that was sent until now is safe, or cannot be. A target elsewhere
-  answers when the other side has confirmed.
+  answers when the other side has confirmed. Where copies cannot be made safe nothing is sent until that can
+  be done again: what is copied meanwhile would be there twice.
 - *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those
   behind it go on. One that was sent and cannot be dropped is set aside, too.
 - *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the
@@ -124,7 +125,8 @@ class Transfer(Job):
 
     __slots__ = (
         "name", "_source", "_target", "_scheduler", "_timers", "_when_safe", "_most", "_most_octets", "_sent",
-        "_sent_octets", "_unsafe", "_unsafe_octets", "_timer", "_is_resting", "_is_full", "_closed",
+        "_sent_octets", "_unsafe", "_unsafe_octets", "_timer", "_is_resting", "_is_full",
+        "_is_unsafe", "_closed",
     )
 
     def __init__(self, name, source, target, scheduler, timers, when_safe, most=0, most_octets=0):
@@ -141,6 +143,7 @@ class Transfer(Job):
         self._sent_octets = self._unsafe = self._unsafe_octets = 0
         self._timer = None
         self._is_resting = self._is_full = self._closed = False
+        self._is_unsafe = False  # copies could not be made safe, and it is not known that they can be again
 
     def start(self):
         """There is something to take."""
@@ -164,7 +167,7 @@ class Transfer(Job):
         """The scheduler's next slice."""
         message = Message()
         clock = CLOCK(SLICE_S)
-        more = not self._closed
+        more = not (self._closed or self._is_resting)
         left = SLICE
         while more and left and not self._has_too_much():
             left -= 1
@@ -226,6 +229,12 @@ class Transfer(Job):
 
     def _room_again(self):
         self._timer = None
+        if self._is_unsafe:
+            self._when_safe(self._asked)
+        else:
+            self._go_on()
+
+    def _go_on(self):
         self._is_resting = False
         self._source.try_again()
         self.start()
@@ -252,6 +261,7 @@ class Transfer(Job):
         self._unsafe_octets -= octets
         try:
             if error is not None:
+                self._rest_until_safe()
                 self._source.keep(sent, error)
             else:
                 self._drop(sent)
@@ -265,6 +275,20 @@ class Transfer(Job):
             self.start()
         else:
             self._source.paused(self._unsafe)
+
+    def _rest_until_safe(self):
+        """Send nothing until what is done is safe again. A transfer without timers is its source's to end."""
+        if self._timers is not None and not self._is_unsafe and not self._closed:
+            self._is_unsafe = self._is_resting = True
+            self._when_safe(self._asked)
+
+    def _asked(self, error):
+        """Whether anything can be made safe now."""
+        if error is None:
+            self._is_unsafe = False
+            self._go_on()
+        else:
+            self.try_again_later()
 
     def _drop(self, sent):
         for item in sent:

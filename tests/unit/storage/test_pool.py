@@ -25,7 +25,7 @@ class HeldCommitter:
     def mark_folder(self, path):
         self.folders.append(os.fspath(path))
 
-    def after_sync(self, callback, hurry=True):
+    def after_sync(self, callback, hurry=True, about_logs=True):
         self.callbacks.append(callback)
 
     def aside(self, function, *arguments, done=None, first=False):

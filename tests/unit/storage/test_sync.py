@@ -54,9 +54,10 @@ class FakeFile:
 
     def __init__(self, path):
         self.path = path
-        self.is_awaited, self.accepted, self.room = False, (), None
+        self.is_awaited, self.is_in_use, self.accepted, self.room = False, True, (), None
+        self.failure = self.failed = None
         self.size = self.told = 0
-        self.named = False
+        self.named = True
         self.holders = 0
 
     def retain(self):
@@ -270,6 +271,129 @@ def test_a_log_or_folder_that_failed_once_stays_failed(committer, files, mark, p
     wait_until(lambda: second)
 
     assert first[0].errno == second[0].errno == errno.EIO
+
+
+def fail_log(committer, files, path="/data/log"):
+    """A log whose flush has failed, on a disk that is sound again."""
+    log = FakeFile(path)
+    files.failing.add(path)
+    committer.mark_file(log)
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+    files.failing.clear()
+    return log
+
+
+@pytest.mark.parametrize("mark", [
+    lambda committer, log: committer.mark_file(log), lambda committer, log: committer.mark(FakeStore("a")), lambda committer, log: None,
+], ids=["the log", "a store", "nothing"])
+def test_log_that_failed_once_fails_every_later_promise_whatever_it_is_about(committer, files, mark):
+    """The second flush succeeds without what the first one lost. A confirm of a publish to a queue whose definition
+    that was would promise what a restart throws away.
+    """
+    log, answers = fail_log(committer, files), Answers()
+
+    for _ in range(2):
+        mark(committer, log)
+        committer.after_sync(answers, concerns=lambda: False)
+        committer.after_sync(answers)
+    wait_until(lambda: len(answers) == 4)
+
+    assert [error.errno for error in answers] == [errno.EIO] * 4 and committer.has_failed
+    wait_until(lambda: committer.is_idle)
+    assert log.holders == 0
+
+
+def test_log_that_failed_fails_nobody_when_another_one_has_taken_its_place(committer, files):
+    log, told = fail_log(committer, files), []
+    log.is_in_use = log.named = False
+
+    committer.mark_file(FakeFile("/data/log"))
+    committer.after_sync(told.append)
+    committer.wait()
+
+    assert told == [None]
+
+
+def test_housekeeping_hears_of_stores_and_folders_and_not_of_logs(committer, files):
+    """Or files that are not needed any more would stay for as long as the log is in use."""
+    fail_log(committer, files)
+    answers, store = Answers(), FakeStore("a")
+    committer.after_sync(answers, about_logs=False)
+    committer.mark_folder("/data/queues")
+    committer.after_sync(answers, hurry=False, about_logs=False)
+    with pytest.raises(OSError, match="Input/output error"):
+        committer.wait()
+    assert answers == [None, None]
+
+    files.failing.add(store.file.path)
+    committer.mark(store)
+    committer.after_sync(answers, about_logs=False)
+    wait_until(lambda: len(answers) == 3)
+
+    assert answers[2] is store.error
+
+
+def test_log_that_is_to_take_anothers_place_fails_its_owner_and_nobody_else(committer, files):
+    """The other one has everything, too."""
+    following, promise, owner = FakeFile("/data/log.next"), Answers(), Answers()
+    following.is_in_use = False
+    files.failing.add(following.path)
+    committer.mark_file(following)
+    committer.after_sync(promise)
+    wait_until(lambda: promise)
+    files.failing.clear()
+
+    committer.after_flush_of(following, owner)
+    committer.after_sync(promise)
+    wait_until(lambda: len(promise) == 2)
+
+    assert promise == [None, None] and owner[0].errno == errno.EIO and not committer.has_failed
+
+
+def test_owner_of_a_log_is_told_of_its_flush_though_the_log_that_is_in_use_has_failed(committer, files):
+    fail_log(committer, files)
+    following, owner = FakeFile("/data/log.next"), Answers()
+    following.is_in_use = False
+
+    committer.after_flush_of(following, owner)
+    wait_until(lambda: owner)
+
+    assert owner == [None] and following.path in files.flushed
+
+
+def test_owner_of_a_log_hears_once_that_its_flush_failed(committer, files):
+    log, heard = FakeFile("/data/log"), []
+    log.failed = lambda: heard.append("failed")
+    files.failing.add(log.path)
+    for _ in range(2):
+        committer.mark_file(log)
+        with pytest.raises(OSError, match="Input/output error"):
+            committer.wait()
+
+    assert heard == ["failed"]
+
+
+def test_log_that_gets_no_thread_fails_the_sync_and_is_flushed_by_the_next(committer, files, monkeypatch):
+    """Nothing is wrong with the disk."""
+    log, begin, following, owner = FakeFile("/data/log"), sync.begin, FakeFile("/data/log.next"), Answers()
+    following.is_in_use = False
+    monkeypatch.setattr(sync, "begin", no_thread)
+    committer.mark_file(log)
+    committer.after_flush_of(following, owner)
+    with pytest.raises(RuntimeError, match="no thread"):
+        committer.wait()
+    monkeypatch.setattr(sync, "begin", begin)
+    assert files.flushed == [] and isinstance(owner[0], RuntimeError)
+
+    committer.wait()
+
+    assert files.flushed == [log.path] and log.failure is None
+    assert log.holders == following.holders == 0
+
+
+def no_thread(*_, **__):
+    raise RuntimeError("no thread")
 
 
 def test_a_store_in_a_folder_that_failed_is_fenced(committer, files):
@@ -1189,7 +1313,8 @@ def test_who_asked_while_a_log_could_not_be_written_is_not_answered_either(unwri
     assert isinstance(answers[0], OSError)
 
 
-def test_log_that_is_abandoned_while_a_thread_fails_to_write_it_fails_nobody_later(unwritable):
+def test_log_that_is_abandoned_while_a_thread_fails_to_write_it_fails_nobody(unwritable, caplog):
+    """Whoever takes its place has everything."""
     files, committer, log = unwritable
 
     def fail(file, at, octets):
@@ -1198,10 +1323,11 @@ def test_log_that_is_abandoned_while_a_thread_fails_to_write_it_fails_nobody_lat
 
     log.append(b"two")
     files._write_once = fail
-    with pytest.raises(OSError, match="Input/output error"):
-        committer.wait()
 
     committer.wait()
+
+    committer.wait()
+    assert "nothing durable is confirmed" not in caplog.text
 
 
 def test_kill_lets_go_of_a_log_that_could_not_be_written(unwritable):

@@ -172,6 +172,67 @@ def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
         again.log.close()
 
 
+class SickFiles(Files):
+    """Flushes of logs fail while ``is_sick``."""
+
+    is_sick = False
+
+    def sync(self, file):
+        if self.is_sick:
+            raise OSError(errno.EIO, "Input/output error", file.path)
+        super().sync(file)
+
+
+def test_log_whose_flush_failed_is_replaced_at_once_or_with_a_later_change_and_promises_are_kept_again(tmp_path, small):
+    """It may have lost what it held; the model has everything. No limit of length has to be reached."""
+    files = SickFiles()
+    model = Names(tmp_path, files)
+    model.change("add", "before", 1)
+    model.wait()
+    files.is_sick = True
+    model.change("add", "refused", 2)
+    with pytest.raises(OSError, match="Input/output error"):
+        model.wait()
+    model.finish()  # what was tried at once; the disk is as sick then
+    files.is_sick = False
+    with pytest.raises(OSError, match="Input/output error"):
+        model.wait()
+    failed = os.stat(model.path).st_ino
+
+    model.change("add", "later", 3)
+    model.finish()
+    model.wait()
+
+    assert os.stat(model.path).st_ino != failed and os.listdir(tmp_path) == ["definitions"]
+    model.committer.kill()
+    again = Names(tmp_path)
+    assert again.names == {"before": 1, "refused": 2, "later": 3}
+    again.stop()
+
+
+def test_compaction_whose_log_cannot_be_flushed_fails_no_promise(tmp_path, small, monkeypatch, caplog):
+    """The first log has everything, too."""
+    files = SickFiles()
+    model = Names(tmp_path, files)
+    sync, tried = files.sync, []
+
+    def fail_next(file):
+        if file.path.endswith(".next"):
+            tried.append(file.path)
+            raise OSError(errno.EIO, "Input/output error", file.path)
+        sync(file)
+
+    files.sync = fail_next
+    for number in range(60):
+        model.change("add", f"n{number % 5}", number)
+        model.finish()
+        model.wait()
+
+    assert tried and "compaction given up" in caplog.text and "nothing durable is confirmed" not in caplog.text
+    assert not model.committer.has_failed
+    model.stop()
+
+
 def test_changes_and_a_compaction_ask_nothing_of_the_disk_in_the_hub(tmp_path, small):
     files = HubCalls()
     model = Names(tmp_path, files)

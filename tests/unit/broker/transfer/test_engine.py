@@ -255,6 +255,47 @@ def test_closed_transfer_sends_nothing_and_settles_what_it_sent(bench, far):
     assert far.taken == source.dropped == [b"0", b"1"] and bench.timers.pending == []
 
 
+def test_nothing_is_sent_while_copies_cannot_be_made_safe_and_all_goes_on_when_they_can(bench, far):
+    """Each that were sent would be there twice: in its source, which keeps it, and as a copy."""
+    source, error = Listed(b"0"), OSError("the disk")
+    made = start(bench, source, far)
+    source.waiting.append(b"1")
+    far.confirm(error)  # of the first
+    for _ in range(3):
+        made.start()
+        bench.settle()
+        far.confirm(error)  # of the question whether copies can be made safe
+        bench.advance(engine.TRY_AGAIN_MS)
+        assert far.taken == [b"0"] and len(far.waiting) == 1
+
+    far.confirm()
+    bench.settle()
+    far.confirm()
+
+    assert far.taken == [b"0", b"1"] and source.kept == [([b"0"], error)] and source.dropped == [b"1"]
+
+
+def test_slices_that_are_under_way_end_where_copies_cannot_be_made_safe(bench, far, monkeypatch):
+    monkeypatch.setattr(engine, "SLICE", 2)
+    made = transfer(bench, Listed(*BODIES), far)
+    assert made.step()
+    far.confirm(OSError("the disk"))
+
+    assert not made.step() and far.taken == [b"0", b"1"]
+
+
+def test_closed_transfer_does_not_ask_again_whether_copies_are_safe(bench, far):
+    source = Listed(b"0")
+    made = start(bench, source, far)
+    far.confirm(OSError("the disk"))
+    far.confirm(OSError("the disk"))
+
+    made.close()
+    bench.advance(engine.TRY_AGAIN_MS)
+
+    assert far.waiting == [] and bench.timers.pending == []
+
+
 @pytest.mark.parametrize("call", [
     lambda: Job().step(), lambda: Job().failed(None), lambda: Source().take(message()), lambda: Source().show(1, message()),
     lambda: Source().drop(1), lambda: Source().keep([], None), lambda: Source().no_room(1, []), lambda: Source().set_aside(1, None, False),
