@@ -192,8 +192,8 @@ class LogFile(File):
     at once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the
     rest is the hub's.
     ``is_relied_on``: promises stand on it; False of a second log while the first one has everything, too.
-    ``failure``: the error of a flush that failed, for good: what it held by then may be lost. ``failed()``, if
-    set, is called in the hub when there is one.
+    ``failure``: the error of a flush that failed, for good: what it held by then may be lost. ``failed()``,
+    if set, is called in the hub when there is one.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "failure", "failed")
