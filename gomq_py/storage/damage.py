@@ -34,7 +34,7 @@ class DamageNotes:
 
     @property
     def records(self):
-        """How many messages were found damaged, or gone with their files."""
+        """How many messages were damaged, or were lost with their files."""
         return sum(list(self.lost.values()))
 
 
@@ -52,7 +52,7 @@ def count_lost(segment, behind):
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Ack the octets [start, end), so that nobody meets them again.
+    """Ack the octets [start, end), so that they are never read again.
 
     If they had been flushed once, copy them beside the segment and tell the log and the listener; if not,
     this is the ordinary end of a crash, and nobody was promised anything. ``lost_count``: UNKNOWN where no
@@ -87,7 +87,7 @@ def set_aside(store, segment, start, end, lost_count):
 
 
 def note_gone(store, count):
-    """So many messages are lost with files that are gone; whoever opens the store says so."""
+    """Count messages that were lost with missing files; whoever opens the store logs it."""
     lost = store.pool.damage.lost
     lost[store.folder] = lost.get(store.folder, 0) + count
 

@@ -89,7 +89,7 @@ class PriorityStore(_store.Store):
         return 0
 
     def is_waiting(self):
-        """Whether the next message lies in files that a thread has yet to open."""
+        """True while a thread still has to open the file of the next message."""
         for number in range(self._top, -1, -1):
             store = self._levels[number]
             if store is not None and store.ready_count:
@@ -103,7 +103,7 @@ class PriorityStore(_store.Store):
             store.open_aside()
 
     def shows_recovered(self):
-        """Whether the last peek showed a message of an earlier run that had been delivered then."""
+        """Whether the last peek showed a message that an earlier run delivered."""
         return self._shown is not None and self._shown.shows_recovered()
 
     def postpone(self):
@@ -117,15 +117,15 @@ class PriorityStore(_store.Store):
         return 0
 
     def peeked_due_s(self, now_s):
-        """When what the last peek showed is to be delivered, as wait_until() noted; 0: not noted."""
+        """Unix seconds until which the peeked message must wait, if wait_until() said so; otherwise 0."""
         return self._shown.peeked_due_s(now_s)
 
     def wait_until(self, location, count, due_s):
-        """The next run must know when an unacked message that came back is to be delivered."""
+        """Record for the next run when an unacked message that came back may be delivered."""
         return self._of(location).wait_until(location, count, due_s)
 
     def delete(self, location):
-        """An unacked message is done with."""
+        """Remove an unacked message for good."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -135,7 +135,7 @@ class PriorityStore(_store.Store):
         return 0
 
     def requeue(self, location):
-        """An unacked message is ready again, in its old place of its level."""
+        """Make an unacked message ready again, in its old place in its level."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -155,7 +155,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def unpick(self, location):
-        """A picked message is ready again as if nothing had been."""
+        """Make a picked message ready again, as if it had not been picked."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -195,14 +195,14 @@ class PriorityStore(_store.Store):
         return count
 
     def close(self):
-        """Nothing goes in or out any more; the files stay."""
+        """Stop the store; its files stay."""
         if self.failure is None:
             self.failure = StoreClosed(self.folder, 0, "the store is closed")
             for store in self._used:
                 store.close()
 
     def delete_files(self):
-        """Nothing goes in or out any more, and nothing stays on the disk."""
+        """Stop the store and remove its files."""
         self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
@@ -212,14 +212,14 @@ class PriorityStore(_store.Store):
             self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Nothing goes in or out any more; the folder is the caller's to remove."""
+        """Stop the store. The caller removes the folder."""
         self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
             store.forget_files()
 
     def fence(self, error):
-        """An I/O error on one level is one of the whole store."""
+        """Stop all levels: an I/O error on one level is an error of the whole store."""
         if self.failure is not None:
             return
         self.failure = StoreClosed(self.folder, 0, f"closed after an error: {error}")
@@ -253,7 +253,7 @@ class PriorityStore(_store.Store):
         return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
 
     def oldest_ready_ms(self):
-        """When about the oldest ready message came in, of all levels."""
+        """About when the oldest ready message of all levels came in."""
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
@@ -282,7 +282,7 @@ class PriorityStore(_store.Store):
     # levels
 
     def _level(self, number):
-        """The store of a level that nothing has come to yet."""
+        """Create the store of a level that has had no message yet."""
         if self.failure is not None:
             raise self.failure
         folder = level_folder(self.folder, number) if self.durable else self.folder
@@ -306,12 +306,12 @@ class PriorityStore(_store.Store):
         return store
 
     def _raise_top(self, number):
-        """A message of this level is ready: none of a lower one is next."""
+        """Note that a message of this level is ready, so that no lower level is next."""
         if number > self._top:
             self._top = number
 
     def _take_off(self, store):
-        """What the level counts is about to change: off the sums with it."""
+        """Subtract the counts of a level from the sums, because they are about to change."""
         self.ready_count -= store.ready_count
         self.unacked_count -= store.unacked_count
         self.ready_bytes -= store.ready_bytes

@@ -1,4 +1,4 @@
-"""Removal: the folders of what was deleted go, with all that is in them, in a thread of the committer's.
+"""Removal: a thread of the committer removes the folders of deleted queues, with everything in them.
 
 Beside storage.sync, for whoever deletes a queue. Nobody waits for it: what a crash or the broker's end leaves
 goes at the next boot.
@@ -44,7 +44,7 @@ class FolderRemovals:
             self._begin()
 
     def close(self):
-        """Let go of the stores whose folders were not reached."""
+        """Close the stores whose folders have not been removed yet."""
         self._closed = True
         for store, _, _, _ in self._waiting:
             if store is not None:

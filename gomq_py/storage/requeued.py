@@ -1,6 +1,6 @@
-"""Requeued messages: which locations wait to go again, in order, and how often a message came back.
+"""Requeued messages: the locations of messages that wait for another delivery, in order.
 
-Typed arrays, no object per message.
+Also how often each of them came back. Typed arrays hold both, without an object per message.
 
 Owned by message_store, and made by it only when the first message comes back.
 """
@@ -48,13 +48,13 @@ class LocationHeap:
         return lowest
 
     def remove(self, location):
-        """Take a location from anywhere; it is there. Slow: it is looked for."""
+        """Remove a location that is in the heap, wherever it is. Slow: it searches."""
         found = self.discard(location)
         assert found, location
         return 0
 
     def discard(self, location):
-        """Take a location from anywhere. False: it is not there. Slow: it is looked for."""
+        """Remove a location, wherever it is. False if it is not in the heap. Slow: it searches."""
         at = 0
         while at < self.count and self._items[at] != location:
             at += 1

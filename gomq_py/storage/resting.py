@@ -28,7 +28,7 @@ class Resting:
 
     @property
     def count(self):
-        """Stores that are empty and still have a segment."""
+        """How many stores are empty and still have a segment."""
         return len(self._stores)
 
     def note(self, store):
@@ -44,7 +44,7 @@ class Resting:
             self._timer = self._start(REST_MS, self._look)
 
     def stop(self):
-        """No store gives anything back any more."""
+        """Stop the timer: no store gives back its segment any more."""
         self._stores.clear()
         self._to_look_at.clear()
         self._start = None

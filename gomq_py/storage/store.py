@@ -16,7 +16,9 @@ LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
 
 
 class Store:
-    """``ready_*`` wait, ``unacked_*`` were taken and not deleted; bytes are of bodies.
+    """``ready_*`` count messages that wait, ``unacked_*`` those taken and not yet deleted.
+
+    Bytes are of bodies.
 
     ``durable=False``: the files have no names and no acks.
 
@@ -70,15 +72,14 @@ class Store:
     # messages are taken
 
     def peek(self, message):
-        """Show the message that is next, without taking it; False when there is none, or when it
-        ``is_waiting``.
+        """Show the next message without taking it. False if there is none, or if it ``is_waiting``.
 
         Valid until the next peek, read, shift, or switch.
         """
         return False
 
     def is_waiting(self):
-        """Whether the next message lies in files that a thread has yet to open, or to read: see
+        """True while a thread still has to open or read the file of the next message: see
         ``open_aside``.
         """
         return False
@@ -88,8 +89,8 @@ class Store:
         raise StoreError(self.folder, 0, "shift without peek")
 
     def shows_recovered(self):
-        """Whether the last peek showed a message of an earlier run that had been delivered then and has not
-        come back in this one.
+        """Whether the last peek showed a message that an earlier run delivered and that has not come back
+        in this run.
         """
         return False
 
@@ -106,17 +107,17 @@ class Store:
         return 0
 
     def wait_until(self, location, count, due_s):
-        """An unacked message that came back for the ``count``-th time is not to be delivered before this
-        (Unix seconds): the next run must know.
+        """Record for the next run that an unacked message must not be delivered before this time (Unix
+        seconds). It came back for the ``count``-th time.
         """
         return 0
 
     def delete(self, location):
-        """An unacked message is done with."""
+        """Remove an unacked message for good."""
         raise StoreError(self.folder, 0, "no message was taken")
 
     def requeue(self, location):
-        """An unacked message is ready again, in its old place, as redelivered."""
+        """Make an unacked message ready again, in its old place, marked as redelivered."""
         raise StoreError(self.folder, 0, "no message was taken")
 
     def read(self, location, message):
@@ -131,7 +132,7 @@ class Store:
         return False
 
     def unpick(self, location):
-        """A picked message is ready again as if nothing had been."""
+        """Make a picked message ready again, as if it had not been picked."""
         raise StoreError(self.folder, 0, "no message was picked")
 
     # the slow verbs
@@ -141,8 +142,8 @@ class Store:
         raise NotImplementedError
 
     def oldest_ready_ms(self):
-        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody
-        knows without opening a file.
+        """About when the oldest ready message came in, in Unix milliseconds. 0 if nothing is ready, or if a
+        file would have to be opened to know.
         """
         return 0
 
@@ -153,8 +154,7 @@ class Store:
         return [0] * (len(bounds) + 1)
 
     def browsed(self):
-        """The stores that it is made of, in the order in which their messages are delivered: itself, or its
-        levels.
+        """The stores that this one is made of (itself, or its levels), in the order of delivery.
         """
         return (self,)
 
@@ -179,15 +179,14 @@ class Store:
         raise NotImplementedError
 
     def delete_files(self):
-        """Nothing goes in or out any more, and nothing stays on the disk."""
+        """Stop the store and remove its files."""
         raise NotImplementedError
 
     def forget_files(self):
-        """Nothing goes in or out any more; the folder is the caller's to remove, in its own time."""
+        """Stop the store. The caller removes the folder, when it likes."""
         raise NotImplementedError
 
     def fence(self, error):
-        """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart
-        has read it again.
+        """Stop the store after an I/O error: nobody knows what the disk holds until a restart has read it.
         """
         raise NotImplementedError
