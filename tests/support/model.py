@@ -32,6 +32,9 @@ class FakeQueue(Destination):
     def redefine(self, arguments):
         self.arguments = arguments
 
+    def on_added(self, vhost):
+        pass
+
     def on_deleted(self, reason):
         pass
 

@@ -3,9 +3,11 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import smallest_time
 
+EXPIRES = "x-expires"
+
 ROWS = (
     Feature(
-        argument="x-expires", place=1, kinds=NO_STREAM, check=checks.positive_milliseconds,
+        argument=EXPIRES, place=1, kinds=NO_STREAM, check=checks.positive_milliseconds,
         policy="expires", operator=True, check_policy=policy_checks.positive, word="queue expiry",
         setting="expires_ms", merge=smallest_time,
         flag=Flag(name="--expires", kind=int, help="Milliseconds without use after which the queue goes."),

@@ -495,8 +495,13 @@ class Queue(destination.Destination):
         """Other arguments, for its vhost, which keeps them."""
         self.arguments = arguments
 
+    def on_added(self, vhost):
+        """It is in place in its vhost: new, of an earlier run, or opened again. For kinds that keep more than
+        messages; must not switch.
+        """
+
     def on_deleted(self, reason):
-        """It was deleted, and nobody finds it any more: for kinds that keep more than messages."""
+        """It was deleted, and nobody finds it any more: likewise."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""

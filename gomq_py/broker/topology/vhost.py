@@ -657,6 +657,7 @@ class VHost(Routing):
             self._exclusive.setdefault(queue.exclusive_owner, {})[queue] = None
         self.default_exchange.state.revision += 1
         self.tee_changed(queue.name)
+        queue.on_added(self)
 
     def _drop_queue(self, queue):
         if queue.durable:

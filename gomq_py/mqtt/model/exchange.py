@@ -81,9 +81,20 @@ class MQTTExchange(Exchange):
 
     def _added(self, binding):
         self._tree.add(binding.routing_key, binding.destination)
+        session = _session_of(binding.destination)
+        if session is not None:
+            session.subscribed(binding)
 
     def _removed(self, binding):
         self._tree.remove(binding.routing_key, binding.destination)
+        session = _session_of(binding.destination)
+        if session is not None:
+            session.unsubscribed(binding)
+
+
+def _session_of(destination):
+    """The Session that what comes to a destination is for, if it is for one."""
+    return getattr(destination, "session", None)
 
 
 def _is_no_topic(topic):

@@ -4,14 +4,15 @@ For whoever builds a broker or reads its folder, whether or not MQTT's ports are
 kept is there all the same.
 """
 from gomq_py.mqtt.model.exchange import MQTTExchange
+from gomq_py.mqtt.model.session_queue import EXTRA, KIND, PREFIX
+from gomq_py.mqtt.model.sessions import Sessions
 
 EXCHANGE = "mqtt.default"
-# Of names: those of sessions' queues, and of our exchange.
-PREFIX = "mqtt."
 
 
 def register(kinds):
     """Add them to broker.topology.kinds.Kinds."""
+    kinds.add_queue_kind(KIND)
     kinds.add_exchange_type(MQTTExchange)
     kinds.reserve(PREFIX)
     kinds.predeclare(EXCHANGE, MQTTExchange.type, internal=True)
@@ -19,4 +20,6 @@ def register(kinds):
 
 
 def _vhost_made(vhost):
-    vhost.set_onward(vhost.exchange("amq.topic"), vhost.exchange(EXCHANGE))
+    exchange = vhost.exchange(EXCHANGE)
+    vhost.extras[EXTRA] = Sessions(vhost, exchange)
+    vhost.set_onward(vhost.exchange("amq.topic"), exchange)

@@ -1,0 +1,379 @@
+"""Sessions: what of a client outlives its connection, restarts and take-overs, and what ends it."""
+import pytest
+
+from gomq_py.broker.queues.consumers import Consumer
+from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.topology.definitions import exported
+from gomq_py.broker.topology.kinds import Kinds
+from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, ResourceLocked
+from gomq_py.mqtt.model.kinds import register
+from gomq_py.mqtt.model.session import Subscription
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.sessions import NEVER
+from tests.support.node import Node
+
+
+class Connection:
+    """Says what it heard. ``consumer`` is attached to the queue of its session, if that has one."""
+
+    def __init__(self):
+        self.heard = []
+        self.consumer = None
+
+    def attach(self, session):
+        if session.queue is not None:
+            self.consumer = Consumer("")
+            session.queue.add_consumer(self.consumer)
+        return self
+
+    def detach(self):
+        if self.consumer is not None and self.consumer.queue is not None:
+            self.consumer.queue.remove_consumer(self.consumer)
+
+    def taken_over(self):
+        self.heard.append("taken over")
+        self.detach()
+
+    def session_ended(self, reason):
+        self.heard.append(reason)
+
+
+class Sink(Destination):
+    """What is not kept, of one session."""
+
+    def __init__(self, session):
+        super().__init__("")
+        self.session = session
+
+
+def mqtt_kinds():
+    kinds = Kinds()
+    register(kinds)
+    return kinds
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """A function that boots a node over the same folder, after the one before has stopped; at the end the last one stops."""
+    running = []
+
+    def boot():
+        if running:
+            running.pop().stop()
+        running.append(Node(tmp_path / "data", kinds=mqtt_kinds()))
+        return running[0]
+
+    yield boot
+    running.pop().stop()
+
+
+@pytest.fixture
+def node(nodes):
+    return nodes()
+
+
+def sessions_of(node):
+    return node.vhost.extras[EXTRA]
+
+
+def connect(node, client_id="c", clean_start=False, expiry_s=NEVER, user="guest", version=5, sink=False):
+    """(session, whether it was there, connection)."""
+    connection = Connection()
+    session, was_there = sessions_of(node).connect(connection, client_id, user, clean_start, expiry_s, version)
+    if sink:
+        session.sink = Sink(session)
+    return session, was_there, connection.attach(session)
+
+
+def disconnect(node, session, connection, expiry_s=None):
+    connection.detach()
+    sessions_of(node).disconnect(session, connection, expiry_s)
+
+
+def destinations(node, routing_key):
+    return list(node.vhost.route(node.vhost.exchange("amq.topic"), routing_key))
+
+
+# durable sessions
+
+def test_session_outlives_its_connection_with_its_subscriptions_and_messages(node):
+    session, was_there, connection = connect(node)
+    session.subscribe(Subscription("a/+", 1))
+    disconnect(node, session, connection)
+    node.publish("amq.topic", "a.b", b"kept")
+
+    again, is_there, _ = connect(node)
+
+    assert (was_there, is_there, again is session) == (False, True, True)
+    assert again.queue.ready_count == 1 and again.subscriptions == {"a/+": Subscription("a/+", 1)}
+
+
+def test_session_outlives_a_restart_with_its_subscriptions_and_messages(nodes):
+    node = nodes()
+    wanted = [
+        Subscription("a/+", 2, no_local=True, retain_as_published=True, retain_handling=2, identifier=268_435_455), Subscription("$SYS/#", 0),
+        Subscription("v1.2/#", 1),
+    ]
+    session, _, connection = connect(node, expiry_s=3600, user="device", version=4)
+    for subscription in wanted:
+        session.subscribe(subscription)
+    node.publish("amq.topic", "a.b", b"kept", persistent=True)
+    disconnect(node, session, connection)
+
+    node = nodes()
+
+    session = sessions_of(node).by_client["c"]
+    assert (session.user, session.version, session.expiry_s, session.is_durable) == ("device", 4, 3600, True)
+    assert session.subscriptions == {subscription.topic_filter: subscription for subscription in wanted}
+    assert destinations(node, "v1/2.x") == [session.queue] and session.queue.ready_count == 1
+    assert connect(node)[1]
+
+
+def test_clean_start_ends_the_session_that_was_there(node):
+    session, _, connection = connect(node)
+    session.subscribe(Subscription("a", 1))
+    disconnect(node, session, connection)
+
+    again, was_there, _ = connect(node, clean_start=True)
+
+    assert not was_there and again is not session and again.subscriptions == {}
+    assert destinations(node, "a") == []
+
+
+@pytest.mark.parametrize("expiry_s, expires_ms", [(1, 1000), (NEVER, None), (NEVER - 1, 10 * 365 * 24 * 3600 * 1000)])
+def test_time_without_a_connection_is_that_of_the_latest_connect(node, expiry_s, expires_ms):
+    connect(node, expiry_s=60)
+
+    session, _, _ = connect(node, expiry_s=expiry_s)
+
+    assert session.queue.arguments.get("x-expires") == expires_ms
+
+
+def test_session_that_nobody_takes_up_in_time_is_gone(node):
+    session, _, connection = connect(node, expiry_s=1)
+    node.vhost.redefine_queue(session.queue, {**session.queue.arguments, "x-expires": 1})
+    disconnect(node, session, connection)
+
+    node.wait(lambda: not node.vhost.queues, what="the session has not expired")
+
+    assert sessions_of(node).by_client == {} and session.subscriptions == {}
+
+
+def test_disconnect_may_say_another_time(node):
+    session, _, connection = connect(node, expiry_s=60)
+
+    disconnect(node, session, connection, expiry_s=5)
+
+    assert (session.expiry_s, session.queue.arguments["x-expires"]) == (5, 5000)
+
+
+def test_disconnect_that_asks_for_no_time_ends_the_session(node):
+    session, _, connection = connect(node, expiry_s=60)
+
+    disconnect(node, session, connection, expiry_s=0)
+
+    assert sessions_of(node).by_client == {} and node.vhost.queues == {}
+    assert connection.heard == []
+
+
+def test_client_that_connects_again_as_before_writes_nothing(node, monkeypatch):
+    """A fleet may come back all at once."""
+    session, _, connection = connect(node, expiry_s=60)
+    session.subscribe(Subscription("a", 1))
+    disconnect(node, session, connection)
+    written = []
+    monkeypatch.setattr(node.vhost._log, "append", written.append)
+
+    session, _, connection = connect(node, expiry_s=60)
+    session.subscribe(Subscription("a", 1))
+    disconnect(node, session, connection)
+
+    assert written == []
+
+
+# sessions that end with their connection
+
+def test_session_that_is_not_kept_makes_no_queue_for_what_is_not_kept(node):
+    session, _, connection = connect(node, expiry_s=0, sink=True)
+    session.subscribe(Subscription("a", 0))
+    found = destinations(node, "a")
+
+    disconnect(node, session, connection)
+
+    assert (found[0].session, node.vhost.queues, destinations(node, "a")) == (session, {}, [])
+    assert sessions_of(node).by_client == {} and session.subscriptions == {}
+
+
+def test_first_filter_that_is_kept_makes_a_queue_of_the_connection(node):
+    session, _, connection = connect(node, expiry_s=0, sink=True)
+    session.subscribe(Subscription("a", 0))
+    session.subscribe(Subscription("b", 1))
+    found = destinations(node, "a"), destinations(node, "b")
+    queue = session.queue
+
+    disconnect(node, session, connection)
+
+    assert found == ([found[0][0]], [queue]) and found[0][0] is not queue
+    assert (bool(queue.durable), queue.exclusive_owner, node.vhost.queues, destinations(node, "b")) == (False, connection, {}, [])
+
+
+def test_filter_that_is_kept_now_leads_to_the_queue_alone(node):
+    session, _, _ = connect(node, expiry_s=0, sink=True)
+    session.subscribe(Subscription("a", 0))
+
+    assert not session.subscribe(Subscription("a", 2))
+
+    assert destinations(node, "a") == [session.queue]
+    assert session.subscriptions == {"a": Subscription("a", 2)}
+
+
+# subscriptions
+
+def test_subscribing_again_with_other_options_changes_the_one_subscription(node):
+    session, _, _ = connect(node)
+
+    assert session.subscribe(Subscription("a/#", 1, identifier=7))
+    assert not session.subscribe(Subscription("a/#", 2))
+
+    assert session.subscriptions == {"a/#": Subscription("a/#", 2)}
+    assert [binding.arguments for binding in node.vhost.bindings_to(session.queue)] == [{"x-mqtt-qos": 2}]
+
+
+def test_subscribing_again_as_before_changes_nothing(node):
+    session, _, _ = connect(node)
+    session.subscribe(Subscription("a/#", 1))
+    before = sessions_of(node).exchange.state.revision
+
+    assert not session.subscribe(Subscription("a/#", 1))
+
+    assert sessions_of(node).exchange.state.revision == before
+
+
+def test_unsubscribing_ends_a_subscription_once(node):
+    session, _, _ = connect(node)
+    session.subscribe(Subscription("a/#", 1))
+
+    assert (session.unsubscribe("a/#"), session.unsubscribe("a/#")) == (True, False)
+
+    assert session.subscriptions == {} and destinations(node, "a") == []
+
+
+def test_options_of_no_sense_in_a_log_are_taken_as_usual_ones(node):
+    session, _, _ = connect(node)
+
+    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", {"x-mqtt-qos": 9, "x-mqtt-nl": 1, "x-mqtt-id": "7", "x-mqtt-rh": True})
+
+    assert session.subscriptions == {"a": Subscription("a", 0)}
+
+
+# take-over
+
+@pytest.mark.parametrize("expiry_s, was_there", [(60, True), (0, False)])
+def test_second_connection_of_a_client_takes_over_what_is_kept(node, expiry_s, was_there):
+    session, _, first = connect(node, expiry_s=expiry_s, sink=not expiry_s)
+    session.subscribe(Subscription("a", 1))
+
+    again, there, second = connect(node, expiry_s=expiry_s, sink=not expiry_s)
+
+    assert (there, again is session, first.heard, second.heard) == (was_there, was_there, ["taken over"], [])
+    assert again.connection is second and (first.consumer is None or first.consumer.queue is None)
+    assert list(again.subscriptions) == (["a"] if was_there else [])
+
+
+def test_connection_that_was_taken_over_ends_nothing(node):
+    session, _, first = connect(node, expiry_s=60)
+    _, _, second = connect(node, expiry_s=60)
+
+    disconnect(node, session, first, expiry_s=0)
+
+    assert session.connection is second and sessions_of(node).by_client == {"c": session}
+
+
+# what others do to it
+
+def test_queue_that_is_deleted_ends_the_session_and_its_connection_hears_of_it(node):
+    session, _, connection = connect(node)
+    session.subscribe(Subscription("a", 1))
+
+    node.vhost.delete_queue("mqtt.c")
+
+    assert connection.heard == ["queue 'mqtt.c' in vhost '/' deleted"]
+    assert (sessions_of(node).by_client, session.connection, session.subscriptions) == ({}, None, {})
+    assert connect(node)[1] is False
+
+
+def test_queue_that_is_opened_again_is_the_sessions_own_with_its_subscriptions(node):
+    session, _, connection = connect(node)
+    session.subscribe(Subscription("a", 1))
+    before = session.queue
+    before.store.fence(OSError(5, "the disk failed"))
+    connection.heard.clear()
+    with pytest.raises(NotFound, match="is closed after a fault"):
+        connect(node)
+
+    node.vhost.restart_queue(before)
+
+    assert session.queue is node.vhost.queue("mqtt.c") is not before
+    assert session.subscriptions == {"a": Subscription("a", 1)} and connect(node)[1]
+
+
+def test_messages_of_a_session_are_for_its_client_alone(node):
+    session, _, _ = connect(node)
+
+    with pytest.raises(AccessRefused, match="queue 'mqtt.c' in vhost '/' belongs to an MQTT session"):
+        session.queue.check_taking()
+
+
+def test_client_id_whose_name_another_queue_has_is_refused_and_leaves_nothing(node):
+    node.vhost.create_queue("mqtt.c", True, False, {})
+
+    for expiry_s in (0, 60):
+        with pytest.raises(ResourceLocked, match="queue 'mqtt.c' in vhost '/' is no MQTT session"):
+            connect(node, expiry_s=expiry_s)
+
+    assert sessions_of(node).by_client == {}
+
+
+def test_session_that_cannot_be_made_leaves_nothing(node):
+    node.vhost.limits["max-queues"] = 0
+
+    with pytest.raises(PreconditionFailed, match="queue limit in vhost"):
+        connect(node)
+
+    assert sessions_of(node).by_client == {} and node.vhost.queues == {}
+
+
+def test_time_that_cannot_be_recorded_leaves_the_earlier_one(node, monkeypatch):
+    session, _, connection = connect(node, expiry_s=60)
+
+    def full(record):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(node.vhost._log, "append", full)
+    with pytest.raises(OutOfResources):
+        disconnect(node, session, connection, expiry_s=5)
+    monkeypatch.undo()
+
+    assert (session.expiry_s, session.queue.arguments["x-expires"], session.connection) == (60, 60_000, None)
+
+
+def test_sessions_are_in_no_export_and_their_names_are_nobodys_to_declare(node):
+    session, _, _ = connect(node)
+    session.subscribe(Subscription("a", 1))
+
+    definitions = exported(node.broker)
+
+    assert [definitions[key] for key in ("queues", "exchanges", "bindings")] == [[], [], []]
+    with pytest.raises(AccessRefused, match="reserved prefix 'mqtt.*'"):
+        node.vhost.declare_queue("mqtt.d")
+
+
+def test_deleted_vhost_ends_its_sessions(node):
+    vhost = node.broker.create_vhost("v")
+    connection = Connection()
+    session, _ = vhost.extras[EXTRA].connect(connection, "c", "guest", False, NEVER, 5)
+
+    node.broker.delete_vhost("v")
+    node.wait(lambda: not node.broker.leaving, what="the vhost is not gone")
+
+    assert (connection.heard, session.connection) == (["vhost 'v' deleted"], None)
