@@ -21,7 +21,7 @@ RULES = {
 }
 # (module, what it calls) -> why it is none of these all the same.
 EXCEPTIONS = {
-    ("gomq_py.amqp.server.fast_lane", "self.handler.route"): "asks its connection, which asks the verbs",
+    ("gomq_py.amqp.server.fast_lane", "handler.route"): "asks its connection, which asks the verbs",
     ("gomq_py.http.api.permissions", "shapes.permission"): "the form in which one is shown",
     ("gomq_py.http.api.permissions", "shapes.topic_permission"): "the form in which one is shown",
     ("gomq_py.http.api.permissions", "find_user(user).permission"): "shows it",

@@ -160,7 +160,7 @@ class Channel(HotChannel):
         """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
         if self.confirming:
             refused, self.refused = self.refused, []
-            self.confirms.published(self.published, refused, self.take_unsynced())
+            self.confirms.published(self.published, refused, self.unsynced.take())
 
     def trace_delivery(self, message, queue_name, added):
         """A message goes to the client while the vhost is traced, with these headers besides its own."""

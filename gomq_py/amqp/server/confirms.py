@@ -6,12 +6,12 @@ Once per read the connection hands over how far the channel has published. What 
 it is safe; what did not, at once, but never past an earlier publish that still waits, because one basic.ack
 with ``multiple`` stands for all before it. Never counts or stores.
 """
-from collections import deque
 from struct import Struct
 
 from gomq_py.amqp.wire.constants import FRAME_END, FRAME_METHOD
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
+from gomq_py.broker.verbs.promised import Answer, Promised
 
 # basic.ack and basic.nack as whole frames: type, channel, payload size, class and method, delivery tag, bits
 # (1: multiple), frame end. Written by hand, because a client that waits for each confirm costs one per
@@ -19,9 +19,6 @@ from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
 _CONFIRM = Struct(">BHIIQBB")
 assert _CONFIRM.size == 21
 _PAYLOAD_SIZE = 13
-# A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the
-# others.
-NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 def confirm_select(channel, method):
@@ -36,19 +33,18 @@ def confirm_select(channel, method):
 class Confirms:
     """The confirms of one channel. ``confirmed`` is the last publish that was answered."""
 
-    __slots__ = ("_channel_id", "_write", "_when_safe", "confirmed", "_seen", "_batches")
+    __slots__ = ("_channel_id", "_write", "_promised", "confirmed", "_seen")
 
     def __init__(self, channel_id, write, when_safe):
         self._channel_id = channel_id
         self._write = write
-        self._when_safe = when_safe
+        self._promised = Promised(write, when_safe)
         self.confirmed = self._seen = 0
-        self._batches = deque()
 
     @property
     def waiting(self):
         """Whether some publish still waits for the disk."""
-        return bool(self._batches)
+        return self._promised.is_waiting()
 
     def published(self, last, refused, unsynced):
         """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``:
@@ -57,36 +53,18 @@ class Confirms:
         if last == self._seen:
             return
         self._seen = last
-        if not unsynced and not self._batches:
-            self._write(self._answers(last, refused))
-            return
-        if not unsynced:
-            tail = self._batches[-1]
+        if unsynced:
+            self._promised.done(_Batch(self, last, list(refused)), unsynced)
+        elif self._promised.is_waiting():
+            tail = self._promised.last()
             tail.last = last
             tail.refused.extend(refused)
-            return
-        batch = _Batch(last, list(refused), unsynced)
-        self._batches.append(batch)
-        self._when_safe(lambda error: self._synced(batch, error), batch.is_lost)
+        else:
+            self._write(self._answers(last, refused))
 
     def close(self):
         """The channel is gone: forget what waits."""
-        self._batches.clear()
-
-    def _synced(self, batch, error):
-        if batch not in self._batches:
-            return
-        batch.synced = True
-        batch.error = NOT_KEPT if error is None and batch.is_lost() else error
-        answers = []
-        while self._batches and self._batches[0].synced:
-            first = self._batches.popleft()
-            if first.error is None:
-                answers.append(self._answers(first.last, first.refused))
-            else:
-                answers.append(self._nack_all(first.last))
-        if answers:
-            self._write(b"".join(answers))
+        self._promised.close()
 
     def _answers(self, last, refused):
         """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked
@@ -122,22 +100,19 @@ class Confirms:
         )
 
 
-class _Batch:
+class _Batch(Answer):
     """Publishes that were handed over together and share one sync."""
 
-    __slots__ = ("last", "refused", "synced", "error", "_queues")
+    __slots__ = ("confirms", "last", "refused")
 
-    def __init__(self, last, refused, queues):
+    def __init__(self, confirms, last, refused):
+        super().__init__()
+        self.confirms = confirms
         self.last = last
         self.refused = refused
-        self._queues = queues
-        self.synced = False
-        self.error = None
 
-    def is_lost(self):
-        """Whether a store of one of their queues has failed."""
-        for queues in self._queues:
-            for queue in queues:
-                if queue.failed:
-                    return True
-        return False
+    def kept(self):
+        return self.confirms._answers(self.last, self.refused)
+
+    def lost(self):
+        return self.confirms._nack_all(self.last)

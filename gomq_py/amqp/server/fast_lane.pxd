@@ -1,7 +1,8 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.amqp.server.hot_channel cimport HotChannel
-from gomq_py.broker.routing.destination cimport Destination
+from gomq_py.broker.routing cimport deposit
+from gomq_py.broker.routing.remembered cimport RememberedRoutes
 from gomq_py.broker.routing.route cimport Route
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.buffers cimport HubBuffers
@@ -11,7 +12,7 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW, ROUTES
+cdef Py_ssize_t WAIT, SLOW
 
 @cython.final
 cdef class FastLane:
@@ -19,12 +20,11 @@ cdef class FastLane:
     cdef readonly Py_ssize_t max_message, frame_max
     cdef object handler
     cdef HubBuffers buffers
-    cdef dict channels, routes
+    cdef dict channels
+    cdef RememberedRoutes remembered
     cdef Scheduler scheduler
     cdef list settled_channels
     cdef HotChannel channel
-    cdef Route route
-    cdef bytes routing
     cdef Message message
     cdef PropertyScan scan
     cdef unsigned char* at
@@ -51,11 +51,10 @@ cdef class FastLane:
     cdef Py_ssize_t _content(self, unsigned int number, Py_ssize_t position, Py_ssize_t header,
             Py_ssize_t end) except -2
     cdef bint _properties(self, Py_ssize_t start, Py_ssize_t end) except -1
-    @cython.locals(route=Route, length=Py_ssize_t)
-    cdef Route _route(self, Py_ssize_t routing, Py_ssize_t routing_length)
-    @cython.locals(message=Message, queue=Destination, taken=bint, answer=int)
-    cdef _store(self, HotChannel channel, Route route)
+    @cython.locals(route=Route)
+    cdef Route _route(self, Py_ssize_t routing, Py_ssize_t length)
+    @cython.locals(message=Message, answer=Py_ssize_t)
+    cdef int _store(self, HotChannel channel, Route route) except -1
     @cython.locals(message=Message)
-    cdef _wait(self, HotChannel channel, Route route, Destination queue, bint taken)
-    @cython.locals(count=Py_ssize_t)
-    cpdef stored(self, HotChannel channel, Route route, bint persistent, bint taken)
+    cdef int _wait(self, HotChannel channel, Route route, Py_ssize_t number, bint taken) except -1
+    cpdef int stored(self, HotChannel channel, Route route, bint persistent, bint taken) except -1

@@ -14,7 +14,8 @@ from functools import partial
 from gomq_py import octets
 from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
 from gomq_py.amqp.wire import errors
-from gomq_py.broker.routing.destination import LATER
+from gomq_py.broker.routing import deposit
+from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
 
@@ -25,8 +26,6 @@ DELIVERY_MODE = 0x1000
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
 WAIT = 0
 SLOW = -1
-# Remembered (exchange, routing key) pairs of one connection; thrown away together when full.
-ROUTES = 4096
 
 
 class FastLane:
@@ -42,8 +41,8 @@ class FastLane:
     """
 
     __slots__ = (
-        "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "routes",
-        "scheduler", "settled_channels", "channel", "route", "routing", "message", "scan", "at",
+        "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
+        "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held",
     )
 
@@ -59,9 +58,8 @@ class FastLane:
         self.max_message = max_message
         self.confirming_channels = []
         self.settled_channels = []
-        self.routes = {}
-        self.channel = self.route = None
-        self.routing = b""
+        self.remembered = RememberedRoutes(partial(_route_of, handler))
+        self.channel = None
         self.message = Message()
         self.message.may_wait = True
         self.held = False
@@ -271,57 +269,38 @@ class FastLane:
         return True
 
     def _route(self, routing, length):
-        route = self.route
+        # No name for self.remembered: it would be counted in and out, for every message.
+        route = self.remembered.last
         if (
-            route is not None and length == len(self.routing)
-            and octets.same(self.at, routing, self.routing, 0, length) and route.is_current()
+            route is not None and length == len(self.remembered.last_key)
+            and octets.same(self.at, routing, self.remembered.last_key, 0, length) and route.is_current()
         ):
             return route
-        key = bytes(self.at[routing:routing + length])
-        route = self.routes.get(key)
-        if route is None or not route.is_current():
-            split = 1 + key[0]
-            route = self.handler.route(key[1:split], key[split + 1:])
-            if route is None:
-                self.route = None
-                self.routes.pop(key, None)
-                return None
-            if len(self.routes) >= ROUTES:
-                self.routes.clear()
-            self.routes[key] = route
-        self.route = route
-        self.routing = key
-        return route
+        return self.remembered.find(self.at, routing, length)
 
     def _store(self, channel, route):
         message = self.message
-        taken = True
-        for queue in route.queues:
-            answer = queue.publish(message)
-            if answer != 1:
-                if answer == LATER:
-                    return self._wait(channel, route, queue, taken)
-                taken = False
-        self.stored(channel, route, message.persistent, taken)
+        answer = deposit.to_all(message, route)
+        if answer > deposit.SOME_REFUSED:
+            self._wait(channel, route, answer >> 1, answer & 1 == 0)
+        else:
+            self.stored(channel, route, message.persistent, answer == deposit.ALL)
 
-    def _wait(self, channel, route, queue, taken):
-        """The message is stored by the handler, when it can be; the walk ends behind it."""
+    def _wait(self, channel, route, number, taken):
+        """The message is stored by the handler, when the queue of this number can take it; the walk ends
+        behind it.
+        """
         message = self.message
         message.own()
         self.message = Message()
         self.message.may_wait = self.held = True
         self.handler.publish_later(
-            message, route.queues[route.queues.index(queue):], taken,
+            message, route.queues[number - 1:], taken,
             partial(self.stored, channel, route, bool(message.persistent)))
 
     def stored(self, channel, route, persistent, taken):
         """All queues of the route have had a message: count it."""
-        count = len(route.queues)
-        route.exchange.publish_in += 1
-        if count:
-            route.exchange.publish_out += count
-        else:
-            route.exchange.unroutable += 1
+        route.count()
         channel.publishes += 1
         if channel.confirming:
             channel.published += 1
@@ -330,5 +309,11 @@ class FastLane:
                 self.confirming_channels.append(channel)
             if not taken:
                 channel.refused.append(channel.published)
-            elif persistent and route.durable and channel.unsynced is not route.queues:
-                channel.wait_for_disk(route.queues)
+            elif persistent and route.durable and channel.unsynced.last is not route.queues:
+                channel.unsynced.add(route.queues)
+
+
+def _route_of(handler, key):
+    """The handler's answer for exchange and routing key, which stand next to each other as on the wire."""
+    split = 1 + key[0]
+    return handler.route(key[1:split], key[split + 1:])

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint64_t
 from gomq_py.amqp.server.unacked cimport Unacked
 from gomq_py.broker.queues.consumers cimport Consumer
+from gomq_py.broker.verbs.unsynced cimport Unsynced
 from gomq_py.storage.message cimport Message
 cimport cython
 
@@ -9,8 +10,7 @@ cdef class HotChannel:
     cdef public bint slow, confirming, watched, tracing
     cdef public uint64_t published, publishes
     cdef public list refused
-    cdef readonly tuple unsynced
-    cdef set unsynced_before
+    cdef readonly Unsynced unsynced
     cdef readonly Unacked unacked
     cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers
@@ -21,8 +21,6 @@ cdef class HotChannel:
     cpdef resume_consumers(self)
     @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)
     cdef _resume_in_turns(self)
-    cpdef wait_for_disk(self, tuple queues)
-    cpdef take_unsynced(self)
     cpdef watch_unacked(self)
     cpdef trace_delivery(self, Message message, queue_name, dict added)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1

@@ -10,6 +10,7 @@ from gomq_py.amqp.server.settling import Settling
 from gomq_py.amqp.server.unacked import Unacked
 # its .pxd types what resume_consumers walks
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
+from gomq_py.broker.verbs.unsynced import Unsynced
 
 # A ``global_prefetch`` that leaves room for no message, acks or not.
 NO_CREDIT = -1
@@ -20,8 +21,8 @@ class HotChannel:
     closing).
 
     ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts
-    in every mode), ``refused`` those to be nacked since the last confirms, ``unsynced`` the queues of the
-    last publish since then that must be on disk first, or None. ``prefetch_count`` is what new consumers get,
+    in every mode), ``refused`` those to be nacked since the last confirms, ``unsynced`` the queues of those
+    that must be on disk first. ``prefetch_count`` is what new consumers get,
     ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags
     to consumers. ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody
     looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every delivery is told to
@@ -30,13 +31,13 @@ class HotChannel:
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked",
-        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "unsynced_before", "in_confirming",
-        "in_settled", "watched", "tracing", "resume_at", "settling",
+        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "in_confirming", "in_settled",
+        "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):
         self.id = id_
-        self.unsynced = self.unsynced_before = None
+        self.unsynced = Unsynced()
         self.slow = self.confirming = self.in_confirming = self.in_settled = False
         self.watched = self.tracing = False
         self.published = self.publishes = 0
@@ -46,21 +47,6 @@ class HotChannel:
         self.max_unacked = 1 << 62
         self.consumers = {}
         self.settling = None
-
-    def wait_for_disk(self, queues):
-        """A publish to these queues, a tuple, is confirmed when it is on disk."""
-        if self.unsynced is not None:
-            if self.unsynced_before is None:
-                self.unsynced_before = set()
-            self.unsynced_before.add(self.unsynced)
-        self.unsynced = queues
-
-    def take_unsynced(self):
-        """The tuples of queues that ``wait_for_disk`` was given since the last call; empty: confirm all."""
-        queues, before, self.unsynced, self.unsynced_before = self.unsynced, self.unsynced_before, None, None
-        if queues is None:
-            return ()
-        return (queues,) if before is None else (queues, *before)
 
     def ack(self, tag, multiple):
         """basic.ack. False: the tag is unknown, and nothing was done."""

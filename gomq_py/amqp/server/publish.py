@@ -19,8 +19,7 @@ from gomq_py.amqp.wire.errors import (
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicReturn
 from gomq_py.broker.envelope import envelope_of
-from gomq_py.broker.verbs import publishing
-from gomq_py.broker.verbs.held_publish import WAITS_FOR, HeldPublish
+from gomq_py.broker.verbs import held_publish, publishing
 
 
 class Content:
@@ -170,21 +169,14 @@ def _wait(channel, publication, destinations, taken):
 
 
 def wait_for_files(connection, message, destinations, taken, done):
-    """A queue needs files for the message first: the client is not read until it is stored.
-
-    For the rest as HeldPublish.
-    """
-    hold, octets = connection.stream.hold(WAITS_FOR), message.get_body_length()
-    connection.hub.bodies.count_whole(octets)
-
+    """As held_publish.wait_for_files, with the confirms of what was published meanwhile."""
     def stored(taken, somebody_took):
         done(taken, somebody_took)
-        connection.hub.bodies.count_whole(-octets)
-        hold.release()
         if connection.lane is not None:
             connection.batch_done()
 
-    HeldPublish(connection.vhost, connection.scheduler, message, destinations, taken, stored)
+    held_publish.wait_for_files(
+        connection.hub, connection.stream, connection.vhost, message, destinations, taken, stored)
 
 
 def _stored(channel, publication):
@@ -196,7 +188,7 @@ def _stored(channel, publication):
         if not publication.taken:
             channel.refused.append(channel.published)
         elif publication.durable:
-            channel.wait_for_disk(tuple(publication.awaited))
+            channel.unsynced.add(tuple(publication.awaited))
         channel.connection.note_published(channel)
 
 

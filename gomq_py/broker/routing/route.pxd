@@ -1,6 +1,8 @@
 from libc.stdint cimport uint64_t
 from gomq_py.broker.exchanges.state cimport ExchangeState
+cimport cython
 
+@cython.final
 cdef class Route:
     cdef readonly tuple queues
     cdef readonly ExchangeState exchange, permission
@@ -8,3 +10,5 @@ cdef class Route:
     cdef readonly bint durable
     cdef bytes routing
     cpdef bint is_current(self)
+    @cython.locals(count=Py_ssize_t)
+    cpdef int count(self) except -1

@@ -1,8 +1,8 @@
 """Route: where one (exchange, routing key) leads, remembered until the exchange or the publisher's permission
 changes.
 
-Made by the broker for a publisher, kept by its fast lane (amqp.server.fast_lane). It answers without looking
-at bindings again, so it is only made for exchanges that look at nothing but the routing key.
+Made by the broker for a publisher, kept by its fast lane (remembered). It answers without looking at bindings
+again, so it is only made for exchanges that look at nothing but the routing key.
 """
 
 
@@ -29,3 +29,13 @@ class Route:
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
+
+    def count(self):
+        """All queues have had a message: the exchange counts it. Returns how many queues there are."""
+        count = len(self.queues)
+        self.exchange.publish_in += 1
+        if count:
+            self.exchange.publish_out += count
+        else:
+            self.exchange.unroutable += 1
+        return count

@@ -11,6 +11,21 @@ from gomq_py.hub.scheduler import unix_ms
 WAITS_FOR = "files for the next segment of a queue"
 
 
+def wait_for_files(hub, stream, vhost, message, destinations, taken, done):
+    """The client of ``stream`` is not read until the message is stored, and its octets count among those of
+    unfinished bodies. For the rest as HeldPublish.
+    """
+    hold, octets = stream.hold(WAITS_FOR), message.get_body_length()
+    hub.bodies.count_whole(octets)
+
+    def stored(taken, somebody_took):
+        hub.bodies.count_whole(-octets)
+        hold.release()
+        done(taken, somebody_took)
+
+    HeldPublish(vhost, hub.scheduler, message, destinations, taken, stored)
+
+
 class HeldPublish:
     """``message``, which owns its octets, has still to be given to ``destinations``, the first of which
     answered LATER.

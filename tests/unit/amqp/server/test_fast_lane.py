@@ -244,7 +244,7 @@ def test_confirm_mode_counts_publishes_and_tells_the_connection_once(bench):
     bench.read(ORDINARY * 3 + publish(channel=2))
 
     assert bench.lane.take_confirming() == [channel] and bench.lane.take_confirming() == []
-    assert channel.published == 3 and not channel.unsynced and channel.refused == []
+    assert channel.published == 3 and not channel.unsynced.last and channel.refused == []
 
 
 def test_only_persistent_messages_to_durable_queues_wait_for_the_disk(bench):
@@ -253,10 +253,10 @@ def test_only_persistent_messages_to_durable_queues_wait_for_the_disk(bench):
     bench.routes[b"", b"transient"] = [NotingQueue("t", bench.log, durable=False)]
 
     bench.read(publish(properties=PERSISTENT, routing_key=b"transient"))
-    assert not channel.unsynced
+    assert not channel.unsynced.last
     bench.read(publish(properties=PERSISTENT))
 
-    assert channel.unsynced
+    assert channel.unsynced.last
 
 
 def test_what_a_queue_refuses_is_to_be_nacked(bench):
@@ -266,7 +266,7 @@ def test_what_a_queue_refuses_is_to_be_nacked(bench):
 
     bench.read(ORDINARY + publish(routing_key=b"full", properties=PERSISTENT) + ORDINARY)
 
-    assert channel.refused == [2] and channel.published == 3 and not channel.unsynced
+    assert channel.refused == [2] and channel.published == 3 and not channel.unsynced.last
 
 
 def test_acks_settle_in_the_lane(bench):

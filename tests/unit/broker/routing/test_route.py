@@ -32,3 +32,10 @@ def test_a_route_is_durable_when_one_of_its_queues_is(exchange):
     assert Route([transient, durable], exchange).durable
     assert not Route([transient], exchange).durable and not Route([], exchange).durable
     assert Route([transient, durable], exchange).queues == (transient, durable)
+
+
+def test_a_message_counts_at_the_exchange_once_and_as_often_as_it_has_queues(exchange):
+    Route([Destination("a"), Destination("b")], exchange).count()
+    Route([], exchange).count()
+
+    assert (exchange.publish_in, exchange.publish_out, exchange.unroutable) == (2, 2, 1)

@@ -1,0 +1,30 @@
+"""Deposit: a message given to every destination of a route, by a fast lane.
+
+Between the lanes of the doors and the destinations. The slow lanes' half is broker.verbs.publishing. Never
+yields.
+"""
+from gomq_py.broker.routing import route as _route  # noqa: F401  (its .pxd types the route)
+from gomq_py.broker.routing.destination import LATER
+
+# The answers of to_all() when every destination has had the message.
+ALL = 0
+SOME_REFUSED = 1
+
+
+def to_all(message, route):
+    """Publish the message to each destination of the route, in order.
+
+    ALL: all took it. SOME_REFUSED: all have had it. From 2 on: one of them answered LATER, and those behind
+    it have had nothing; ``answer >> 1`` is its number, from 1 on, and ``answer & 1`` says whether one before
+    it refused.
+    """
+    refused = 0
+    number = 0
+    for destination in route.queues:
+        number += 1
+        answer = destination.publish(message)
+        if answer != 1:
+            if answer == LATER:
+                return number << 1 | refused
+            refused = SOME_REFUSED
+    return refused

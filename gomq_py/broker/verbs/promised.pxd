@@ -1,0 +1,20 @@
+cimport cython
+
+cdef class Answer:
+    cdef tuple queues
+    cdef bint is_safe
+    cdef object error
+    cpdef kept(self)
+    cpdef lost(self)
+    @cython.locals(queues=tuple)
+    cpdef bint is_lost(self) except -1
+
+@cython.final
+cdef class Promised:
+    cdef object _write, _when_safe, _waiting
+    cpdef bint is_waiting(self) except -1
+    cpdef last(self)
+    cpdef done(self, Answer answer, tuple unsynced)
+    cpdef close(self)
+    @cython.locals(first=Answer, octets=list)
+    cpdef _synced(self, Answer answer, error)

@@ -1,0 +1,96 @@
+"""Promised: answers to publishers that may not leave before what they answer is on disk, in their order.
+
+Between a door's lanes, which make the answers, and the flushes. An answer that waits for no disk still waits
+behind the earlier ones. Once per read, never per message; never stores and never switches.
+"""
+from collections import deque
+from functools import partial
+
+# A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the
+# others.
+NOT_KEPT = Exception("a queue that it went to has failed")
+
+
+class Answer:
+    """An answer to publishes that were made together; each door has its own.
+
+    One of ``kept`` and ``lost`` is called, once, when all earlier answers have been given.
+    """
+
+    __slots__ = ("queues", "is_safe", "error")
+
+    def __init__(self):
+        self.queues = ()
+        self.is_safe = False
+        self.error = None
+
+    def kept(self):
+        """The octets for the client: what it published is as safe as it has to be."""
+        raise NotImplementedError
+
+    def lost(self):
+        """The octets for the client: nobody knows whether what it published survives."""
+        raise NotImplementedError
+
+    def is_lost(self):
+        """Whether a store of one of its queues has failed."""
+        for queues in self.queues:
+            for queue in queues:
+                if queue.failed:
+                    return True
+        return False
+
+
+class Promised:
+    """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
+    is that of storage.durability.
+    """
+
+    __slots__ = ("_write", "_when_safe", "_waiting")
+
+    def __init__(self, write, when_safe):
+        self._write = write
+        self._when_safe = when_safe
+        self._waiting = deque()
+
+    def is_waiting(self):
+        """Whether some answer waits for the disk."""
+        return len(self._waiting) > 0
+
+    def last(self):
+        """The last answer that waits; a door may still add to it what has to wait for nothing else."""
+        return self._waiting[len(self._waiting) - 1]
+
+    def done(self, answer, unsynced):
+        """Give the answer when the tuples of queues in ``unsynced`` are on disk; none: right behind the
+        earlier answers.
+        """
+        if unsynced:
+            answer.queues = unsynced
+            self._waiting.append(answer)
+            self._when_safe(partial(self._synced, answer), answer.is_lost)
+        elif self._waiting:
+            answer.is_safe = True
+            self._waiting.append(answer)
+        else:
+            self._write(answer.kept())
+
+    def close(self):
+        """Nobody waits for the answers any more: forget them."""
+        self._waiting.clear()
+
+    def _synced(self, answer, error):
+        waiting = self._waiting
+        if answer not in waiting:
+            return
+        answer.is_safe = True
+        answer.error = NOT_KEPT if error is None and answer.is_lost() else error
+        octets = []
+        while waiting:
+            first = waiting[0]
+            if not first.is_safe:
+                break
+            waiting.popleft()
+            octets.append(first.kept() if first.error is None else first.lost())
+        if octets:
+            self._write(b"".join(octets))

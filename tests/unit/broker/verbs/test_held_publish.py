@@ -1,0 +1,68 @@
+"""A client whose message waits for files is not read until it is stored."""
+from types import SimpleNamespace
+
+from gomq_py.broker.verbs.held_publish import WAITS_FOR, wait_for_files
+from tests.support.queues import Bench, message
+
+
+class Hold:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def release(self):
+        self.stream.holds.remove(self)
+
+
+class Stream:
+    def __init__(self):
+        self.holds = []
+        self.waits_for = []
+
+    def hold(self, waits_for):
+        self.waits_for.append(waits_for)
+        self.holds.append(Hold(self))
+        return self.holds[-1]
+
+
+class Held:
+    """A message that a queue could not take at once. ``counted``: octets of the budget; ``done``: what came of it."""
+
+    def __init__(self, folder):
+        self.bench = Bench(folder)
+        self.queue = self.bench.queue("q")
+        self.stream = Stream()
+        self.counted = 0
+        self.done = []
+        self.waiting = None
+        bodies = SimpleNamespace(count_whole=self.count)
+        self.message = message(b"twelve bytes")
+        self.message.lacking = self.lack
+        wait_for_files(
+            SimpleNamespace(scheduler=self.bench.scheduler, bodies=bodies), self.stream,
+            SimpleNamespace(queues={"q": self.queue}), self.message, (self.queue,), True, self.is_done)
+
+    def count(self, octets):
+        self.counted += octets
+
+    def lack(self, callback):
+        self.waiting = callback
+
+    def is_done(self, taken, somebody_took):
+        self.done.append((taken, somebody_took, len(self.stream.holds), self.counted))
+
+
+def test_the_client_is_held_and_its_octets_count_until_the_files_are_there(tmp_path):
+    held = Held(tmp_path)
+    assert held.stream.waits_for == [WAITS_FOR] and len(held.stream.holds) == 1 and held.counted == 12
+
+    held.waiting(None)
+
+    assert held.done == [(True, True, 0, 0)] and held.queue.ready_count == 1
+
+
+def test_the_client_goes_on_when_the_files_could_not_be_made(tmp_path):
+    held = Held(tmp_path)
+
+    held.waiting(OSError("no room"))
+
+    assert held.done == [(False, False, 0, 0)] and held.queue.ready_count == 0

@@ -1,0 +1,144 @@
+"""Answers that wait for the disk leave in their order, each once; those of a door are its own."""
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gomq_py.broker.verbs.promised import Answer, Promised
+
+QUEUES = ((SimpleNamespace(failed=False),),)
+
+
+class Said(Answer):
+    """Answers with its name, and says when it is lost."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def kept(self):
+        return b"+" + self.name
+
+    def lost(self):
+        return b"-" + self.name
+
+
+class Bench:
+    """Promises over a disk that the test flushes: ``flushes`` in the order they were asked for."""
+
+    def __init__(self):
+        self.written = []
+        self.flushes = []
+        self.promised = Promised(self.written.append, self.when_safe)
+
+    def when_safe(self, callback, concerns):
+        self.flushes.append((callback, concerns))
+
+    def flush(self, at=0, error=None):
+        self.flushes.pop(at)[0](error)
+
+
+def test_an_answer_that_waits_for_nothing_is_given_at_once():
+    bench = Bench()
+
+    bench.promised.done(Said(b"a"), ())
+
+    assert bench.written == [b"+a"] and bench.flushes == [] and not bench.promised.is_waiting()
+
+
+def test_an_answer_leaves_when_its_queues_are_on_disk():
+    bench = Bench()
+
+    bench.promised.done(Said(b"a"), QUEUES)
+
+    assert bench.written == [] and bench.promised.is_waiting()
+    bench.flush()
+    assert bench.written == [b"+a"] and not bench.promised.is_waiting()
+
+
+def test_an_answer_that_waits_for_nothing_stays_behind_those_that_do():
+    bench = Bench()
+    bench.promised.done(Said(b"a"), QUEUES)
+    bench.promised.done(Said(b"b"), ())
+    bench.promised.done(Said(b"c"), QUEUES)
+
+    bench.flush()
+
+    assert bench.written == [b"+a+b"] and bench.promised.is_waiting()
+
+
+def test_a_later_flush_that_ends_first_answers_nothing_early():
+    bench = Bench()
+    bench.promised.done(Said(b"a"), QUEUES)
+    bench.promised.done(Said(b"b"), QUEUES)
+
+    bench.flush(at=1)
+    assert bench.written == []
+    bench.flush()
+
+    assert bench.written == [b"+a+b"]
+
+
+def test_a_flush_that_fails_loses_what_waited_for_it_alone():
+    bench = Bench()
+    for name in (b"a", b"b"):
+        bench.promised.done(Said(name), QUEUES)
+    bench.promised.done(Said(b"c"), ())
+
+    bench.flush(error=OSError("disk"))
+    bench.flush()
+
+    assert bench.written == [b"-a", b"+b+c"]
+
+
+def test_an_answer_is_lost_with_a_queue_that_failed_in_an_earlier_flush():
+    bench, queue = Bench(), SimpleNamespace(failed=False)
+    bench.promised.done(Said(b"a"), (*QUEUES, (SimpleNamespace(failed=False), queue)))
+    concerns = bench.flushes[0][1]
+    assert not concerns()
+
+    queue.failed = True
+
+    assert concerns()
+    bench.flush()
+    assert bench.written == [b"-a"]
+
+
+def test_the_answer_that_waits_last_may_be_added_to():
+    bench = Bench()
+    first, last = Said(b"a"), Said(b"b")
+    bench.promised.done(first, QUEUES)
+    bench.promised.done(last, QUEUES)
+
+    assert bench.promised.last() is last
+
+
+def test_nothing_is_answered_after_close():
+    bench = Bench()
+    bench.promised.done(Said(b"a"), QUEUES)
+    bench.promised.done(Said(b"b"), ())
+
+    bench.promised.close()
+    bench.flush()
+
+    assert bench.written == [] and not bench.promised.is_waiting()
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12), st.randoms(use_true_random=False))
+def test_every_answer_is_given_once_and_in_order_whatever_flush_ends_first(answers, chance):
+    """Answers that wait (or not), and flushes that fail (or not), which end in any order."""
+    bench, expected, outcomes = Bench(), [], {}
+    for number, (waits, fails) in enumerate(answers):
+        expected.append((b"-" if waits and fails else b"+") + b"%d" % number)
+        if waits:
+            outcomes[len(outcomes)] = OSError("disk") if fails else None
+        bench.promised.done(Said(b"%d" % number), QUEUES if waits else ())
+    pending = list(zip([flush[0] for flush in bench.flushes], outcomes.values(), strict=True))
+    chance.shuffle(pending)
+
+    for callback, error in pending:
+        callback(error)
+
+    assert b"".join(bench.written) == b"".join(expected)
