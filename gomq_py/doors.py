@@ -9,7 +9,7 @@ are, and nothing of what goes on behind them.
 """
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gomq_py.config import control
 from gomq_py.config.settings import Settings
@@ -19,6 +19,29 @@ from gomq_py.observability.log import logger
 
 LOG = logger("boot")
 AMQP, AMQPS, HTTP, HTTPS, METRICS, CONTROL = "amqp", "amqps", "http", "https", "metrics", "control"
+
+
+class Served(NamedTuple):
+    """Behind which doors clients of one protocol are served, as options of the settings. ``tls``: what the
+    encrypted door is called.
+    """
+
+    bind: str
+    port: str
+    tls: str
+    tls_port: str
+    unix_path: str
+    unix_mode: str
+    systemd_name: str
+
+
+# Protocols whose connections the broker's doors keep; whoever makes Doors says who handles them.
+PROTOCOLS = {
+    AMQP: Served(
+        "amqp_bind", "amqp_port", AMQPS, "amqps_port", "amqp_unix_path", "amqp_unix_mode",
+        "amqp_systemd_socket_name",
+    ),
+}
 # Side door -> (option of its address, option of its port).
 SIDE_DOORS = {
     HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"),
@@ -35,17 +58,16 @@ class Doors:
     """Opens, changes and closes the listeners of one broker. ``listeners`` are those that are open."""
 
     def __init__(
-        self, settings: Settings, handle_amqp: Callable[..., None], admission: Any,
+        self, settings: Settings, handlers: dict[str, tuple[Callable[..., None], Any]],
         make_side_door: Callable[[str, Any, Any], Any], inherited: Sequence[tuple[str, Any]] = (),
     ):
-        """``admission`` is what lets strangers in; ``make_side_door(protocol, listening, tls)`` makes a door
-        of the management side.
+        """``handlers``: protocol of PROTOCOLS -> what serves a socket of it, and the gate that lets strangers
+        in; ``make_side_door(protocol, listening, tls)`` makes a door of the management side.
 
         ``inherited`` are (name, listening socket) pairs.
         """
         self._settings = settings
-        self._handle_amqp = handle_amqp
-        self._admission = admission
+        self._handlers = handlers
         self._make_side_door = make_side_door
         self._inherited = list(inherited)
         self._proxies = Proxies()
@@ -61,12 +83,8 @@ class Doors:
         settings = self._settings
         self._apply_options(settings)
         contexts = self.prepare(settings, self._tls_ports())
-        self._open_amqp(AMQP, settings.amqp_port)
-        if AMQPS in contexts:
-            self._open_amqp(AMQPS, settings.amqps_port, self._handshaker(AMQPS, contexts))
-        if settings.amqp_unix_path:
-            bound = bind_unix(settings.amqp_unix_path, settings.listen_backlog, settings.amqp_unix_mode)
-            self._serve_amqp(bound, AMQP)
+        for protocol in self._handlers:
+            self._open_protocol(protocol, contexts)
         for protocol in (HTTP, HTTPS, METRICS):
             self._open_side_door(
                 protocol, self._handshaker(protocol, contexts) if protocol in contexts else None
@@ -134,8 +152,10 @@ class Doors:
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
+        ports = {served.tls: getattr(settings, served.tls_port) for served in self._served()}
+        ports[HTTPS] = settings.https_port
         if not settings.tls_cert:
-            for name in (AMQPS, HTTPS):
+            for name in ports:
                 if name in names:
                     raise BindError(
                         f"the service manager handed over a socket for {name}, but there is no tls_cert"
@@ -143,7 +163,6 @@ class Doors:
             if settings.sni:
                 LOG.warning("the [sni:HOST] sections have no effect without tls_cert")
             return []
-        ports = {AMQPS: settings.amqps_port, HTTPS: settings.https_port}
         return [port for port, number in ports.items() if number >= 0 or port in names]
 
     def _handshaker(self, port: str, contexts: dict[str, Any]) -> Any:
@@ -151,25 +170,36 @@ class Doors:
         self._handshakers[port] = tls.Handshaker(contexts[port], self._settings.login_timeout)
         return self._handshakers[port]
 
-    def _open_amqp(self, protocol: str, port: int, handshake: Any = None) -> None:
-        settings = self._settings
-        inherited = self._take_inherited(protocol)
-        for listening in inherited:
-            self._serve_amqp(listening, protocol, handshake, inherited=True)
-        if not inherited and port >= 0:
-            self._serve_amqp(
-                bind_tcp(settings.amqp_bind, port, settings.listen_backlog, settings.reuse_port), protocol,
-                handshake,
-            )
+    def _served(self) -> list[Served]:
+        return [PROTOCOLS[protocol] for protocol in self._handlers]
 
-    def _serve_amqp(
-        self, listening: Any, protocol: str, handshake: Any = None, inherited: bool = False
+    def _open_protocol(self, protocol: str, contexts: dict[str, Any]) -> None:
+        """The doors of one protocol: its port, the one over TLS, and its unix socket."""
+        settings, served = self._settings, PROTOCOLS[protocol]
+        self._open_port(protocol, protocol, served.port)
+        if served.tls in contexts:
+            self._open_port(protocol, served.tls, served.tls_port, self._handshaker(served.tls, contexts))
+        path = getattr(settings, served.unix_path)
+        if path:
+            bound = bind_unix(path, settings.listen_backlog, getattr(settings, served.unix_mode))
+            self._serve(bound, protocol, protocol)
+
+    def _open_port(self, protocol: str, name: str, option: str, handshake: Any = None) -> None:
+        settings, port = self._settings, getattr(self._settings, option)
+        inherited = self._take_inherited(name)
+        for listening in inherited:
+            self._serve(listening, protocol, name, handshake, inherited=True)
+        if not inherited and port >= 0:
+            address = getattr(settings, PROTOCOLS[protocol].bind)
+            bound = bind_tcp(address, port, settings.listen_backlog, settings.reuse_port)
+            self._serve(bound, protocol, name, handshake)
+
+    def _serve(
+        self, listening: Any, protocol: str, name: str, handshake: Any = None, inherited: bool = False
     ) -> None:
+        handle, gate = self._handlers[protocol]
         self.listeners.append(
-            Listener(
-                listening, protocol, self._handle_amqp, self._options, handshake, self._proxies, inherited,
-                self._admission,
-            )
+            Listener(listening, name, handle, self._options, handshake, self._proxies, inherited, gate)
         )
 
     def _open_side_door(self, protocol: str, tls: Any) -> None:
@@ -224,10 +254,9 @@ class Doors:
 
     def _take_inherited(self, protocol: str) -> list[Any]:
         """The sockets that were handed over for a protocol; there may be one per address."""
-        settings = self._settings
-        name = {AMQP: settings.amqp_systemd_socket_name, HTTP: settings.http_systemd_socket_name}.get(
-            protocol, protocol
-        )
+        options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
+        options[HTTP] = "http_systemd_socket_name"
+        name = getattr(self._settings, options[protocol]) if protocol in options else protocol
         found = [listening for given, listening in self._inherited if given == name]
         self._inherited = [(given, listening) for given, listening in self._inherited if given != name]
         return found

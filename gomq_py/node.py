@@ -15,7 +15,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
-from gomq_py.doors import Doors
+from gomq_py.doors import AMQP, Doors
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
@@ -87,7 +87,8 @@ class Node:
 
     def open_doors(self, inherited: Any = ()) -> None:
         """Listen. ``inherited``: (name, listening socket) of those that need not be opened. Raises BindError, OSError. May switch."""
-        self.doors = Doors(self.settings, self.amqp.handle, self.hub.admission, self._make_side_door, list(inherited))
+        handlers = {AMQP: (self.amqp.handle, self.amqp.gate)}
+        self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
         self.doors.open()
 
     @property

@@ -1,13 +1,15 @@
-"""Admission: how many connections there may be, in all and from one address, and how many of them may be
-pending: connected, but not logged in.
+"""Admission: how many connections there may be, in all, and through each gate: from one address, and pending,
+which is connected, but not logged in.
 
-Between the listeners, which ask before they serve a socket, and the door, which says who logged in. A
+Between the listeners, which ask before they serve a socket, and the doors, which say who logged in. A
 connection is counted from accept() to the end of its socket. A refusal closes the socket; a client that has
 not logged in is told nothing. Never reads and never writes.
 
-When too many are pending, the one that has waited longest among those of the address with the most is
-dropped, once it had ``PATIENCE_S``: so that one address that opens sockets and does not log in cannot keep
-others out, while a fleet that comes back all at once is let in one after the other.
+Each protocol has a gate with limits of its own, so that strangers at one keep nobody out of another; the
+descriptors of the process are everybody's. When too many are pending at a gate, the one that has waited
+longest among those of the address with the most is dropped, once it had ``PATIENCE_S``: so that one address
+that opens sockets and does not log in cannot keep others out, while a fleet that comes back all at once is
+let in one after the other.
 """
 import resource
 import socket
@@ -40,21 +42,25 @@ class AdmittedSocket:
 
 
 class Admission:
-    """Counts the connections of one server.
-
-    ``settings`` has max_connections_per_address and max_pending_logins; they are read at every arrival.
-    """
+    """Every connection that was let in, and the gates that they came through."""
 
     def __init__(self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0):
-        """``descriptors``: how many this process may have; 0 asks the system."""
+        """``settings``: see ``gate``. ``descriptors``: how many this process may have; 0 asks the system."""
         self._settings = settings
         self._clock = clock
         self._most = int((descriptors or resource.getrlimit(resource.RLIMIT_NOFILE)[0]) * DESCRIPTORS_SHARE)
         self._log = QuietLog(LOG)
         self._admitted: dict[int, AdmittedSocket] = {}
-        self._pending: dict[AdmittedSocket, None] = {}
-        self._hosts: Counter[str] = Counter()
-        self._is_closed = False
+        self._gates: dict[str, Gate] = {}
+        self.is_closed = False
+
+    def gate(self, prefix: str) -> "Gate":
+        """The one whose settings begin so: PREFIXmax_connections_per_address and PREFIXmax_pending_logins,
+        which are read at every arrival.
+        """
+        if prefix not in self._gates:
+            self._gates[prefix] = Gate(self, self._settings, prefix, self._clock, self._log)
+        return self._gates[prefix]
 
     @property
     def count(self) -> int:
@@ -64,19 +70,15 @@ class Admission:
     @property
     def pending_count(self) -> int:
         """Those that have not logged in yet."""
-        return len(self._pending)
+        return sum(gate.pending_count for gate in self._gates.values())
 
-    def has_room(self) -> bool:
-        """True if another client may connect.
+    def find(self, fileno: int) -> AdmittedSocket | None:
+        """What was let in with this descriptor, and has not left."""
+        return self._admitted.get(fileno)
 
-        Otherwise the pending connection that has waited longest may be dropped to make room; False: none was,
-        and there is room again only after somebody has logged in or left.
-        """
-        return len(self._pending) < self._settings.max_pending_logins or self._drop_the_slowest()
-
-    def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket; None: it must be closed, and the log says why, unless everything ends."""
-        if self._is_closed:
+    def add(self, fileno: int, host: str) -> AdmittedSocket | None:
+        """Count an accepted socket; None: there is no room, and the log says why, unless everything ends."""
+        if self.is_closed:
             return None
         if len(self._admitted) >= self._most:
             self._log.warning(
@@ -85,10 +87,57 @@ class Admission:
                 "-n)", host,
                 len(self._admitted))
             return None
-        fileno = connection.fileno()
-        admitted = AdmittedSocket(host, self._clock(), fileno)
-        self._admitted[fileno] = admitted
-        self._pending[admitted] = None
+        admitted = self._admitted[fileno] = AdmittedSocket(host, self._clock(), fileno)
+        return admitted
+
+    def remove(self, admitted: AdmittedSocket) -> bool:
+        """Count it no more; False where it was not counted."""
+        if self._admitted.get(admitted.fileno) is not admitted:
+            return False
+        del self._admitted[admitted.fileno]
+        return True
+
+    def close(self) -> None:
+        """Shut down all sockets, which whoever serves one finds ended and closes. Nobody is let in any more.
+        """
+        self.is_closed = True
+        for fileno in self._admitted:
+            shut_down(fileno)
+
+
+class Gate:
+    """Counts the connections of one protocol, by address, and those that are pending. Made by Admission."""
+
+    def __init__(
+        self, admission: Admission, settings: Any, prefix: str, clock: Callable[[], float], log: QuietLog,
+    ):
+        self._admission = admission
+        self._settings = settings
+        self._per_address = f"{prefix}max_connections_per_address"
+        self._most_pending = f"{prefix}max_pending_logins"
+        self._clock = clock
+        self._log = log
+        self._pending: dict[AdmittedSocket, None] = {}
+        self._hosts: Counter[str] = Counter()
+
+    @property
+    def pending_count(self) -> int:
+        """Connections that have not logged in yet."""
+        return len(self._pending)
+
+    def has_room(self) -> bool:
+        """True if another client may connect.
+
+        Otherwise the pending connection that has waited longest may be dropped to make room; False: none was,
+        and there is room again only after somebody has logged in or left.
+        """
+        return len(self._pending) < getattr(self._settings, self._most_pending) or self._drop_the_slowest()
+
+    def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
+        """Count an accepted socket; None: it must be closed, and the log says why, unless everything ends."""
+        admitted = self._admission.add(connection.fileno(), host)
+        if admitted is not None:
+            self._pending[admitted] = None
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
@@ -97,16 +146,15 @@ class Admission:
 
         A socket that comes from elsewhere is counted from here on; whoever brought it calls ``leave``.
         """
-        if self._is_closed:
+        if self._admission.is_closed:
             return None
-        limit = self._settings.max_connections_per_address
+        limit = getattr(self._settings, self._per_address)
         if limit and self._hosts[host] >= limit:
             self._log.warning(
-                ("address", host),
-                "connection from %s refused: it has %d already (max_connections_per_address)",
-                host or "this machine", limit)
+                ("address", host, self._per_address), "connection from %s refused: it has %d already (%s)",
+                host or "this machine", limit, self._per_address)
             return None
-        admitted = self._admitted.get(connection.fileno()) or self.enter(connection, host)
+        admitted = self._admission.find(connection.fileno()) or self.enter(connection, host)
         if admitted is not None and not admitted.identified:
             admitted.host, admitted.identified = host, True
             self._hosts[host] += 1
@@ -118,20 +166,11 @@ class Admission:
 
     def leave(self, admitted: AdmittedSocket) -> None:
         """Its socket is about to be closed. A second call does nothing."""
-        if self._admitted.get(admitted.fileno) is admitted:
-            del self._admitted[admitted.fileno]
-            if admitted.identified:
-                self._hosts[admitted.host] -= 1
-                if not self._hosts[admitted.host]:
-                    del self._hosts[admitted.host]
+        if self._admission.remove(admitted) and admitted.identified:
+            self._hosts[admitted.host] -= 1
+            if not self._hosts[admitted.host]:
+                del self._hosts[admitted.host]
         self._pending.pop(admitted, None)
-
-    def close(self) -> None:
-        """Shut down all sockets, which whoever serves one finds ended and closes. Nobody is let in any more.
-        """
-        self._is_closed = True
-        for fileno in self._admitted:
-            shut_down(fileno)
 
     def _drop_the_slowest(self) -> bool:
         """Shut down the oldest pending connection of the address that has the most. False where it has not
@@ -143,10 +182,9 @@ class Admission:
         if self._clock() - admitted.since < PATIENCE_S:
             return False
         self._log.warning(
-            ("slowest", greediest),
-            "%d connections wait for their login (max_pending_logins), %d of them from %s: the oldest give "
-            "way",
-            len(self._pending), ranks[greediest], greediest or "this machine")
+            ("slowest", greediest, self._most_pending),
+            "%d connections wait for their login (%s), %d of them from %s: the oldest give way",
+            len(self._pending), self._most_pending, ranks[greediest], greediest or "this machine")
         del self._pending[admitted]
         shut_down(admitted.fileno)
         return True

@@ -1,13 +1,15 @@
 """Clients: every connection that has logged in, whichever door it came through.
 
 Doors register a connection when its login is done and forget it when it has ended; the management API,
-metrics, limits and the broker's stop ask here, and never a door. Counts are kept by user and by vhost, so
+metrics, limits and the broker's stop ask here, and never a door. Counts are kept by door, user and vhost, so
 that a login costs the same whether there are ten connections or a hundred thousand.
 
-A connection has ``user``, ``vhost`` and ``name``; it is told of alarms by ``block(reason)`` and
-``unblock()``, and ends by ``force_close(reason)`` (its client is told, and waited for) or ``abort(why)``
-(without a word). Never reads, never writes.
+A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``; it is told of alarms
+by ``block(reason)`` and ``unblock()``, and ends by ``force_close(reason)`` (its client is told, and waited
+for) or ``abort(why)`` (without a word). Never reads, never writes.
 """
+from collections import Counter
+
 from gevent.event import Event
 
 from gomq_py.hub.alarm_news import AlarmNews
@@ -45,6 +47,7 @@ class Clients:
         self._all = {}  # as keys, as in each group
         self._by_user = {}  # name: those of this user; never empty
         self._by_vhost = {}
+        self._doors = Counter()
         self._empty = Event()
         self._blocked_reason = None
         self._alarm_news = AlarmNews(scheduler)
@@ -70,6 +73,10 @@ class Clients:
         """Those that opened this vhost."""
         return list(self._by_vhost.get(vhost, ()))
 
+    def count_of_door(self, name):
+        """How many came through this door."""
+        return self._doors[name]
+
     def count_of_user(self, name):
         """How many ``of_user`` would list."""
         return len(self._by_user.get(name, ()))
@@ -81,6 +88,7 @@ class Clients:
     def register(self, connection):
         """Its login is complete: it counts, and hears of an alarm that is on."""
         self._all[connection] = None
+        self._doors[connection.door] += 1
         self._by_user.setdefault(connection.user.name, {})[connection] = None
         self._by_vhost.setdefault(connection.vhost, {})[connection] = None
         self.churn.connection_created += 1
@@ -92,6 +100,7 @@ class Clients:
         if connection not in self._all:
             return
         del self._all[connection]
+        self._doors[connection.door] -= 1
         _leave(self._by_user, connection.user.name, connection)
         _leave(self._by_vhost, connection.vhost, connection)
         self.churn.connection_closed += 1
@@ -115,9 +124,7 @@ class Clients:
             self._empty.clear()
             self._empty.wait(STOP_TIMEOUT_S)
         for connection in self.all():
-            connection.abort(
-                "the client did not agree to the end of its connection before the broker stopped"
-            )
+            connection.abort("the client did not agree to the end before the broker stopped")
 
 
 def _leave(groups, key, connection):

@@ -15,7 +15,7 @@ import gevent
 from gevent import socket
 from greenlet import GreenletExit
 
-from gomq_py.hub.admission import Admission, AdmittedSocket
+from gomq_py.hub.admission import AdmittedSocket, Gate
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -161,18 +161,18 @@ class Listener:
     def __init__(
         self, listening: Any, protocol: str, handle: Handle, options: SocketOptions,
         handshake: Handshake | None = None, proxies: Proxies | None = None, inherited: bool = False,
-        admission: Admission | None = None,
+        gate: Gate | None = None,
     ):
         """``listening`` is bound and listens already, and is owned from here on.
 
         ``handshake`` makes of an accepted socket the one to serve (TLS).
 
         ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also
-        removes its path. ``admission`` is asked before anybody is served.
+        removes its path. ``gate`` is asked before anybody is served.
         """
         self.protocol = protocol
         self._proxies = proxies
-        self._admission = admission
+        self._gate = gate
         self._strangers = QuietLog(LOG)
         self._handshake = handshake
         self._socket = listening
@@ -235,7 +235,7 @@ class Listener:
             if connection.family == socket.AF_UNIX:
                 address = self._unix_peer(connection)
             admitted = self._admitted(connection, address)
-            if admitted is None and self._admission is not None:
+            if admitted is None and self._gate is not None:
                 connection.close()
                 continue
             greenlet = gevent.spawn(self._serve, connection, address, admitted)
@@ -246,11 +246,11 @@ class Listener:
 
         May switch.
         """
-        if self._admission is None:
+        if self._gate is None:
             return None
-        while not self._admission.has_room():
+        while not self._gate.has_room():
             gevent.sleep(FULL_PAUSE_S)
-        return self._admission.enter(connection, host_of(address))
+        return self._gate.enter(connection, host_of(address))
 
     def _unix_peer(self, connection: Any) -> str:
         """A name for a peer that has no address: "unix:PROCESS:NUMBER", the process by its id and the
@@ -283,8 +283,8 @@ class Listener:
                 "%s connection from %s ended by a fault of the broker", self.protocol, format_address(address)
             )
         finally:
-            if self._admission is not None and admitted is not None:
-                self._admission.leave(admitted)
+            if self._gate is not None and admitted is not None:
+                self._gate.leave(admitted)
             connection.close()
 
 

@@ -104,7 +104,7 @@ class _Session:
     def __init__(self, door, fd):
         self.socket = _Socket(fd)
         server = door.server
-        guest = self.guest = door.hub.admission.identify(self.socket, "127.0.0.1")
+        guest = self.guest = door.server.gate.identify(self.socket, "127.0.0.1")
         connection = self.connection = Connection(server, self.socket, ("127.0.0.1", 1), guest)
         connection.vhost, connection.user = door.vhost, door.broker.users.get("guest")
         connection.capabilities = {"consumer_cancel_notify": True, "connection.blocked": True}

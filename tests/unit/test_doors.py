@@ -8,7 +8,7 @@ from gevent import socket
 from gomq_py.config import control
 from gomq_py.config.settings import Settings
 from gomq_py.ctl.session import make_session
-from gomq_py.doors import Doors
+from gomq_py.doors import AMQP, Doors
 from gomq_py.net.listener import BindError, bind_tcp
 from gomq_py.net.tls import TLSError
 from tests.support import certificates
@@ -37,7 +37,7 @@ def open_doors():
     made = []
 
     def open_(inherited=(), **settings):
-        made.append(Doors(Settings(**{**OFF, **settings}), lambda connection, address: None, None, SideDoor, inherited))
+        made.append(Doors(Settings(**{**OFF, **settings}), {AMQP: (lambda connection, address: None, None)}, SideDoor, inherited))
         made[-1].open()
         return made[-1]
 
@@ -80,7 +80,7 @@ def test_port_that_is_taken_closes_a_side_door_only_where_nobody_asked_for_it(op
         settings = Settings(**OFF)
         settings.http_port = port
         settings.origins.pop("http_port")
-        doors = Doors(settings, None, None, SideDoor)
+        doors = Doors(settings, {}, SideDoor)
         doors.open()
 
     assert protocols(doors) == []

@@ -21,7 +21,7 @@ from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
     moved,
 )
-from gomq_py.amqp.server.login import LoginAttempt
+from gomq_py.amqp.server.login import DOOR, LoginAttempt
 from gomq_py.amqp.server.publish import wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
@@ -62,6 +62,8 @@ SILENT_CHECKS = 5
 
 class Connection:
     """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
+
+    door = DOOR
 
     def __init__(self, server, socket, address, admitted=None):
         self.server = server
@@ -107,7 +109,7 @@ class Connection:
         session = attempt.run()
         if session is None or self.hub.is_closed:
             return
-        self.hub.admission.logged_in(self.admitted)
+        self.server.gate.logged_in(self.admitted)
         self.client_properties, self.capabilities, self.mechanism = (
             attempt.client_properties, attempt.capabilities, attempt.mechanism
         )

@@ -25,6 +25,8 @@ from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
+# As admission, limits and lists of connections know this door.
+DOOR = "amqp"
 READ_OCTETS = 16 * 1024
 
 
@@ -177,7 +179,8 @@ class LoginAttempt:
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
         try:
-            return enter(self._broker, self._clients, self.user, name, self._server.settings.max_connections)
+            return enter(
+                self._broker, self._clients, self.user, name, DOOR, self._server.settings.max_connections)
         except Refused as refused:
             error = NotAllowed(refused.text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
             raise HandshakeError(str(error), close_frame(error)) from refused

@@ -23,6 +23,7 @@ class AMQPServer:
         self.settings = settings
         self._node_name = f"gomq@{socket_module.gethostname()}"
         self.tables = broker.tables
+        self.gate = hub.admission.gate("")  # AMQP's limits of strangers are named without a protocol
         self.timeouts = ConsumerTimeouts()
         hub.at_close(self.timeouts.close)
         look_again = LookAgain(hub.clients)
@@ -42,9 +43,9 @@ class AMQPServer:
         """Serve one client; the caller closes the socket. May switch."""
         if self.hub.clients.is_closing:
             return
-        admitted = self.hub.admission.identify(socket, host_of(address))
+        admitted = self.gate.identify(socket, host_of(address))
         if admitted is not None:
             try:
                 Connection(self, socket, address, admitted).run()
             finally:
-                self.hub.admission.leave(admitted)
+                self.gate.leave(admitted)

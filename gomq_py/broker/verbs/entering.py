@@ -34,13 +34,13 @@ def check_credentials(logins, clients, username, password, host, patience):
     return user
 
 
-def enter(broker, clients, user, name, most=0):
-    """The VHost of this name, for one more connection of the user. ``most``: connections there may be, 0 is
-    any number.
+def enter(broker, clients, user, name, door, most=0):
+    """The VHost of this name, for one more connection of the user through this door, which may have ``most``
+    of them; 0 is any number.
 
     Raises NotFound, AccessRefused, and OutOfResources where a limit of connections is reached.
     """
-    if most and len(clients) >= most:
+    if most and clients.count_of_door(door) >= most:
         raise OutOfResources(f"connection refused: node connection limit ({most}) is reached")
     vhost = broker.vhosts.get(name)
     if vhost is None:

@@ -34,6 +34,11 @@ def admission(settings, clock):
 
 
 @pytest.fixture
+def gate(admission):
+    return admission.gate("")
+
+
+@pytest.fixture
 def pairs():
     """A function that makes (our end, their end) of a connection."""
     made = []
@@ -49,12 +54,12 @@ def pairs():
 
 
 @pytest.fixture
-def arrive(admission, pairs):
+def arrive(gate, pairs):
     """A function: somebody from ``host`` comes. Returns (admitted, their end)."""
     def come(host):
-        assert admission.has_room()
+        assert gate.has_room()
         ours, theirs = pairs()
-        return admission.enter(ours, host), theirs
+        return gate.enter(ours, host), theirs
 
     return come
 
@@ -68,33 +73,33 @@ def is_over(end):
         return False
 
 
-def test_connections_are_counted_from_their_coming_to_their_leaving(admission, arrive):
+def test_connections_are_counted_from_their_coming_to_their_leaving(admission, gate, arrive):
     admitted, _ = arrive("192.0.2.1")
     assert (admission.count, admission.pending_count) == (1, 1)
 
-    admission.logged_in(admitted)
+    gate.logged_in(admitted)
     assert (admission.count, admission.pending_count) == (1, 0)
-    admission.leave(admitted)
-    admission.leave(admitted)
+    gate.leave(admitted)
+    gate.leave(admitted)
 
     assert (admission.count, admission.pending_count) == (0, 0)
 
 
-def test_descriptors_are_left_for_files(admission, settings, pairs, caplog):
+def test_descriptors_are_left_for_files(gate, settings, pairs, caplog):
     settings.max_pending_logins = 1000
-    guests = [admission.enter(pairs()[0], "192.0.2.1") for _ in range(31)]
+    guests = [gate.enter(pairs()[0], "192.0.2.1") for _ in range(31)]
 
     assert all(guests[:30]) and guests[30] is None
     assert "192.0.2.1 refused: there are 30, and the other descriptors are for files" in caplog.text
-    admission.leave(guests[0])
-    assert admission.enter(pairs()[0], "192.0.2.1") is not None
+    gate.leave(guests[0])
+    assert gate.enter(pairs()[0], "192.0.2.1") is not None
 
 
-def test_nobody_gives_way_before_his_time(admission, arrive):
+def test_nobody_gives_way_before_his_time(gate, arrive):
     for _ in range(3):
         arrive("192.0.2.1")
 
-    assert not admission.has_room()
+    assert not gate.has_room()
 
 
 def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock, caplog):
@@ -109,64 +114,93 @@ def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock,
     assert "3 connections wait for their login (max_pending_logins), 2 of them from 192.0.2.1: the oldest give way" in caplog.text
 
 
-def test_who_has_logged_in_never_gives_way(admission, arrive, clock):
+def test_who_has_logged_in_never_gives_way(gate, arrive, clock):
     for _ in range(10):
         admitted, end = arrive("192.0.2.1")
-        admission.logged_in(admitted)
+        gate.logged_in(admitted)
     clock.now += 100
 
-    assert admission.has_room() and not is_over(end)
+    assert gate.has_room() and not is_over(end)
 
 
-def test_address_has_as_many_connections_as_its_limit(admission, settings, pairs, caplog):
+def test_address_has_as_many_connections_as_its_limit(gate, settings, pairs, caplog):
     settings.max_connections_per_address = 2
     settings.max_pending_logins = 100
     sockets = [pairs()[0] for _ in range(4)]
     hosts = ["192.0.2.1"] * 3 + ["192.0.2.2"]
     for one, host in zip(sockets, hosts):
-        admission.enter(one, host)
+        gate.enter(one, host)
 
-    found = [admission.identify(one, host) for one, host in zip(sockets, hosts)]
+    found = [gate.identify(one, host) for one, host in zip(sockets, hosts)]
 
     assert [admitted is not None for admitted in found] == [True, True, False, True]
     assert "192.0.2.1 refused: it has 2 already (max_connections_per_address)" in caplog.text
 
 
-def test_proxys_connections_are_counted_for_those_it_speaks_for(admission, settings, pairs):
+def test_proxys_connections_are_counted_for_those_it_speaks_for(gate, settings, pairs):
     settings.max_connections_per_address = 1
     sockets = [pairs()[0] for _ in range(3)]
 
     guests = []
     for number, one in enumerate(sockets[:2]):
-        admission.enter(one, "10.0.0.1")
-        guests.append(admission.identify(one, f"192.0.2.{number}"))
-    admission.enter(sockets[2], "10.0.0.1")
+        gate.enter(one, "10.0.0.1")
+        guests.append(gate.identify(one, f"192.0.2.{number}"))
+    gate.enter(sockets[2], "10.0.0.1")
 
     assert all(guests)
-    assert admission.identify(sockets[2], "192.0.2.0") is None
-    admission.leave(guests[0])
-    assert admission.identify(sockets[2], "192.0.2.0") is not None
+    assert gate.identify(sockets[2], "192.0.2.0") is None
+    gate.leave(guests[0])
+    assert gate.identify(sockets[2], "192.0.2.0") is not None
 
 
-def test_socket_that_no_listener_let_in_is_counted_too(admission, pairs):
-    admitted = admission.identify(pairs()[0], "")
+def test_socket_that_no_listener_let_in_is_counted_too(admission, gate, pairs):
+    admitted = gate.identify(pairs()[0], "")
 
     assert admission.count == 1
-    admission.leave(admitted)
+    gate.leave(admitted)
     assert admission.count == 0
 
 
-def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, clock):
+def test_strangers_at_one_gate_keep_nobody_out_of_another(admission, gate, settings, pairs):
+    settings.other_max_connections_per_address, settings.other_max_pending_logins = 1, 1
+    other = admission.gate("other_")
+    for _ in range(3):
+        gate.identify(pairs()[0], "192.0.2.1")
+
+    assert not gate.has_room() and other.has_room()
+    assert other.identify(pairs()[0], "192.0.2.1") is not None
+    assert (admission.count, admission.pending_count, gate.pending_count, other.pending_count) == (4, 4, 3, 1)
+
+
+def test_gate_says_which_of_its_limits_is_reached(admission, settings, pairs, caplog):
+    settings.other_max_connections_per_address = 1
+    other = admission.gate("other_")
+    assert other.identify(pairs()[0], "192.0.2.1") is not None
+
+    assert other.identify(pairs()[0], "192.0.2.1") is None
+
+    assert "192.0.2.1 refused: it has 1 already (other_max_connections_per_address)" in caplog.text
+
+
+def test_descriptors_are_everybodys(admission, settings, pairs):
+    settings.max_pending_logins = settings.other_max_pending_logins = 1000
+    gates = [admission.gate(""), admission.gate("other_")]
+    guests = [gates[number % 2].enter(pairs()[0], "192.0.2.1") for number in range(31)]
+
+    assert all(guests[:30]) and guests[30] is None
+
+
+def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, gate, clock):
     """Three who say nothing stand at the door; whoever comes is served all the same once they have had their time."""
     clock.__class__.now = 100.0
 
     def greet(connection, address):
-        admitted = admission.identify(connection, address[0])
+        admitted = gate.identify(connection, address[0])
         if connection.recv(10):
-            admission.logged_in(admitted)
+            gate.logged_in(admitted)
             connection.sendall(b"welcome")
 
-    listener = Listener(bind_tcp("127.0.0.1", 0, 16), "amqp", greet, SocketOptions(), admission=admission)
+    listener = Listener(bind_tcp("127.0.0.1", 0, 16), "amqp", greet, SocketOptions(), gate=gate)
     listener.start()
     dawdlers = [gevent.socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
     wait_until(lambda: admission.pending_count == 3, sleep=gevent.sleep)

@@ -23,7 +23,8 @@ class ByHand:
 class Connection:
     """Of any protocol. ``agrees``: what it is told, it does; else it says nothing."""
 
-    def __init__(self, clients, user="bob", vhost=None, agrees=True):
+    def __init__(self, clients, user="bob", vhost=None, agrees=True, door="a door"):
+        self.door = door
         self.user, self.vhost = SimpleNamespace(name=user), vhost
         self._clients, self._agrees = clients, agrees
         self.told, self.cut = [], []
@@ -77,6 +78,15 @@ def test_connections_are_found_and_counted_by_user_and_by_vhost(clients, connect
     assert clients.in_vhost(here) == [first, second] and clients.count_in_vhost(here) == 2
     assert clients.of_user("nobody") == clients.in_vhost(object()) == []
     assert clients.count_of_user("nobody") == clients.count_in_vhost(object()) == 0
+
+
+def test_connections_are_counted_by_the_door_they_came_through(clients, connected):
+    first = connected()
+    connected(door="another")
+
+    clients.forget(first)
+
+    assert [clients.count_of_door(name) for name in ("a door", "another", "none")] == [0, 1, 0]
 
 
 def test_user_that_was_made_anew_has_the_connections_of_the_one_before(clients, connected):
@@ -139,9 +149,9 @@ def test_counts_of_a_login_look_at_no_other_connection(clients, connected):
     others = [connected(user=f"user-{number}", vhost=object()) for number in range(50)]
     vhost = others[3].vhost
     for one in others:
-        del one.user, one.vhost
+        del one.user, one.vhost, one.door
 
-    assert clients.count_of_user("user-7") == 1 and clients.count_in_vhost(vhost) == 1
+    assert clients.count_of_door("a door") == 50 and clients.count_of_user("user-7") == 1 and clients.count_in_vhost(vhost) == 1
 
 
 def test_everybody_hears_of_an_alarm_and_who_comes_meanwhile_too(clients, connected):

@@ -115,7 +115,7 @@ def test_owners_are_told_of_the_end_once_the_last_first_and_all_though_one_fails
 
 def test_sockets_that_are_served_end_with_the_hub(hub):
     ours, theirs = socket.socketpair()
-    hub.admission.enter(theirs, "")
+    hub.admission.gate("").enter(theirs, "")
 
     hub.close()
 
@@ -215,7 +215,8 @@ def test_nobody_comes_in_after_the_end(hub):
     ours, theirs = socket.socketpair()
     hub.close()
 
-    assert hub.admission.enter(theirs, "") is None and hub.admission.identify(theirs, "") is None
+    gate = hub.admission.gate("")
+    assert gate.enter(theirs, "") is None and gate.identify(theirs, "") is None
     ours.close()
     theirs.close()
 

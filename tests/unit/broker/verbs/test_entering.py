@@ -18,6 +18,8 @@ def node(tmp_path):
 
 
 class Connection:
+    door = "a door"
+
     def __init__(self, user, vhost):
         self.user, self.vhost = user, vhost
 
@@ -99,7 +101,7 @@ def test_what_keeps_a_user_out_is_an_error_of_its_kind(node, hinders, error, tex
         connected(node, guest, vhost)
 
     with pytest.raises(error) as raised:
-        enter(broker, node.hub.clients, user, "other" if hinders == "no vhost" else "/", 1 if hinders == "the broker is full" else 0)
+        enter(broker, node.hub.clients, user, "other" if hinders == "no vhost" else "/", "a door", 1 if hinders == "the broker is full" else 0)
 
     assert type(raised.value) is error and raised.value.text == text
 
@@ -108,4 +110,10 @@ def test_last_place_is_given(node):
     node.broker.user_limits.set("bob", "max-connections", 1)
     node.broker.parameters.set(node.vhost, "vhost-limits", "limits", {"max-connections": 1})
 
-    assert enter(node.broker, node.hub.clients, node.broker.users.get("bob"), "/", 1) is node.vhost
+    assert enter(node.broker, node.hub.clients, node.broker.users.get("bob"), "/", "a door", 1) is node.vhost
+
+
+def test_connections_of_one_door_take_no_place_of_another(node):
+    connected(node, node.broker.users.get("guest"), node.vhost)
+
+    assert enter(node.broker, node.hub.clients, node.broker.users.get("bob"), "/", "another door", 1) is node.vhost
