@@ -18,21 +18,22 @@ from gomq_py.net.proxy_protocol import Proxies
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
-AMQP, AMQPS, HTTP, HTTPS, METRICS, CONTROL = "amqp", "amqps", "http", "https", "metrics", "control"
+AMQP, AMQPS, MQTT = "amqp", "amqps", "mqtt"
+HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 
 class Served(NamedTuple):
-    """Behind which doors clients of one protocol are served, as options of the settings. ``tls``: what the
-    encrypted door is called.
+    """Behind which doors clients of one protocol are served, as options of the settings; empty for none.
+    ``tls``: what the encrypted door is called. Without ``systemd_name`` that is the protocol's.
     """
 
     bind: str
     port: str
-    tls: str
-    tls_port: str
-    unix_path: str
-    unix_mode: str
-    systemd_name: str
+    tls: str = ""
+    tls_port: str = ""
+    unix_path: str = ""
+    unix_mode: str = ""
+    systemd_name: str = ""
 
 
 # Protocols whose connections the broker's doors keep; whoever makes Doors says who handles them.
@@ -41,6 +42,7 @@ PROTOCOLS = {
         "amqp_bind", "amqp_port", AMQPS, "amqps_port", "amqp_unix_path", "amqp_unix_mode",
         "amqp_systemd_socket_name",
     ),
+    MQTT: Served("mqtt_bind", "mqtt_port"),
 }
 # Side door -> (option of its address, option of its port).
 SIDE_DOORS = {
@@ -152,7 +154,7 @@ class Doors:
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
-        ports = {served.tls: getattr(settings, served.tls_port) for served in self._served()}
+        ports = {served.tls: getattr(settings, served.tls_port) for served in self._served() if served.tls}
         ports[HTTPS] = settings.https_port
         if not settings.tls_cert:
             for name in ports:
@@ -179,7 +181,7 @@ class Doors:
         self._open_port(protocol, protocol, served.port)
         if served.tls in contexts:
             self._open_port(protocol, served.tls, served.tls_port, self._handshaker(served.tls, contexts))
-        path = getattr(settings, served.unix_path)
+        path = getattr(settings, served.unix_path) if served.unix_path else ""
         if path:
             bound = bind_unix(path, settings.listen_backlog, getattr(settings, served.unix_mode))
             self._serve(bound, protocol, protocol)
@@ -254,7 +256,7 @@ class Doors:
 
     def _take_inherited(self, protocol: str) -> list[Any]:
         """The sockets that were handed over for a protocol; there may be one per address."""
-        options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
+        options = {name: served.systemd_name for name, served in PROTOCOLS.items() if served.systemd_name}
         options[HTTP] = "http_systemd_socket_name"
         name = getattr(self._settings, options[protocol]) if protocol in options else protocol
         found = [listening for given, listening in self._inherited if given == name]

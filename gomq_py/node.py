@@ -15,7 +15,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
-from gomq_py.doors import AMQP, Doors
+from gomq_py.doors import AMQP, MQTT, Doors
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
@@ -88,6 +88,10 @@ class Node:
     def open_doors(self, inherited: Any = ()) -> None:
         """Listen. ``inherited``: (name, listening socket) of those that need not be opened. Raises BindError, OSError. May switch."""
         handlers = {AMQP: (self.amqp.handle, self.amqp.gate)}
+        if self.settings.mqtt_port >= 0:
+            from gomq_py.mqtt.server.server import MQTTServer  # here, because a broker without it should not carry it
+            mqtt = MQTTServer(self.broker, self.settings, self.hub)
+            handlers[MQTT] = (mqtt.handle, mqtt.gate)
         self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
         self.doors.open()
 

@@ -259,7 +259,7 @@ def connection(one):
     shape = {
         "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name,
         "user_who_performed_action": one.user.name,
-        "user_provided_name": one.client_properties.get("connection_name"), "protocol": "AMQP 0-9-1",
+        "user_provided_name": one.client_properties.get("connection_name"), "protocol": one.protocol,
         "type": "network", "state": one.flow if one.state == "open" else one.state,
         "channels": len(one.channels), "channel_max": one.limits.channel_max,
         "frame_max": one.limits.frame_max, "timeout": one.limits.heartbeat_s,

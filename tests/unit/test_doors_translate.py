@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.source_tree import module_name, sources, tree
 
-DOORS = ("gomq_py.amqp.server.", "gomq_py.http.")
+DOORS = ("gomq_py.amqp.server.", "gomq_py.mqtt.server.", "gomq_py.http.")
 VERBS = "gomq_py.broker.verbs"
 # What asks for a right of somebody: methods of users, permissions and Access.
 CHECKS = {"allows", "permission", "topic_permission", "write_topic", "read_topic", "may_write", "may_publish"}

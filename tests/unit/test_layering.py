@@ -29,7 +29,7 @@ MAP = {
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"node", "reload", "state_dump", ""},
-    "node": CORE | {"broker.broker", "amqp.server", "http", "doors"},
+    "node": CORE | {"broker.broker", "amqp.server", "mqtt.server", "http", "doors"},
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},
@@ -40,6 +40,7 @@ MAP = {
     # doors: a peer speaks; we translate
     "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},  # "": the version, for server-properties
     "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
+    "mqtt.server": DOOR | {"mqtt.wire"},
     "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
@@ -101,6 +102,7 @@ LIBRARIES = {
     "state_dump": {"gevent", "greenlet"},
     "amqp.server": {"gevent", "greenlet"},
     "amqp.server.fast_lane": {"gevent"},
+    "mqtt.server": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client"},
     "broker": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),

@@ -64,6 +64,7 @@ class Connection:
     """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
 
     door = DOOR
+    protocol = "AMQP 0-9-1"  # as lists of connections show it
 
     def __init__(self, server, socket, address, admitted=None):
         self.server = server

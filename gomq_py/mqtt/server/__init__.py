@@ -1,0 +1,1 @@
+"""The MQTT door: sockets and packets on one side, the broker's verbs on the other."""

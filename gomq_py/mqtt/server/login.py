@@ -1,0 +1,188 @@
+"""Login: from the first octet to CONNACK, in good time or not at all.
+
+Between the connection's greenlet and the wire. Until the login is done it writes to the socket itself,
+waiting, since nobody else does yet; it never lets a stranger hold more than one small packet, nor keep the
+broker waiting for longer than ``mqtt_login_timeout``. Who comes in is decided in broker.verbs.entering.
+"""
+import secrets
+
+from gevent import Timeout
+
+from gomq_py.auth.certificates import certified_name
+from gomq_py.auth.errors import LoginRefused
+from gomq_py.auth.patience import Patience
+from gomq_py.broker.verbs.entering import check_credentials, enter
+from gomq_py.errors import AccessRefused, Refused
+from gomq_py.mqtt.server.refusals import connack_code
+from gomq_py.mqtt.wire import reason_codes
+from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, last_packet
+from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, Limits
+from gomq_py.mqtt.wire.errors import MQTTError
+from gomq_py.mqtt.wire.packets import ConnackPacket
+from gomq_py.observability.log import logger
+
+LOG = logger("mqtt")
+# As admission, limits and lists of connections know this door.
+DOOR = "mqtt"
+READ_OCTETS = 16 * 1024
+# Of an id that is given to a client that has none: 128 bits, which are 22 characters.
+ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
+
+
+class LoginEnd(Exception):
+    """There will be no connection. ``reply``: octets to send first; the text is for the log."""
+
+    def __init__(self, text, reply=b""):
+        super().__init__(text)
+        self.reply = reply
+
+
+class Session:
+    """What a login came to: ``user``, ``vhost``, ``connect`` (the packet), ``client_id``, and in ``rest`` the
+    octets read behind it.
+    """
+
+    __slots__ = ("user", "vhost", "connect", "client_id", "rest")
+
+    def __init__(self, user, vhost, connect, client_id, rest):
+        self.user = user
+        self.vhost = vhost
+        self.connect = connect
+        self.client_id = client_id
+        self.rest = rest
+
+
+class LoginAttempt:
+    """One client on its way in. ``name`` is the connection's."""
+
+    def __init__(self, server, socket, name, peer_host):
+        settings = server.settings
+        self._server = server
+        self._broker = server.broker
+        self._clients = server.hub.clients
+        self._socket = socket
+        self._name = name
+        self._peer_host = peer_host
+        self._timeout_s = settings.mqtt_login_timeout
+        self._most_octets = settings.mqtt_max_octets_before_login
+        self._patience = Patience(self._timeout_s, LoginEnd(f"no login within {self._timeout_s} s"))
+        self._certified_name = certified_name(socket, settings)
+        self._octets = bytearray()
+
+    def run(self):
+        """A Session, or None when there will be no connection; why is in the log then. May switch."""
+        try:
+            with self._patience:
+                connect = self._read_connect()
+                return self._log_in(connect)
+        except LoginEnd as end:
+            self._server.strangers.warning(
+                ("refused", self._peer_host), "connection %s refused: %s", self._name, end)
+            self._try_to_send(end.reply)
+        except OSError as error:
+            self._server.strangers.info(
+                ("lost", self._peer_host), "connection %s lost before it logged in: %s", self._name,
+                error.strerror or error)
+        return None
+
+    def _read_connect(self):
+        """The CONNECT; what was read behind it stays in ``_octets``. Raises LoginEnd, OSError. May switch."""
+        limits = Limits(packet_octets=self._most_octets)
+        try:
+            while True:
+                head = decode_fixed_header(self._octets, 0, len(self._octets), NO_VERSION, CLIENT, limits)
+                if head is not None and head[2] <= len(self._octets):
+                    packet = decode_packet(bytes(self._octets[:head[2]]), NO_VERSION, CLIENT, limits)
+                    del self._octets[:head[2]]
+                    return packet
+                data = self._socket.recv(READ_OCTETS)
+                if not data:
+                    raise LoginEnd("the peer closed the socket before CONNECT")
+                self._octets += data
+        except MQTTError as error:
+            raise LoginEnd(str(error), last_packet(error, NO_VERSION, connected=False)) from error
+
+    def _log_in(self, connect):
+        """Check who it is, find the vhost and answer. Raises LoginEnd, OSError. May switch."""
+        if "authentication_method" in connect.properties:
+            refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
+            raise LoginEnd("CONNECT with an authentication method", refusal)
+        try:
+            vhost_name, user_name = self._named(connect)
+            user = check_credentials(
+                self._broker.logins, self._clients, user_name, self._password(connect), self._peer_host,
+                self._patience,
+            )
+            self._enter(user, vhost_name)
+        except LoginRefused as error:
+            raise LoginEnd(str(error), _connack(connect, connack_code(error, connect.version))) from error
+        except Refused as error:
+            raise LoginEnd(error.text, _connack(connect, connack_code(error, connect.version))) from error
+        self._check_not_stopping()
+        client_id = connect.client_identifier
+        properties = {}
+        if not client_id:
+            client_id = ASSIGNED_PREFIX + secrets.token_urlsafe(ASSIGNED_OCTETS)
+            properties["assigned_client_identifier"] = client_id
+        self._socket.sendall(ConnackPacket(properties=properties).encode(connect.version))
+        # Again: while the client took that, user or vhost may have been deleted, and others may have come in.
+        self._check_not_stopping()
+        try:
+            vhost = self._enter(user, vhost_name)
+        except Refused as error:
+            raise LoginEnd(error.text) from error
+        return Session(user, vhost, connect, client_id, bytes(self._octets))
+
+    def _named(self, connect):
+        """(vhost, user) that the client names, VHOST:USER or USER; else the certificate's.
+
+        Raises AccessRefused.
+        """
+        name = connect.user_name
+        default_vhost = self._server.settings.mqtt_default_vhost
+        if name is None:
+            if not self._certified_name:
+                raise AccessRefused("CONNECT without a user name")
+            return default_vhost, self._certified_name
+        vhost_name, colon, rest = name.rpartition(":")
+        if colon and vhost_name in self._broker.vhosts and self._broker.users.get(name) is None:
+            return vhost_name, rest
+        return default_vhost, name
+
+    def _password(self, connect):
+        """Octets; None where the certificate stands for it."""
+        if connect.user_name is None:
+            return None
+        return connect.password or b""
+
+    def _enter(self, user, vhost_name):
+        return enter(
+            self._broker, self._clients, user, vhost_name, DOOR, self._server.settings.mqtt_max_connections)
+
+    def _check_not_stopping(self):
+        """After whatever may have switched: nobody comes in once the server takes leave. Raises LoginEnd."""
+        if self._clients.is_closing:
+            raise LoginEnd("the broker stops")
+
+    def _try_to_send(self, octets):
+        """A last word to somebody who may be gone already, which what is unread must not reset before it is
+        heard.
+
+        May switch.
+        """
+        if not octets:
+            return
+        try:
+            sent = False
+            with Timeout(self._timeout_s, False):
+                self._socket.sendall(octets)
+                sent = True
+            if sent:
+                self._server.hub.lingering.end(self._socket)
+        except OSError as error:
+            LOG.debug("connection %s: the refusal could not be sent: %s", self._name, error)
+
+
+def _connack(connect, code):
+    """A CONNACK that refuses; no session is present in one (§3.2.2.1.1)."""
+    return ConnackPacket(reason_code=code).encode(connect.version)

@@ -1,0 +1,192 @@
+"""An MQTT connection from CONNACK to its end, in literal octets."""
+import gevent
+import pytest
+
+from gomq_py.broker.verbs.token_life import EXPIRED
+from gomq_py.hub import slow_walk
+from tests.support.waiting import wait_until
+from tests.unit.mqtt.server.conftest import CONNACK_5, CONNECT_5, CONNECT_311
+
+PINGREQ, PINGRESP, DISCONNECT = b"\xc0\x00", b"\xd0\x00", b"\xe0\x00"
+
+
+@pytest.fixture
+def modern(mqtt):
+    """A client of MQTT 5."""
+    return mqtt.client(CONNECT_5, CONNACK_5)
+
+
+def told(code):
+    """The server's DISCONNECT."""
+    return b"\xe0\x01" + bytes((code,))
+
+
+def test_ping_is_answered(mqtt):
+    client = mqtt.client()
+
+    client.send(PINGREQ)
+    client.expect(PINGRESP)
+    client.send(PINGREQ[:1])
+    gevent.sleep(0)
+    client.send(PINGREQ[1:] + PINGREQ)
+
+    client.expect(PINGRESP + PINGRESP)
+
+
+def test_client_that_takes_leave_is_let_go_of_without_a_word(mqtt, caplog):
+    caplog.set_level("INFO", "gomq_py.mqtt")
+    client = mqtt.client()
+
+    client.send(DISCONNECT + PINGREQ)
+
+    client.expect_end()
+    wait_until(lambda: not mqtt.hub.clients and not mqtt.hub.admission.count, sleep=gevent.sleep)
+    assert "connection unix -> unix: user 'guest' opened vhost '/' as 'c' (MQTT 3.1.1)" in caplog.text
+    assert "connection unix -> unix (guest@/) closed: by the client: Normal disconnection" in caplog.text
+
+
+def test_client_that_is_gone_is_forgotten(mqtt, caplog):
+    caplog.set_level("INFO", "gomq_py.mqtt")
+    client = mqtt.client()
+
+    client.socket.close()
+
+    wait_until(lambda: not mqtt.hub.clients and not mqtt.hub.admission.count, sleep=gevent.sleep)
+    assert "the client closed the socket without DISCONNECT" in caplog.text
+    churn = mqtt.hub.clients.churn
+    assert (churn.connection_created, churn.connection_closed) == (1, 1)
+
+
+@pytest.mark.parametrize("octets, code", [
+    (CONNECT_5, 0x82),  # a second CONNECT
+    (b"\x20\x03\x00\x00\x00", 0x82),  # CONNACK from a client
+    (b"\xc1\x00", 0x81),  # PINGREQ with a flag
+    (b"\xc0\x01\x00", 0x81),  # PINGREQ with something in it
+    (b"\xc0\xff\xff\xff\xff", 0x81),  # a remaining length of five octets
+    (b"\x30\xff\xff\xff\x7f", 0x95),  # a packet that would be too large
+    (b"\x30\x04\x00\x01tx", 0x81),  # PUBLISH without properties
+    (b"\x30\x05\x00\x01t\x00x", 0x83),  # PUBLISH: not served yet
+    (b"\xf0\x00", 0x83),  # AUTH likewise
+])
+def test_packet_that_is_not_taken_ends_the_connection(mqtt, modern, octets, code):
+    modern.send(PINGREQ + octets + PINGREQ)
+
+    modern.expect(PINGRESP + told(code))
+    modern.expect_end()
+
+
+@pytest.mark.parametrize("octets", [CONNECT_311, b"\xc1\x00", b"\xf0\x00", b"\x30\x04\x00\x01tx"])
+def test_client_of_3_1_1_is_told_nothing_of_what_it_did_wrong(mqtt, octets):
+    client = mqtt.client()
+
+    client.send(octets)
+
+    client.expect_end()
+
+
+def test_client_is_gone_after_six_silent_quarters_of_its_keep_alive(mqtt, modern):
+    connection = mqtt.connection()
+    assert mqtt.hub.heartbeats._intervals[connection] == 60 / 4
+
+    for _ in range(5):
+        connection.check_heartbeat()
+    modern.send(PINGREQ)
+    modern.expect(PINGRESP)
+    for _ in range(6):
+        connection.check_heartbeat()  # the first of them notices the ping
+    modern.send(PINGREQ)
+    modern.expect(PINGRESP)
+    for _ in range(7):
+        connection.check_heartbeat()
+
+    modern.expect(told(0x8D))
+    modern.expect_end()
+
+
+def test_silence_is_no_fault_of_a_client_that_is_not_read_from(mqtt, modern):
+    connection = mqtt.connection()
+    hold = connection.stream.hold("the test")
+
+    for _ in range(20):
+        connection.check_heartbeat()
+    hold.release()
+
+    modern.send(PINGREQ)
+    modern.expect(PINGRESP)
+
+
+def test_keep_alive_of_0_is_no_limit(mqtt):
+    mqtt.client(CONNECT_5[:10] + b"\x00\x00" + CONNECT_5[12:], CONNACK_5)
+
+    assert mqtt.connection() not in mqtt.hub.heartbeats._intervals
+
+
+@pytest.mark.parametrize("reason, code", [
+    ("broker forced connection closure with reason 'shutdown'", 0x8B), (EXPIRED, 0xA0), ("Closed via management plugin", 0x98),
+])
+def test_client_of_mqtt_5_is_told_why_the_broker_closes(mqtt, modern, reason, code):
+    mqtt.connection().force_close(reason)
+
+    modern.expect(told(code))
+    modern.expect_end()
+
+
+def test_client_of_3_1_1_is_closed_without_a_word(mqtt):
+    client = mqtt.client()
+
+    mqtt.connection().force_close("Closed via management plugin")
+
+    client.expect_end()
+
+
+def test_leave_is_taken_of_clients_of_every_protocol(mqtt, modern):
+    leaving = gevent.spawn(mqtt.hub.take_leave)
+
+    modern.expect(told(0x8B))
+    modern.expect_end()
+    leaving.join()
+    assert leaving.successful() and not mqtt.hub.clients
+
+
+def test_client_that_writes_on_hears_the_last_word(mqtt, modern):
+    """Octets that nobody reads would reset the connection, and the last word with it."""
+    modern.send(b"\xc1\x00" + PINGREQ * 10_000)
+
+    modern.expect(told(0x81))
+
+
+def test_pings_without_end_give_others_their_turn(mqtt, modern, monkeypatch):
+    """A read of 64 KiB holds 32 000 of them. Here a connection has had its time after two."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    held, wait = [], mqtt.hub.slow_turns.wait
+
+    def noted(stream):
+        held.append(stream)
+        wait(stream)
+
+    monkeypatch.setattr(mqtt.hub.slow_turns, "wait", noted)
+
+    modern.send(PINGREQ * 20)
+
+    modern.expect(PINGRESP * 20)
+    assert len(held) >= 9
+
+
+def test_client_that_reads_no_answers_is_dropped(make_mqtt, caplog):
+    mqtt = make_mqtt(max_unread_output=4096)
+    client = mqtt.client()
+    sent = gevent.spawn(_send_until_it_breaks, client)
+
+    wait_until(lambda: not mqtt.hub.clients, sleep=gevent.sleep)
+
+    client.socket.close()
+    sent.join()
+    assert "the client does not read its answers" in caplog.text
+
+
+def _send_until_it_breaks(client):
+    try:
+        while True:
+            client.send(PINGREQ * 1000)
+    except OSError:
+        pass
