@@ -10,7 +10,8 @@ import sys
 from gomq_py import __version__
 from gomq_py.client.errors import ClientError
 from gomq_py.client.url import DEFAULT_URL
-from gomq_py.perf import churn, counts, messages, report
+from gomq_py.perf import churn, counts, messages, mqtt_options, report
+from gomq_py.perf.mqtt_throughput import MQTTThroughput
 from gomq_py.perf.options import (
     add_common, add_load, add_writing, amount, check_load, count, groups, prefetch, real, table,
 )
@@ -28,8 +29,9 @@ def parser():
     """All options of all scenarios."""
     top = _Parser(prog="gomq-py-perf", description="Load a message broker and measure it.",
                   epilog="gomq-py-perf throughput -z 10 is short for gomq-py-perf amqp throughput -z 10; "
-                         "gomq-py-perf amqp SCENARIO --help lists the options of each. "
-                         "Exit code 1 when the run failed or --verify found a fault.")
+                         "gomq-py-perf PROTOCOL SCENARIO --help lists the options of each. "
+                         "Exit code 1 when the run failed, --verify found a fault, or MQTT lost messages of "
+                         "QoS 1 or 2.")
     top.add_argument("-v", "--version", action="version", version=__version__)
     protocols = top.add_subparsers(dest="protocol", required=True)
     scenarios = protocols.add_parser("amqp", help="AMQP 0-9-1").add_subparsers(dest="scenario", required=True)
@@ -40,6 +42,10 @@ def parser():
     _connection_count(scenarios.add_parser("connection-count", help="open many connections and hold them"))
     for name, scenario in churn.SCENARIOS.items():
         _churn(scenarios.add_parser(name, help=scenario.__doc__.rstrip(".").lower() + ", again and again"))
+    scenarios = protocols.add_parser("mqtt", help="MQTT 3.1, 3.1.1 and 5").add_subparsers(
+        dest="scenario", required=True)
+    mqtt_options.throughput(
+        scenarios.add_parser("throughput", help="publish and subscribe as fast as possible, or at a rate"))
     return top
 
 
@@ -185,8 +191,10 @@ def _print_figures(options, figures):
 
 def run_throughput(options):
     """Run, print, exit code. Raises ValueError for options that do not go together."""
-    scenario = Throughput(
-        _checked(options),
+    kind, checked = (MQTTThroughput, mqtt_options.checked) if options.protocol == "mqtt" else (
+        Throughput, _checked)
+    scenario = kind(
+        checked(options),
         report.progress if not options.quiet and not options.json else lambda published, consumed: None,
     )
 

@@ -114,11 +114,11 @@ class PublisherRole(Role):
     """Publishes its cycle until it is told to stop or its quota is reached, and then until all is confirmed.
 
     ``window`` counts what is confirmed, ``confirm`` is how many may be unconfirmed, 0: nothing is confirmed.
-    ``phase`` delays the beginning by a share of the pause between two messages at a rate, so that many do not
-    publish in the same moment.
+    ``phase`` is the share of the pause between two messages at a rate that passes before the first, so that
+    many do not publish in the same moment.
     """
 
-    def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=0.0):
+    def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):
         super().__init__(options, counters, connection, quota)
         self.published = 0
         self.confirm = confirm
@@ -140,7 +140,8 @@ class PublisherRole(Role):
 
     def start(self, now_ns):
         """The run begins."""
-        super().start(now_ns + int(self._phase / self.options.rate * 1e9) if self.options.rate else now_ns)
+        rate = self.options.rate
+        super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
     def stop_publishing(self):
         """No new messages from now on; what is pending is written and confirmed."""

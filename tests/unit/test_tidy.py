@@ -57,7 +57,6 @@ ENTRY_POINTS = {
     "gomq_py.amqp.wire.properties": "programs of users, from before there was gomq_py.content",
     "gomq_py.amqp.wire.fields": "as amqp.wire.properties",
     "gomq_py.amqp.server.heartbeats": "as amqp.wire.properties, from before there was gomq_py.hub",
-    "gomq_py.client.mqtt": "programs of users and tests; the load tool for MQTT is to come",
     "gomq_py.mqtt.model.kinds": "the node, once it has MQTT's door; the other modules of mqtt.model are below it",
     "gomq_py.testing.child": "python -m, started by gomq_py.testing.brokers",
     "gomq_py.testing.plugin": "pytest plugin",

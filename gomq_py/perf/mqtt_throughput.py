@@ -1,0 +1,82 @@
+"""``gomq-py-perf mqtt throughput``: what of a run is MQTT's: topics, sessions, and that each message goes to every
+subscriber, or to one of each shared subscription.
+"""
+from gomq_py.perf import shared
+from gomq_py.perf.load import Load
+from gomq_py.perf.mqtt_roles import MQTTConsumer, MQTTPublisher, connect, consumer_name
+
+
+class MQTTThroughput(Load):
+    """One run over the topics of ``options``."""
+
+    def __init__(self, options, progress):
+        super().__init__(options, options.topics, progress)
+        # The publishers and consumers of one topic follow each other.
+        self._of_topic = [
+            (range(number * options.publishers, (number + 1) * options.publishers),
+             self.consumers[number * options.consumers:(number + 1) * options.consumers])
+            for number in range(len(options.topics))
+        ]
+
+    def prepare(self):
+        """Forget sessions that an earlier run has left: what they hold would be counted."""
+        self._forget_sessions()
+        if not self.options.persistent:
+            connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
+
+    def clean_up(self):
+        """Forget the sessions of this run."""
+        self._forget_sessions()
+
+    def _forget_sessions(self):
+        for index in range(len(self.consumers)) if self.options.persistent else ():
+            connect(self.options, consumer_name(self.options, index)).close()
+
+    def publisher(self, group, index, quota):
+        """A publisher to a topic."""
+        return MQTTPublisher(
+            self.options, self.region.counters(index), index, group, quota, len(self.publishers))
+
+    def consumer(self, group, index, quota):
+        """A subscriber to a topic."""
+        slot = self.consumers[index]
+        region = self.region
+        return MQTTConsumer(
+            self.options, region.counters(slot), index, group, quota, region.check(slot),
+            region.latencies(slot))
+
+    def expected(self):
+        """What was published and not refused, for each consumer."""
+        return sum(
+            self._copies(consumers) * sum(self._taken_on(publisher) for publisher in publishers)
+            for publishers, consumers in self._of_topic)
+
+    def judge(self, result):
+        """Count what was lost and doubled; both are faults where the QoS promises otherwise, and with
+        --verify disorder and bodies that nobody published are.
+        """
+        options, region = self.options, self.region
+        undisturbed = not (self.interrupted or result.faults)
+        result.lost, result.doubled = 0, region.total(shared.DOUBLED)
+        if undisturbed and self.publishers and self.consumers and not options.consume_count:
+            expected = self.expected()
+            result.doubled = max(result.doubled, result.consumed - expected)
+            result.lost = max(0, expected - (result.consumed - result.doubled))
+        unanswered = result.published - result.confirmed if options.qos and undisturbed else 0
+        promised = result.lost if options.qos and options.subscribe_qos else 0
+        for count, text in (
+            (region.total(shared.MISORDERED), "messages out of order"),
+            (region.total(shared.CORRUPT), "bodies that nobody published"),
+            (result.doubled, "messages more than once"), (promised, "messages lost"),
+            (unanswered, "publishes without an answer"),
+        ):
+            if count:
+                result.faults.append(f"{count} {text}")
+
+    def _copies(self, consumers):
+        """How many consumers of a topic get each message."""
+        return min(1, len(consumers)) if self.options.share else len(consumers)
+
+    def _taken_on(self, publisher):
+        counters = self.region.counters(publisher)
+        return counters[shared.PUBLISHED] - counters[shared.REFUSED]
