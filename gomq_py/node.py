@@ -15,16 +15,20 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
+from gomq_py.content import forms
 from gomq_py.doors import AMQP, MQTT, Doors
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
 from gomq_py.storage.replication import NullReplicator, Replicator
 from gomq_py.storage.sync import GroupCommit
 
+# What MQTT's clients publish is read as AMQP's properties wherever somebody asks.
+forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (

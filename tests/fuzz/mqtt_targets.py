@@ -1,5 +1,9 @@
-"""Fuzz targets of MQTT's wire: streams of packets to the codec, and the walk over a read buffer beside it."""
-from gomq_py.mqtt.wire import topics
+"""Fuzz targets of MQTT's wire: streams of packets to the codec, the walk over a read buffer beside it, and the crossing to
+basic properties and back.
+"""
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
+from gomq_py.mqtt.wire import crossing, topics
 from gomq_py.mqtt.wire.codec import PacketReader, decode_packet, last_packet
 from gomq_py.mqtt.wire.constants import (
     CLIENT, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, PUBLISH, SERVER, Limits,
@@ -11,7 +15,9 @@ from gomq_py.mqtt.wire.packets import (
     SubackPacket, SubscribePacket, Subscription, UnsubackPacket, UnsubscribePacket, Will,
 )
 from gomq_py.mqtt.wire.properties import encode_values
+from gomq_py.storage.message import Message
 from tests.fuzz.target import Draw, Target, pieces
+from tests.support.crossing import values_of
 from tests.support.mqtt_lanes import assert_equal_answers
 
 VERSIONS = (NO_VERSION, MQTT_3_1, MQTT_3_1_1, MQTT_5)
@@ -120,13 +126,58 @@ def sample_walk():
         yield head + b"\xc0\x80\x00\x30\xff\xff\xff\x7f"
 
 
+# the crossing
+
+def run_crossing(data):
+    """Whatever a record holds as properties of a PUBLISH is malformed or becomes basic properties that all can read, and these
+    become properties that a client accepts. So does whatever a client of AMQP has sent.
+    """
+    draw = Draw(data)
+    qos, retain, topic, given = draw.octet() % 3, draw.octet() % 2 == 1, draw.octets(draw.octet() % 40), draw.rest()
+    message = Message()
+    message.assign(b"x", topic, given, b"", 1)
+    message.set_kind(crossing.KIND, crossing.record_flags(qos, retain))
+    try:
+        raw = message.get_properties()
+    except Malformed:
+        pass
+    else:
+        assert len(raw) <= 65536
+        Properties.decode(raw)
+        assert crossing.flags_of_basic(raw, qos > 0) == message.describe()["flags"]
+        values_of(crossing.block_of(raw))
+    try:
+        block = crossing.block_of(given, 5)
+    except ValueError:
+        return
+    values_of(block)
+    crossing.flags_of_basic(given, False)
+
+
+def sample_crossing():
+    for head in (b"\x00\x00\x03a.b", b"\x02\x01\x00"):
+        yield head + encode_values(PROPERTIES, PUBLISH)
+        yield head + encode_values({"response_topic": "$default/q", "correlation_data": b"c", "user_property": [("mqtt.topic", "x")]}, PUBLISH)
+        yield head + Properties(
+            content_type="t", reply_to="q.r", correlation_id="c", message_id="m", timestamp=5, user_id="u", expiration="5", delivery_mode=2,
+            headers={"a": "b", "n": 5, "f": 0.5, "t": True, "x": b"\xff", "mqtt.retain": True, "mqtt.response-topic": "a/b",
+                     "mqtt.correlation-data": b"\xff", "mqtt.content-type": "t", "mqtt.payload-format": 1, "x-mqtt-publish-qos": 2}).encode()
+
+
 WORDS = (
     b"\x00\x04MQTT\x04", b"\x00\x04MQTT\x05", b"\x00\x06MQIsdp\x03", b"\x00\x07$share/", b"\x00\x03a/#", b"\x00\x01+",
     b"\x26\x00\x00\x00\x00", b"\x0b\x01", b"\x23\x00\x01", b"\x02\x00\x00\x00\x01", b"\x08\x00\x01a", b"\xff\xff\xff\x7f",
     b"\xed\xa0\x80", b"\xf0\x90\x80\x80", b"\xc2\x80", b"\x30", b"\x32", b"\x82", b"\x00\x00",
 )
 
+CROSSING_WORDS = (
+    b"\x0amqtt.topic", b"\x12x-mqtt-publish-qos", b"\x0bmqtt.retaint\x01", b"\x11mqtt.content-typeS", b"\x13mqtt.payload-format",
+    b"\x15mqtt.correlation-data", b"\x13mqtt.response-topicS", b"$default/", b"\x20\x00\x00\x00\x00", b"\xff\xfc", b"\x03\x00\x01", b"\x09\x00\x01",
+    b"\x26\x00\x01k\x00\x01v",
+)
+
 TARGETS = {
     "mqtt_packets": Target(run_packets, sample_packets, 1024, WORDS),
     "mqtt_walk": Target(run_walk, sample_walk, 1024, WORDS),
+    "mqtt_crossing": Target(run_crossing, sample_crossing, 1024, (*WORDS, *CROSSING_WORDS)),
 }

@@ -29,7 +29,7 @@ MAP = {
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"node", "reload", "state_dump", ""},
-    "node": CORE | {"broker.broker", "amqp.server", "mqtt.server", "http", "doors"},
+    "node": CORE | {"broker.broker", "amqp.server", "mqtt.server", "http", "doors", "mqtt.wire"},
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},
@@ -67,7 +67,7 @@ MAP = {
     "amqp": set(),
     "amqp.wire": {"octets", "content", "errors"},
     "mqtt": set(),
-    "mqtt.wire": {"octets"},
+    "mqtt.wire": {"octets", "content"},
     "mqtt.model": LEAVES | {"hub", "storage", "mqtt.wire", *MODEL},  # makes kinds of queues, and so sees their stores
     "content": {"octets", "errors"},
     "errors": set(),

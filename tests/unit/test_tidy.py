@@ -14,6 +14,7 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.broker.queues.queue": "the verbs that every kind of queue has, most of a few lines, around one store",
     "gomq_py.amqp.wire.methods": "a table: one class of declarations per method of the protocol",
     "gomq_py.mqtt.wire.packets": "a table: one class per packet of the protocol",
+    "gomq_py.mqtt.wire.crossing": "one table read both ways: what a row means to one side, it must mean to the other",
     "gomq_py.broker.topology.vhost": "every rule about declaring, binding and deleting what is in a vhost, each a few lines",
     "gomq_py.storage.sync": "one cycle: what is marked, who waits for it and what fails with what cannot be told apart",
     "gomq_py.storage.segment_log": "the files of a store from their making to their end, which no other room may touch",

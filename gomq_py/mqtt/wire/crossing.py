@@ -1,0 +1,541 @@
+"""Crossing: topics as routing keys, and properties of MQTT as basic properties, both ways. A leaf.
+
+    topic <-> routing key   "/" and "." are exchanged, so nothing grows and nothing is lost:
+                            sensors/v1.2/t <-> sensors.v1/2.t
+
+What is stored of a PUBLISH is a record of kind 2: its topic as routing key, its properties (of MQTT 5,
+without their length) as they came, and as flags QoS and RETAIN. MQTTForm reads it as basic properties:
+
+    QoS 0; 1 and 2           delivery_mode 1; 2, and the header x-mqtt-publish-qos
+    RETAIN                   the header mqtt.retain, true
+    topic                    the header mqtt.topic
+    content type             content_type; over 255 octets: the header mqtt.content-type
+    payload format 1         the header mqtt.payload-format, 1
+    message expiry, s        expiration, ms
+    correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
+    response topic           the header mqtt.response-topic, and reply_to: its routing key, up to 255 octets
+                             $default/ and a topic: only reply_to, the key of what is behind
+    user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
+
+write_block() writes basic properties as those of a PUBLISH: all of these back, and
+
+    reply_to alone           the response topic $default/ and its topic
+    message_id, type, app_id, user_id, content_encoding, timestamp
+                             the user properties amqp.message-id, amqp.type and so on
+    headers                  user properties, where they are texts, numbers or booleans
+
+What does not fit, or is no UTF-8 where that is wanted, is left out: first come, first kept.
+"""
+from gomq_py import octets
+from gomq_py.content import fields, forms, header_scan, properties
+from gomq_py.content.properties import PropertyScan
+from gomq_py.mqtt.wire import frames
+
+KIND = 2
+
+# The flags of a record of kind 2, beside bit 0.
+QOS_SHIFT, QOS_MASK, RETAIN = 1, 3, 8
+
+# Identifiers of the properties of PUBLISH and of a will.
+PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE, RESPONSE_TOPIC = 1, 2, 3, 8
+CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, WILL_DELAY_INTERVAL, TOPIC_ALIAS, USER_PROPERTY = 9, 11, 24, 35, 38
+
+# Short strings: the names of the headers that are not user properties.
+TOPIC_KEY, TOPIC_KEY_BYTES = b"\x0amqtt.topic", 11
+QOS_KEY, QOS_KEY_BYTES = b"\x12x-mqtt-publish-qos", 19
+RETAIN_KEY, RETAIN_KEY_BYTES = b"\x0bmqtt.retain", 12
+TYPE_KEY, TYPE_KEY_BYTES = b"\x11mqtt.content-type", 18
+FORMAT_KEY, FORMAT_KEY_BYTES = b"\x13mqtt.payload-format", 20
+CORRELATION_KEY, CORRELATION_KEY_BYTES = b"\x15mqtt.correlation-data", 22
+RESPONSE_KEY, RESPONSE_KEY_BYTES = b"\x13mqtt.response-topic", 20
+PREFIX, PREFIX_BYTES = b"mqtt.", 5
+DEFAULT_EXCHANGE, DEFAULT_EXCHANGE_BYTES = b"$default/", 9
+
+LONGSTR, OCTETS, BOOLEAN, UINT8 = b"SxtB"
+SLASH, DOT = b"/."
+TRANSIENT, PERSISTENT = 1, 2
+SHORT_MAX = 255
+STRING_MAX = 65535
+
+# Behind the headers of basic properties: delivery_mode, correlation_id, reply_to, an expiration of 10 digits.
+TAIL_BYTES = 1 + 256 + 256 + 11
+# 2^32 - 1, the longest expiration.
+EXPIRATION_MAX_MS = 4294967295
+# Flags, table and the headers that each message has, with a key of 255 octets.
+FIXED_BYTES = 1024
+
+# The longest properties of a PUBLISH that are made of basic ones, and how many user properties they have: our
+# own side accepts 256 of all (constants.Limits).
+BLOCK_MAX = 65536
+USER_PROPERTIES_MAX = 240
+# Names of the user properties that stand for basic properties, and what else is written without being asked.
+AMQP_BYTES = 256
+
+_SWAPPED = bytes.maketrans(b"/.", b"./")
+
+
+# topics and routing keys
+
+def swap(name):
+    """The routing key of a topic, the topic of a routing key: octets to octets, and back."""
+    return name.translate(_SWAPPED)
+
+
+def swap_text(name):
+    """The same of str."""
+    return name.translate({47: ".", 46: "/"})
+
+
+def write_swapped(out, at, p, start, length):
+    """Write swap() of ``length`` octets at ``out[at]``; returns the offset behind them."""
+    for place in range(length):
+        octet = p[start + place]
+        if octet == SLASH:
+            octet = DOT
+        elif octet == DOT:
+            octet = SLASH
+        out[at + place] = octet
+    return at + length
+
+
+def is_topic(p, at, length):
+    """Whether these octets are a topic name, or the routing key of one: what is not crosses to nobody."""
+    return length > 0 and frames.scan_text(p, at, at + length) == 0
+
+
+# properties of a PUBLISH
+
+def skip_string(p, at, end):
+    """Where the string or binary data at ``at`` ends; -1 if it runs past ``end``."""
+    if end - at < 2:
+        return -1
+    after = at + 2 + octets.be16(p, at)
+    return after if after <= end else -1
+
+
+def skip_property(p, at, end):
+    """Where the property at ``at``, which is before ``end``, ends; -1 if it is unknown or runs past ``end``.
+    """
+    identifier = p[at]
+    at += 1
+    if identifier == USER_PROPERTY:
+        at = skip_string(p, at, end)
+        return skip_string(p, at, end) if at >= 0 else -1
+    if identifier == CONTENT_TYPE or identifier == RESPONSE_TOPIC or identifier == CORRELATION_DATA:
+        return skip_string(p, at, end)
+    if identifier == SUBSCRIPTION_IDENTIFIER:
+        last = min(end, at + 4)
+        while at < last:
+            at += 1
+            if p[at - 1] < 0x80:
+                return at
+        return -1
+    if identifier == MESSAGE_EXPIRY_INTERVAL or identifier == WILL_DELAY_INTERVAL:
+        at += 4
+    elif identifier == TOPIC_ALIAS:
+        at += 2
+    elif identifier == PAYLOAD_FORMAT_INDICATOR:
+        at += 1
+    else:
+        return -1
+    return at if at <= end else -1
+
+
+def is_block(p, at, end):
+    """Whether ``at`` to ``end`` is a run of properties that a PUBLISH or a will may have."""
+    while at < end:
+        at = skip_property(p, at, end)
+        if at < 0:
+            return False
+    return True
+
+
+def find_property(p, at, end, identifier):
+    """Where the value of the first property with this identifier begins in a block that is one; -1: nowhere.
+    """
+    while at < end:
+        if p[at] == identifier:
+            return at + 1
+        at = skip_property(p, at, end)
+    return -1
+
+
+# to basic properties
+
+class MQTTForm(forms.Form):
+    """What is stored of a PUBLISH, read as basic properties."""
+
+    __slots__ = ()
+
+    def __init__(self):
+        forms.Form.__init__(self, KIND)
+
+    def basic_bound(self, properties_length):
+        bound = FIXED_BYTES + 2 * properties_length
+        return bound if bound < forms.BASIC_MAX else forms.BASIC_MAX
+
+    def write_basic(self, out, at, most, p, routing_at, properties_at, properties_length, flags):
+        end = properties_at + properties_length
+        if not is_block(p, properties_at, end):
+            return -1
+        start = at
+        limit = at + most - TAIL_BYTES
+        given = properties.HEADERS | properties.DELIVERY_MODE
+        content_type = correlation = response = expiry = -1
+        if properties_length:
+            content_type = find_property(p, properties_at, end, CONTENT_TYPE)
+            correlation = find_property(p, properties_at, end, CORRELATION_DATA)
+            response = find_property(p, properties_at, end, RESPONSE_TOPIC)
+            expiry = find_property(p, properties_at, end, MESSAGE_EXPIRY_INTERVAL)
+        at += 2
+        if content_type >= 0 and octets.be16(p, content_type) <= SHORT_MAX:
+            given |= properties.CONTENT_TYPE
+            at = write_short(out, at, p, content_type + 2, octets.be16(p, content_type))
+            content_type = -1
+        table = at
+        at = self.write_fixed(out, at + 4, p, routing_at, flags)
+        if properties_length:
+            at = self.write_headers(
+                out, at, limit, p, properties_at, end, content_type, correlation, response)
+        octets.put_be32(out, table, at - table - 4)
+        out[at] = PERSISTENT if flags >> QOS_SHIFT & QOS_MASK else TRANSIENT
+        at += 1
+        if correlation >= 0 and is_short_text(p, correlation):
+            given |= properties.CORRELATION_ID
+            at = write_short(out, at, p, correlation + 2, octets.be16(p, correlation))
+        if response >= 0:
+            behind = DEFAULT_EXCHANGE_BYTES if is_of_default_exchange(p, response) else 0
+            length = octets.be16(p, response) - behind
+            if length > 0 and length <= SHORT_MAX:
+                given |= properties.REPLY_TO
+                out[at] = length
+                at = write_swapped(out, at + 1, p, response + 2 + behind, length)
+        if expiry >= 0:
+            given |= properties.EXPIRATION
+            at = write_milliseconds(out, at, octets.be32(p, expiry))
+        octets.put_be16(out, start, given)
+        return at
+
+    def write_fixed(self, out, at, p, routing_at, flags):
+        """The headers that each message has."""
+        key = routing_at + 1 + p[routing_at]
+        octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
+        at += TOPIC_KEY_BYTES
+        out[at] = LONGSTR
+        octets.put_be32(out, at + 1, p[key])
+        at = write_swapped(out, at + 5, p, key + 1, p[key])
+        octets.copy(out, at, QOS_KEY, 0, QOS_KEY_BYTES)
+        at += QOS_KEY_BYTES
+        out[at] = UINT8
+        out[at + 1] = flags >> QOS_SHIFT & QOS_MASK
+        at += 2
+        if flags & RETAIN:
+            octets.copy(out, at, RETAIN_KEY, 0, RETAIN_KEY_BYTES)
+            at += RETAIN_KEY_BYTES
+            out[at] = BOOLEAN
+            out[at + 1] = 1
+            at += 2
+        return at
+
+    def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
+        """The headers that properties give, up to ``limit``."""
+        payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
+        if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
+            octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
+            at += FORMAT_KEY_BYTES
+            out[at] = UINT8
+            out[at + 1] = 1
+            at += 2
+        if content_type >= 0:
+            at = write_header(out, at, limit, TYPE_KEY, 0, TYPE_KEY_BYTES, LONGSTR, p, content_type)
+        if response >= 0 and not is_of_default_exchange(p, response):
+            at = write_header(out, at, limit, RESPONSE_KEY, 0, RESPONSE_KEY_BYTES, LONGSTR, p, response)
+        if correlation >= 0 and not is_short_text(p, correlation):
+            at = write_header(
+                out, at, limit, CORRELATION_KEY, 0, CORRELATION_KEY_BYTES, OCTETS, p, correlation)
+        while start < end:
+            after = skip_property(p, start, end)
+            if p[start] == USER_PROPERTY:
+                length = octets.be16(p, start + 1)
+                if length <= SHORT_MAX and not is_reserved(p, start + 3, length):
+                    # The low octet of its length is that of a short string.
+                    at = write_header(
+                        out, at, limit, p, start + 2, 1 + length, LONGSTR, p, start + 3 + length)
+            start = after
+        return at
+
+
+def is_short_text(p, at):
+    """Whether the binary data at ``at`` can be a short string."""
+    length = octets.be16(p, at)
+    return length <= SHORT_MAX and frames.scan_text(p, at + 2, at + 2 + length) >= 0
+
+
+def is_of_default_exchange(p, at):
+    """Whether the string at ``at`` is a topic below $default, with something behind it."""
+    return (
+        octets.be16(p, at) > DEFAULT_EXCHANGE_BYTES
+        and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
+        and octets.same(p, at + 2, DEFAULT_EXCHANGE, 0, DEFAULT_EXCHANGE_BYTES)
+    )
+
+
+def is_reserved(p, at, length):
+    """Whether a header of this name is one of those above."""
+    if length >= PREFIX_BYTES and octets.same(p, at, PREFIX, 0, PREFIX_BYTES):
+        return True
+    return length + 1 == QOS_KEY_BYTES and octets.same(p, at, QOS_KEY, 1, length)
+
+
+def write_short(out, at, p, start, length):
+    """Write a short string."""
+    out[at] = length
+    octets.copy(out, at + 1, p, start, length)
+    return at + 1 + length
+
+
+def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
+    """Write a header, whose value is the string or binary data at ``p[value]``, unless it goes beyond
+    ``limit``.
+    """
+    length = octets.be16(p, value)
+    if at + key_length + 5 + length > limit:
+        return at
+    octets.copy(out, at, key, key_at, key_length)
+    at += key_length
+    out[at] = kind
+    octets.put_be32(out, at + 1, length)
+    octets.copy(out, at + 5, p, value + 2, length)
+    return at + 5 + length
+
+
+def write_milliseconds(out, at, seconds):
+    """Write an expiration, a short string of digits."""
+    number = seconds * 1000
+    if number > EXPIRATION_MAX_MS:
+        number = EXPIRATION_MAX_MS
+    digits = 1
+    power = 10
+    while number >= power:
+        digits += 1
+        power *= 10
+    out[at] = digits
+    place = at + digits
+    while place > at:
+        out[place] = 48 + number % 10
+        number //= 10
+        place -= 1
+    return at + 1 + digits
+
+
+# from basic properties
+
+def block_bound(properties_length):
+    """How many octets write_block() writes at most."""
+    # The most that anything grows by: a boolean without a name, from 3 octets to 10.
+    bound = AMQP_BYTES + 4 * properties_length
+    return bound if bound < BLOCK_MAX else BLOCK_MAX
+
+
+def flags_of(p, at, length, persistent):
+    """The flags that a message with these basic properties, which were checked, has for MQTT: those of a
+    record of kind 2.
+    """
+    qos = 1 if persistent else 0
+    if not octets.be16(p, at) & properties.HEADERS:
+        return qos << QOS_SHIFT
+    table = header_scan.headers_at(p, at)
+    end = table + 4 + octets.be32(p, table)
+    found = header_scan.find_key(p, table + 4, end, QOS_KEY, QOS_KEY_BYTES)
+    if found >= 0:
+        value = fields.read_value(p, found + QOS_KEY_BYTES)
+        if isinstance(value, int) and value >= 0 and value <= 2:
+            qos = int(value)
+    flags = qos << QOS_SHIFT
+    found = header_scan.find_key(p, table + 4, end, RETAIN_KEY, RETAIN_KEY_BYTES)
+    if found >= 0 and p[found + RETAIN_KEY_BYTES] == BOOLEAN and p[found + RETAIN_KEY_BYTES + 1]:
+        flags |= RETAIN
+    return flags
+
+
+def write_block(out, at, p, start, length, expiry_s):
+    """Write basic properties as those of a PUBLISH, without their length, at ``out[at]``, where there is room
+    for block_bound(). ``expiry_s``: what is left of the message's time, -1 for ever.
+
+    Returns the offset behind them; -1: they are malformed.
+    """
+    scan = PropertyScan()
+    if scan.scan(p, start, start + length) != 0:
+        return -1
+    limit = at + block_bound(length)
+    if expiry_s >= 0:
+        out[at] = MESSAGE_EXPIRY_INTERVAL
+        octets.put_be32(out, at + 1, expiry_s)
+        at += 5
+    if not scan.flags & 0xFFFC:
+        return at
+    table = table_end = 0
+    if scan.headers_at >= 0:
+        table = scan.headers_at + 4
+        table_end = scan.headers_at + scan.headers_length
+        found = header_scan.find_key(p, table, table_end, FORMAT_KEY, FORMAT_KEY_BYTES)
+        if found >= 0 and fields.read_value(p, found + FORMAT_KEY_BYTES) == 1:
+            out[at] = PAYLOAD_FORMAT_INDICATOR
+            out[at + 1] = 1
+            at += 2
+    response = at
+    at = write_told(out, at, limit, RESPONSE_TOPIC, p, table, table_end, RESPONSE_KEY, RESPONSE_KEY_BYTES)
+    has_response = at > response
+    at = write_basics(out, at, limit, p, start + 2, scan, has_response)
+    if not scan.flags & properties.CONTENT_TYPE:
+        at = write_told(out, at, limit, CONTENT_TYPE, p, table, table_end, TYPE_KEY, TYPE_KEY_BYTES)
+    if not scan.flags & properties.CORRELATION_ID:
+        at = write_told(
+            out, at, limit, CORRELATION_DATA, p, table, table_end, CORRELATION_KEY, CORRELATION_KEY_BYTES)
+    return write_user_properties(out, at, limit, p, table, table_end)
+
+
+def write_basics(out, at, limit, p, start, scan, has_response):
+    """The properties that are not headers."""
+    flag = properties.CONTENT_TYPE
+    while flag >= properties.CLUSTER_ID:
+        if scan.flags & flag:
+            if flag == properties.HEADERS:
+                start += scan.headers_length
+            elif flag == properties.DELIVERY_MODE or flag == properties.PRIORITY:
+                start += 1
+            elif flag == properties.TIMESTAMP:
+                at = write_number(out, at, limit, b"amqp.timestamp", b"%d" % octets.be64(p, start))
+                start += 8
+            else:
+                if flag == properties.CONTENT_TYPE:
+                    at = write_string(out, at, limit, CONTENT_TYPE, p, start + 1, p[start], 0)
+                elif flag == properties.CORRELATION_ID:
+                    at = write_string(out, at, limit, CORRELATION_DATA, p, start + 1, p[start], 0)
+                elif flag == properties.REPLY_TO:
+                    if not has_response and is_topic(p, start + 1, p[start]):
+                        at = write_string(out, at, limit, RESPONSE_TOPIC, p, start + 1, p[start], 1)
+                elif flag in AMQP_NAMES:
+                    at = write_amqp(out, at, limit, AMQP_NAMES[flag], p, start)
+                start += 1 + p[start]
+        flag >>= 1
+    return at
+
+
+AMQP_NAMES = {
+    properties.CONTENT_ENCODING: b"amqp.content-encoding", properties.MESSAGE_ID: b"amqp.message-id",
+    properties.TYPE: b"amqp.type", properties.USER_ID: b"amqp.user-id", properties.APP_ID: b"amqp.app-id",
+}
+
+
+def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
+    """Write the property that a header of ours stands for, if it is there."""
+    found = header_scan.find_key(p, table, table_end, key, key_length) if table < table_end else -1
+    if found < 0:
+        return at
+    found += key_length
+    if p[found] != LONGSTR and (p[found] != OCTETS or identifier != CORRELATION_DATA):
+        return at
+    length = octets.be32(p, found + 1)
+    if identifier == RESPONSE_TOPIC and not is_topic(p, found + 5, length):
+        return at
+    return write_string(out, at, limit, identifier, p, found + 5, length, 0)
+
+
+def write_string(out, at, limit, identifier, p, start, length, of_default_exchange):
+    """Write a property of these octets, unless it goes beyond ``limit``, is too long, or is no text where it
+    must be one. A topic ``of_default_exchange`` is given as its routing key there.
+    """
+    if length > STRING_MAX or at + 3 + DEFAULT_EXCHANGE_BYTES + length > limit:
+        return at
+    if identifier != CORRELATION_DATA and frames.scan_text(p, start, start + length) < 0:
+        return at
+    out[at] = identifier
+    if of_default_exchange:
+        octets.put_be16(out, at + 1, DEFAULT_EXCHANGE_BYTES + length)
+        octets.copy(out, at + 3, DEFAULT_EXCHANGE, 0, DEFAULT_EXCHANGE_BYTES)
+        return write_swapped(out, at + 3 + DEFAULT_EXCHANGE_BYTES, p, start, length)
+    octets.put_be16(out, at + 1, length)
+    octets.copy(out, at + 3, p, start, length)
+    return at + 3 + length
+
+
+def write_amqp(out, at, limit, name, p, start):
+    """Write the short string at ``start`` as a user property."""
+    if frames.scan_text(p, start + 1, start + 1 + p[start]) < 0:
+        return at
+    return write_user_property(
+        out, at, limit, octets.pointer(name), 0, len(name), p, start + 1, p[start])
+
+
+def write_number(out, at, limit, name, text):
+    """Write a user property of these bytes."""
+    return write_user_property(
+        out, at, limit, octets.pointer(name), 0, len(name), octets.pointer(text), 0, len(text))
+
+
+def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
+    """Write a user property, unless it goes beyond ``limit`` or is too long."""
+    if length > STRING_MAX or at + 5 + name_length + length > limit:
+        return at
+    out[at] = USER_PROPERTY
+    octets.put_be16(out, at + 1, name_length)
+    octets.copy(out, at + 3, name, name_at, name_length)
+    at += 3 + name_length
+    octets.put_be16(out, at, length)
+    octets.copy(out, at + 2, p, start, length)
+    return at + 2 + length
+
+
+def write_user_properties(out, at, limit, p, table, table_end):
+    """The headers that are texts, numbers or booleans."""
+    count = 0
+    while table < table_end and count < USER_PROPERTIES_MAX:
+        length = p[table]
+        value = table + 1 + length
+        after = fields.skip_value(p, value)
+        if not is_reserved(p, table + 1, length) and frames.scan_text(p, table + 1, value) >= 0:
+            before = at
+            if p[value] == LONGSTR:
+                if frames.scan_text(p, value + 5, after) >= 0:
+                    at = write_user_property(
+                        out, at, limit, p, table + 1, length, p, value + 5, after - value - 5)
+            else:
+                text = text_of(p, value)
+                if text:
+                    at = write_user_property(
+                        out, at, limit, p, table + 1, length, octets.pointer(text), 0, len(text))
+            count += at > before
+        table = after
+    return at
+
+
+def text_of(p, at):
+    """A number or a boolean as octets; none for any other value."""
+    kind = p[at]
+    if kind == BOOLEAN:
+        return b"true" if p[at + 1] else b"false"
+    if kind in b"bBsuIilLfd":
+        return repr(fields.read_value(p, at)).encode()
+    return b""
+
+
+# for code that is not compiled against this module
+
+def record_flags(qos, retain):
+    """The flags of a record of kind 2."""
+    return qos << QOS_SHIFT | (RETAIN if retain else 0)
+
+
+def block_of(raw, expiry_s=-1):
+    """Basic properties as those of a PUBLISH, bytes to bytes. Raises ValueError for malformed ones."""
+    data = bytearray(block_bound(len(raw)))
+    end = write_block(octets.pointer(data), 0, octets.pointer(raw), 0, len(raw), expiry_s)
+    if end < 0:
+        raise ValueError("malformed basic properties")
+    return bytes(data[:end])
+
+
+def flags_of_basic(raw, persistent):
+    """flags_of() of well-formed properties that are bytes."""
+    return flags_of(octets.pointer(raw), 0, len(raw), persistent)
