@@ -20,7 +20,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 
-from gomq_py.client.backoff import Backoff
+from gomq_py.client.backoff import Attempts, Backoff
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Disconnected
 
@@ -38,8 +38,8 @@ class Link:
 
     ``on_down(error)`` is told of each loss, ``on_end(error)`` of the end: None after ``close``, else what the
     last attempt met. ``on_channel_closed(error)`` may mend a channel that the broker closed; where it returns
-    False the connection is made anew. ``backoff`` says how often and how long to try. Options are those of
-    Connection.
+    False the connection is made anew. ``backoff`` says how often and how long to try; ``worked()`` begins it
+    anew, as does a connection that lasts. Options are those of Connection.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Link:
         **options,
     ):
         self.url = url
-        self.backoff = backoff or Backoff()
+        self._attempts = Attempts(backoff or Backoff())
         self.connection = None  # the Connection while there is one; for the link's thread
         self.error = None  # what the last attempt met
         self.losses = 0  # connections that were up and are lost
@@ -146,6 +146,10 @@ class Link:
         """Call it in ``seconds``, connected or not. In the link's thread only."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
 
+    def worked(self):
+        """The broker has done what it was asked for: the next loss is the first. In the link's thread."""
+        self._attempts.worked()
+
     # The rest is private, and runs in the link's thread.
 
     def _wake(self):
@@ -157,15 +161,14 @@ class Link:
                 pass  # the pipe is full of wakes, or the thread has ended
 
     def _run(self):
-        attempt, error = 0, None
+        error = None
         try:
             while not self._closing:
                 try:
                     self._connect_and_serve()
-                    attempt = 0
                 except (ClientError, OSError) as fault:
-                    attempt = 1 if self._note_failure(fault) else attempt + 1
-                    if (error := self._wait_for_next(attempt)) is not None:
+                    self._note_failure(fault)
+                    if (error := self._wait_for_next()) is not None:
                         break
         except BaseException as fault:  # a fault of what runs here: said, then everybody who waits is told
             self._log.exception("the link to %s ends", self._place())
@@ -178,6 +181,7 @@ class Link:
         try:
             self._on_up(connection)
             self.connection = connection
+            self._attempts.succeeded()
             self._settled.set()
             self._serve(connection)
             connection.close()
@@ -204,20 +208,16 @@ class Link:
             connection.flush()
 
     def _note_failure(self, error):
-        """A connection failed, or none came about; whether one was up."""
+        """A connection failed, or none came about."""
         was_up, self.connection, self.error = self.connection is not None, None, error
         if was_up:
             self.losses += 1
             if not self._closing:
                 self._log.warning("lost the connection to %s: %s", self._place(), error)
             self._on_down(error)
-        return was_up
 
-    def _wait_for_next(self, attempt):
-        """Wait before the next attempt; the error to end with where there is to be none.
-
-        After a loss the first comes at once.
-        """
+    def _wait_for_next(self):
+        """Wait before the next attempt; the error to end with where there is to be none."""
         error = self.error
         if self._closing:
             return error
@@ -227,9 +227,9 @@ class Link:
             or isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
             or isinstance(error, ConnectionClosed) and error.reply_code in _FINAL_CODES
         )
-        wait_s = None if never_up and final else self.backoff.wait_s(attempt)
-        if wait_s is None:
-            self._log.error("gave up on %s after %d attempts: %s", self._place(), attempt, error)
+        wait_s = self._attempts.failed()
+        if wait_s is None or never_up and final:
+            self._log.error("gave up on %s after %d attempts: %s", self._place(), self._attempts.count, error)
             return error
         self._log.info("no connection to %s (%s): once more in %.1f s", self._place(), error, wait_s)
         deadline = time.monotonic() + wait_s

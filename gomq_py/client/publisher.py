@@ -134,6 +134,8 @@ class Publisher:
         return octets
 
     def _confirmed(self, numbers, refused):
+        if not refused:
+            self.link.worked()
         returned = self._channel.returned if self._channel is not None else None
         for number in numbers:
             message = self._unconfirmed.pop(number, None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gomq_py.client.backoff import Backoff
+from gomq_py.client.backoff import Attempts, Backoff
 
 
 def test_waits_double_up_to_the_longest():
@@ -27,3 +27,49 @@ def test_there_are_so_many_and_no_more():
 def test_what_is_no_backoff_is_refused(options):
     with pytest.raises(ValueError, match="is none"):
         Backoff(**options)
+
+
+def test_a_success_that_ends_at_once_ends_no_row_of_failures():
+    clock = [0.0]
+    attempts = Attempts(Backoff(1.0, 30.0, jitter=0), lambda: clock[0])
+    waits = []
+
+    for _ in range(7):
+        attempts.succeeded()
+        clock[0] += 0.5
+        waits.append(attempts.failed())
+
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+
+
+@pytest.mark.parametrize("lasted_s, wait_s", [(3.9, 4), (4.1, 1)])
+def test_a_success_that_lasts_longer_than_the_next_wait_begins_anew(lasted_s, wait_s):
+    clock = [0.0]
+    attempts = Attempts(Backoff(1.0, 30.0, jitter=0), lambda: clock[0])
+    assert [attempts.failed() for _ in range(2)] == [1, 2]
+
+    attempts.succeeded()
+    clock[0] += lasted_s
+
+    assert attempts.failed() == wait_s
+
+
+def test_a_success_that_did_work_begins_anew_however_short_it_was():
+    attempts = Attempts(Backoff(1.0, 30.0, jitter=0), lambda: 0.0)
+    assert [attempts.failed() for _ in range(3)] == [1, 2, 4]
+
+    attempts.succeeded()
+    attempts.worked()
+
+    assert [attempts.failed() for _ in range(2)] == [1, 2]
+
+
+def test_successes_that_end_at_once_use_up_the_retries():
+    attempts = Attempts(Backoff(1.0, retries=2, jitter=0), lambda: 0.0)
+    told = []
+
+    for _ in range(3):
+        attempts.succeeded()
+        told.append(attempts.failed())
+
+    assert told == [1, 2, None]

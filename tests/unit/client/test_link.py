@@ -91,6 +91,58 @@ def test_lost_connection_is_made_anew_and_told():
     assert (len(downs), link.losses, link.has_ended) == (1, 1, True)
 
 
+def serve_and_drop(listener, count, started):
+    """Let so many connections in, and drop each when it is up, the first once the link is ``started``."""
+    for _ in range(count):
+        with listener.accept()[0] as sock:
+            Peer(sock).handshake()
+            started.wait(TIMEOUT_S)
+
+
+def test_a_broker_that_lets_everybody_in_and_out_again_is_given_up():
+    """Each connection comes up, and none of them lasts as long as the wait that is next."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url, ended = f"amqp://127.0.0.1:{listener.getsockname()[1]}", []
+        # Once it is up it may be lost twice more: those waits are none, what they are measured by is long.
+        backoff = Backoff(3600.0, 3600.0, retries=2, jitter=1.0)
+        backoff.wait_s = lambda attempt: None if attempt > 2 else 0.0
+        link = Link(url, on_up=nothing, on_end=ended.append, backoff=backoff)
+        started = threading.Event()
+        server = threading.Thread(target=serve_and_drop, args=[listener, 3, started], daemon=True)
+        server.start()
+        link.start()
+        started.set()
+
+        wait_until(lambda: link.has_ended)
+        server.join(TIMEOUT_S)
+
+    assert link.losses == 3 and len(ended) == 1
+
+
+def test_connections_that_did_work_are_made_anew_for_ever():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url, ups = f"amqp://127.0.0.1:{listener.getsockname()[1]}", []
+        backoff = Backoff(3600.0, 3600.0, retries=2)
+        backoff.wait_s = lambda attempt: None if attempt > 2 else 0.0
+
+        def up(connection):
+            ups.append(connection)
+            link.worked()
+
+        link = Link(url, on_up=up, backoff=backoff)
+        started = threading.Event()
+        server = threading.Thread(target=serve_and_drop, args=[listener, 5, started], daemon=True)
+        server.start()
+        link.start()
+        started.set()
+
+        wait_until(lambda: len(ups) == 5)
+        server.join(TIMEOUT_S)
+    wait_until(lambda: link.has_ended)
+
+    assert link.losses == 5
+
+
 def test_used_up_attempts_are_raised_at_the_start():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"amqp://127.0.0.1:{listener.getsockname()[1]}"
