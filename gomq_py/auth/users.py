@@ -118,7 +118,8 @@ class Users:
 
     def open(self):
         """Read the log. For boot: blocks. Raises LogError, OSError. Returns itself."""
-        self._log = FramedLog(self._files, self._path, born_whole=True, committer=self._committer)
+        self._log = FramedLog(  # a message that is kept does not depend on who may read it
+            self._files, self._path, born_whole=True, committer=self._committer, fails_all=False)
         self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
         self._replay()
         return self

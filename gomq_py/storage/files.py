@@ -193,16 +193,18 @@ class LogFile(File):
     rest is the hub's.
     ``is_relied_on``: promises stand on it; False of a second log while the first one has everything, too.
     ``failure``: the error of a flush that failed, for good: what it held by then may be lost. ``failed()``,
-    if set, is called in the hub when there is one.
+    if set, is called in the hub when there is one, and again while promises are asked for. ``fails_all``: they
+    fail then, whatever they are about; False of a log on which no queue stands, which fails the flushes that
+    it is part of.
     """
 
-    __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "failure", "failed")
+    __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
 
     def __init__(self, path, fd, size):
         super().__init__(path, fd, size, False)
         self.accepted = deque()
         self.room = None
-        self.is_relied_on = True
+        self.is_relied_on = self.fails_all = True
         self.failure = self.failed = None
         self.begin_at(size)
 

@@ -25,10 +25,10 @@ class FramedLog:
     """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks.
 
     ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no
-    crash's doing. ``committer``: each append is marked there; without one the caller flushes.
+    crash's doing. ``committer``: each append is marked there; without one the caller flushes. ``fails_all``: see LogFile.
     """
 
-    def __init__(self, files, path, born_whole=False, file=None, committer=None):
+    def __init__(self, files, path, born_whole=False, file=None, committer=None, fails_all=True):
         """``file``: a new one from ``make_file``, whose name the caller has flushed."""
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
@@ -46,6 +46,7 @@ class FramedLog:
         self._files = files
         self._committer = committer
         self._born_whole = born_whole
+        self._fails_all = self.file.fails_all = fails_all
         self._log_id = None
         self._ordinal = 0
         self._replayed = self.is_new = self.file.size == 0
@@ -142,6 +143,7 @@ class FramedLog:
             raise
         self._files.close(self.file)
         self.file = self._files.open_log(self.path)
+        self.file.fails_all = self._fails_all
         self.file.synced_size = self.file.size
         self._log_id, self._ordinal, self.record_count = log_id, count + 1, count
         self._replayed = True

@@ -39,6 +39,8 @@ SOON_S = 0.02
 
 # Stores or callbacks between two looks at the clock: each costs some 6 us, one that gives segments back or confirms a lot 50.
 LOOKS = 16
+# How often the owner of a log that failed is asked to replace it, while promises are asked for: a write of all that it holds.
+REPLACE_AGAIN_S = 5.0
 
 
 class GroupCommit:
@@ -62,6 +64,7 @@ class GroupCommit:
         self._stores, self._logs, self._folders = {}, {}, {}  # store -> whether its acks, too
         self._unwritten = {}  # logs that could not be written, or got no thread, for whoever asks next
         self._failed_logs = {}  # logs whose flush failed: all promises stand on them, whatever they are about
+        self._replace_at_s = 0.0  # when the owner of one is asked again to replace it
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
@@ -403,18 +406,17 @@ class GroupCommit:
                 return
         jobs += [(self._files.sync_log, file, file) for file in logs]  # retained since they were marked
         jobs += [(self._files.sync_folder, path, path) for path in folders]
-        put_off = None
         if jobs:
             began = time.perf_counter()
-            put_off = self._flush(jobs, failures)
+            self._flush(jobs, failures)
             if self._killed:
                 return  # the flush ended in the very moment of the crash: nobody hears of it
             self.sync_seconds.observe(time.perf_counter() - began)
             self.syncs += 1
         self._blame(stores, logs, failures)
         of_logs = self._error_of_logs() if self._failed_logs else None
-        if of_logs is None and put_off is not None:
-            of_logs = failures[put_off]
+        if of_logs is None and failures:
+            of_logs = next((failures[file] for file in logs if file in failures and file.is_in_use), None)
         for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
@@ -485,9 +487,9 @@ class GroupCommit:
         return jobs
 
     def _flush(self, jobs, failures):
-        """Run the jobs in the pool, divided among its threads. Returns a log in use for which there was no thread, or None. May switch."""
+        """Run the jobs in the pool, divided among its threads. May switch."""
         lanes = min(self._threads, len(jobs))
-        put_off, unbegun = None, set()
+        unbegun: set = set()
         begun = self._at_work = []
         try:
             for lane in range(lanes):
@@ -512,15 +514,12 @@ class GroupCommit:
                     if owner in failures:
                         # Without a thread nothing is wrong with the log, and only this sync fails. Where nothing stands on it, its owner begins anew.
                         is_put_off = file in unbegun and file.is_in_use
-                        if is_put_off:
-                            put_off = file
-                        elif file.failure is None:
+                        if not is_put_off and file.failure is None:
                             file.failure = failures[owner]
                         if (is_put_off or file.is_awaited) and file not in self._unwritten:
                             file.retain()
                             self._unwritten[file] = None
         self._release_files(jobs)
-        return put_off
 
     def _mark_unwritten(self):
         """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
@@ -534,10 +533,18 @@ class GroupCommit:
         """The error of a log in use whose flush failed, at any time; None: all are sound, or another one has taken the place of each that is not."""
         for file in list(self._failed_logs):
             if file.is_in_use:
+                self._have_replaced(file)
                 return file.failure
             del self._failed_logs[file]
             logger.warning("another file has taken the place of the log that failed: what is durable is confirmed again")
         return None
+
+    def _have_replaced(self, file):
+        """Its owner is to write another one: at once, and every REPLACE_AGAIN_S while somebody asks."""
+        now = time.monotonic()
+        if file.failed is not None and now >= self._replace_at_s:
+            self._replace_at_s = now + REPLACE_AGAIN_S
+            file.failed()
 
     def _release_files(self, jobs):
         self._release(file for function, file, _ in jobs if function != self._files.sync_folder)
@@ -596,11 +603,13 @@ class GroupCommit:
                             owner.failure = owner.failure or failures[owner]
                     path = os.path.dirname(path)
         for file in logs:
-            if file.failure is not None and file.is_in_use and file not in self._failed_logs:
+            if file.failure is None or not file.is_in_use:
+                continue
+            failures.setdefault(file, file.failure)
+            if file.fails_all and file not in self._failed_logs:
                 self._failed_logs[file] = None
+                self._replace_at_s = 0.0
                 logger.error("nothing durable is confirmed while %s is in use, for what it holds may be lost: check the disk", file.path)
-                if file.failed is not None:
-                    file.failed()
 
 
 class _Particular:

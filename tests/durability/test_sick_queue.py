@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.methods import (
     TxCommitOk, TxSelect, TxSelectOk,
 )
 from gomq_py.content.properties import Properties
+from gomq_py.storage import sync
 from gomq_py.storage.files import Files
 from tests.support.door import Door, publish_frames
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -292,8 +293,14 @@ def wait_for_compaction(door):
     wait_until(lambda: not door.broker._log.is_compacting and door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
 
 
+@pytest.fixture(autouse=True)
+def no_second_attempt(monkeypatch):
+    """What a failed log is replaced by is written at once, and later when a test has a definition change."""
+    monkeypatch.setattr(sync, "REPLACE_AGAIN_S", 1e9)
+
+
 @pytest.mark.parametrize("log", ["definitions", "users"])
-def test_log_whose_flush_fails_is_everybodys_then_and_later(door, files, log):
+def test_log_whose_flush_fails_is_everybodys_and_definitions_later_too(door, files, log):
     """A queue whose definition is not on the disk would be gone after a restart, with what was confirmed."""
     fill(door)
     client, declaring = publisher(door), door.client()
@@ -305,8 +312,25 @@ def test_log_whose_flush_fails_is_everybodys_then_and_later(door, files, log):
     wait_for_compaction(door)
     files.sick = None
     client.publish("new", properties=PERSISTENT)
-    assert client.expect(BasicNack).delivery_tag == 2
+    assert client.expect(BasicNack if log == "definitions" else BasicAck).delivery_tag == 2
     assert not door.queue("sound").closed
+
+
+def test_failed_log_is_written_anew_while_publishers_ask(door, files):
+    fill(door)
+    client, declaring = publisher(door), door.client()
+    fail_log(door, files, "definitions", client, declaring)
+    client.expect(BasicNack)
+    wait_for_compaction(door)
+    files.sick = None
+    door.committer._replace_at_s = 0.0  # it is time again
+
+    client.publish("new", properties=PERSISTENT)
+    client.expect(BasicNack)
+    wait_for_compaction(door)
+
+    client.publish("new", properties=PERSISTENT)
+    assert client.expect(BasicAck).delivery_tag == 3
 
 
 def test_queue_whose_declare_was_refused_takes_messages_when_the_definitions_are_written_anew(door, files):
@@ -354,8 +378,9 @@ def test_dead_letters_are_not_copied_while_a_log_has_failed_but_for_those_that_s
 def test_emptied_segments_go_while_a_log_has_failed(door, files):
     fill(door)
     client, declaring = publisher(door), door.client()
-    fail_log(door, files, "users", client, declaring)
+    fail_log(door, files, "definitions", client, declaring)
     client.expect(BasicNack)
+    wait_for_compaction(door)
     files.sick = None
     folder = door.queue("sound").store.folder
     for tag in range(2, 8):  # more than the first segment holds

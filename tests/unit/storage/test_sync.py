@@ -56,6 +56,7 @@ class FakeFile:
         self.path = path
         self.is_awaited, self.is_in_use, self.accepted, self.room = False, True, (), None
         self.failure = self.failed = None
+        self.fails_all = True
         self.size = self.told = 0
         self.named = True
         self.holders = 0
@@ -302,6 +303,39 @@ def test_log_that_failed_once_fails_every_later_promise_whatever_it_is_about(com
     assert [error.errno for error in answers] == [errno.EIO] * 4 and committer.has_failed
     wait_until(lambda: committer.is_idle)
     assert log.holders == 0
+
+
+def test_log_that_failed_and_on_which_nothing_stands_fails_the_flushes_that_it_is_part_of(committer, files):
+    log, answers = FakeFile("/data/log"), Answers()
+    log.fails_all = False
+    files.failing = {log.path}
+    for is_part in (True, True, False):
+        if is_part:
+            committer.mark_file(log)
+        committer.after_sync(answers, concerns=lambda: False)
+        wait_until(lambda: committer.is_idle)
+        files.failing = set()
+
+    assert [error and error.errno for error in answers] == [errno.EIO, errno.EIO, None]
+
+
+def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_are_asked_for(committer, files, monkeypatch):
+    log, asked = FakeFile("/data/log"), []
+    log.failed = lambda: asked.append(None)
+    files.failing = {log.path}
+    committer.mark_file(log)
+    committer.after_sync(lambda error: None)
+    wait_until(lambda: committer.is_idle)
+    assert len(asked) == 1
+
+    committer.after_sync(lambda error: None)
+    assert len(asked) == 1, "not with each"
+
+    monkeypatch.setattr(sync, "REPLACE_AGAIN_S", 0.0)
+    committer._replace_at_s = 0.0
+    for count in (2, 3):
+        committer.after_sync(lambda error: None)
+        assert len(asked) == count
 
 
 def test_log_that_failed_fails_nobody_when_another_one_has_taken_its_place(committer, files):
