@@ -22,11 +22,13 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import PATIENCE, wait_until
 
 # A slow machine is no fault of a property. The examples are the same in every run: what a run finds must not be a matter of luck.
-hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+TOO_SLOW = (hypothesis.HealthCheck.too_slow,)
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=TOO_SLOW)
 # Others in each run, and more of them: --hypothesis-profile=search.
-hypothesis.settings.register_profile("search", deadline=None, derandomize=False, max_examples=1000)
+hypothesis.settings.register_profile(
+    "search", deadline=None, derandomize=False, max_examples=1000, suppress_health_check=TOO_SLOW)
 # For runs that are slow by themselves (make asan): --hypothesis-profile=quick.
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10, suppress_health_check=TOO_SLOW)
 hypothesis.settings.load_profile("suite")
 
 # Descriptors and threads a module may leave: those of fixtures of the whole run that begin in it, and of errors that the last test has logged.

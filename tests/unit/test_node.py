@@ -120,18 +120,21 @@ def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_noth
         boot(settings, files, monkeypatch)
 
         before.wait_until_nothing_is_left()
-        assert_all_messages_are_there(settings.data_dir, f"{how} at call {number}, {files.failed}")
+        # What expired in that boot may have been copied by then, and its original kept because the disk refused the flush.
+        assert_all_messages_are_there(settings.data_dir, f"{how} at call {number}, {files.failed}", twice=3)
     assert number > 40
     before.wait_until_nothing_is_left()
     assert [one for one in greenlets() if one not in held] == [] and mapped_count() == mapped
 
 
-def assert_all_messages_are_there(folder, when):
+def assert_all_messages_are_there(folder, when, twice=0):
+    """Up to so many of the dead letters ``twice``."""
     node = ModelNode(folder, segment_size=65536)
     counts = Counter({name: queue.ready_count + queue.unacked_count for name, queue in node.vhost.queues.items()})
     node.stop()
     counts["dead"] += counts.pop("expiring")  # where they go, sooner or later
-    assert counts == {"classic": 3, "priority": 3, "stream": 3, "dead": 6}, when
+    assert 6 <= counts.pop("dead") <= 6 + twice, when
+    assert counts == {"classic": 3, "priority": 3, "stream": 3}, when
 
 
 def test_of_a_boot_that_fails_between_two_queues_nothing_runs_and_nothing_is_lost(killed, settings, monkeypatch):
